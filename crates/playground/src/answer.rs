@@ -95,8 +95,7 @@ fn failure(error: &helm::engine::Error) -> Failure {
         helm::engine::Error::Template(error) => error.places(),
         _ => &[],
     };
-    let place =
-        |place: &helm::engine::Place| json!({"template": place.template, "line": place.line, "column": place.column});
+    let place = |place: &helm::engine::Position| json!({"template": place.template, "line": place.line, "column": place.column});
     Failure { text: error.to_string(), places: places.iter().map(place).collect() }
 }
 

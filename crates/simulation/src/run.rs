@@ -66,11 +66,11 @@ impl Report {
 
 struct Processes {
     world: Arc<World>,
-    all: Vec<Place>,
+    all: Vec<Slot>,
 }
 
 /// The slot of one process.
-struct Place {
+struct Slot {
     setup: Setup,
     running: Option<Process>,
     /// The time of its next start.
@@ -82,7 +82,7 @@ struct Place {
 impl Processes {
     fn new(world: &Arc<World>, setups: &[Setup]) -> Processes {
         let place =
-            |setup: &Setup| Place { setup: setup.clone(), running: None, starts: Instant::now(), down: Duration::ZERO };
+            |setup: &Setup| Slot { setup: setup.clone(), running: None, starts: Instant::now(), down: Duration::ZERO };
         Processes { world: world.clone(), all: setups.iter().map(place).collect() }
     }
 

@@ -18,7 +18,7 @@ use crate::reconciler::{self, Controller};
 use crate::runtime::namespaces::Namespaces;
 use crate::server::{self, Listener, Senders, Server, Site};
 use crate::shards::{RING_LABEL, Ring};
-use crate::webhooks::{self, Certificates, NeedsCertificate, Place, Publisher, Webhooks};
+use crate::webhooks::{self, Certificates, Endpoint, NeedsCertificate, Publisher, Webhooks};
 
 /// The file that holds a pod's own namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -338,7 +338,7 @@ impl Hooks {
         let own = Some(&config.leader_election_id).filter(|id| !id.is_empty()).unwrap_or(&config.program);
         let name = Some(config.webhooks.name.clone()).filter(|name| !name.is_empty());
         let name = name.unwrap_or_else(|| format!("{own}-webhook"));
-        let place = Place::of(&config.webhooks, name, lease_namespace(config).ok(), listener.port());
+        let place = Endpoint::of(&config.webhooks, name, lease_namespace(config).ok(), listener.port());
         let certificates = Certificates::new(&config.webhooks, place);
         Ok(Hooks { webhooks, certificates, certificate, listener })
     }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::registry::{Purpose, Registered, Webhooks};
-use super::settings::Place;
+use super::settings::Endpoint;
 
 /// How long the API server waits for an answer to an admission review, in seconds.
 pub(super) const TIMEOUT: u32 = 10;
@@ -56,7 +56,7 @@ impl Object {
 }
 
 /// Returns the objects that configure these webhooks.
-pub(super) fn objects(webhooks: &Webhooks, place: &Place) -> Vec<Object> {
+pub(super) fn objects(webhooks: &Webhooks, place: &Endpoint) -> Vec<Object> {
     let mut all = Vec::new();
     if !webhooks.admissions.is_empty() {
         all.push(Object::Validating(place.name.clone()));
@@ -67,7 +67,7 @@ pub(super) fn objects(webhooks: &Webhooks, place: &Place) -> Vec<Object> {
 }
 
 /// Returns what each object must contain, with the certificates to trust. Without any, the bundles are left to others.
-pub(super) fn wanted(webhooks: &Webhooks, place: &Place, ca_bundle: Option<&str>) -> Vec<Wanted> {
+pub(super) fn wanted(webhooks: &Webhooks, place: &Endpoint, ca_bundle: Option<&str>) -> Vec<Wanted> {
     let admission = |purpose| {
         let own = webhooks.admissions.iter().filter(|hook| hook.purpose == purpose);
         json!({"webhooks": own.map(|hook| admission(hook, place, ca_bundle)).collect::<Vec<_>>()})
@@ -86,7 +86,7 @@ pub(super) fn wanted(webhooks: &Webhooks, place: &Place, ca_bundle: Option<&str>
     objects(webhooks, place).into_iter().map(|object| Wanted { content: content(&object), object }).collect()
 }
 
-fn admission(hook: &Registered, place: &Place, ca_bundle: Option<&str>) -> Value {
+fn admission(hook: &Registered, place: &Endpoint, ca_bundle: Option<&str>) -> Value {
     let rule = json!({
         "apiGroups": [hook.kind.group],
         "apiVersions": [hook.kind.version],
@@ -161,12 +161,12 @@ mod tests {
         }
     }
 
-    fn place(url: Option<&str>) -> Place {
+    fn place(url: Option<&str>) -> Endpoint {
         let settings = Settings { url: Some("https://x:1/".into()), ..Settings::default() };
-        Place { url: url.map(str::to_owned), ..Place::of(&settings, "hook".into(), Some("ns".into()), 9443) }
+        Endpoint { url: url.map(str::to_owned), ..Endpoint::of(&settings, "hook".into(), Some("ns".into()), 9443) }
     }
 
-    fn validating(place: &Place, bundle: Option<&str>) -> Value {
+    fn validating(place: &Endpoint, bundle: Option<&str>) -> Value {
         let (maps, namespaces) = (Any::<ConfigMap>(Default::default()), Any::<Namespace>(Default::default()));
         let webhooks = Webhooks::new().validate(maps).validate(namespaces);
         let all = wanted(&webhooks, place, bundle);

@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::certificate::{Certificate, Stored};
 use super::keeper::{Keeper, NeedsCertificate};
-use super::settings::{Place, Settings};
+use super::settings::{Endpoint, Settings};
 use crate::report::chain;
 use crate::server;
 
@@ -20,7 +20,7 @@ const READ_AGAIN: Duration = Duration::from_secs(10);
 /// The certificates of a process's webhooks.
 #[derive(Clone)]
 pub(crate) struct Certificates {
-    pub(super) place: Place,
+    pub(super) place: Endpoint,
     pub(super) settle: Duration,
     /// The certificates that the process makes.
     pub(super) made: Arc<watch::Sender<Option<Arc<Stored>>>>,
@@ -30,7 +30,7 @@ pub(crate) struct Certificates {
 }
 
 impl Certificates {
-    pub(crate) fn new(settings: &Settings, place: Place) -> Certificates {
+    pub(crate) fn new(settings: &Settings, place: Endpoint) -> Certificates {
         Certificates {
             place,
             settle: settings.settle,
@@ -147,7 +147,7 @@ mod tests {
     async fn files_are_read_again_and_broken_ones_change_nothing() {
         let folder = tempfile::tempdir().unwrap();
         let settings = Settings { certificate_dir: Some(folder.path().into()), ..Settings::default() };
-        let certificates = Certificates::new(&settings, Place::of(&settings, "hook".into(), None, 9443));
+        let certificates = Certificates::new(&settings, Endpoint::of(&settings, "hook".into(), None, 9443));
         let (mut trusted, readiness) = (certificates.trusted.subscribe(), Readiness::default());
         let needs = NeedsCertificate(readiness.require("certificate", "none"));
         let client = Server::new().client();

@@ -10,7 +10,7 @@ use kube::{Api, Client};
 use tokio::sync::watch;
 
 use super::certificate::{Certificate, Stored};
-use super::settings::Place;
+use super::settings::Endpoint;
 use crate::report::chain;
 use crate::runtime::pages;
 use crate::runtime::readiness::Requirement;
@@ -20,7 +20,7 @@ use crate::server;
 pub(super) struct Keeper {
     pub(super) client: Client,
     pub(super) namespace: String,
-    pub(super) place: Place,
+    pub(super) place: Endpoint,
     pub(super) certificate: server::Certificate,
     pub(super) state: Arc<watch::Sender<Option<Arc<Stored>>>>,
 }
@@ -99,7 +99,7 @@ mod tests {
     use crate::webhooks::Settings;
 
     fn keeper(server: &Server) -> Keeper {
-        let place = Place::of(&Settings::default(), "hook".into(), Some("ns".into()), 9443);
+        let place = Endpoint::of(&Settings::default(), "hook".into(), Some("ns".into()), 9443);
         let (certificate, state) = (server::Certificate::default(), Arc::new(watch::Sender::new(None)));
         Keeper { client: server.client(), namespace: "ns".into(), place, certificate, state }
     }

@@ -35,9 +35,9 @@ impl Default for Settings {
     }
 }
 
-/// The process's place, as the API server sees it.
+/// Where the API server reaches the process.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Endpoint {
     /// The name of the Service and of the configurations.
     pub(crate) name: String,
     /// The process's own namespace, if it has one.
@@ -46,13 +46,13 @@ pub(crate) struct Place {
     pub(crate) url: Option<String>,
 }
 
-impl Place {
-    /// Returns the place of a process that listens on this port.
-    pub(crate) fn of(settings: &Settings, name: String, namespace: Option<String>, port: u16) -> Place {
+impl Endpoint {
+    /// Returns the endpoint of a process that listens on this port.
+    pub(crate) fn of(settings: &Settings, name: String, namespace: Option<String>, port: u16) -> Endpoint {
         let is_in_pod = namespace.is_some() && std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
         let local = (!is_in_pod).then(|| format!("https://127.0.0.1:{port}"));
         let url = settings.url.clone().or(local).map(|url| url.trim_end_matches('/').to_owned());
-        Place { name, namespace, url }
+        Endpoint { name, namespace, url }
     }
 
     /// Returns the name of the Secret with the certificate.

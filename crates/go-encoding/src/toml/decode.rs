@@ -31,7 +31,7 @@ pub fn decode(text: &[u8]) -> Result<Map, Error> {
 
 /// The context in which a value occurs.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Context {
     Key,
     Array,
 }
@@ -144,7 +144,7 @@ impl Decoder<'_> {
         let outer = self.tables.context.clone();
         let key = self.key()?;
         self.enter_parents(key)?;
-        let (value, kind) = self.value(Place::Key)?;
+        let (value, kind) = self.value(Context::Key)?;
         let name = self.tables.key.clone();
         let set = self.tables.set_value(&name, value);
         self.define(set)?;
@@ -210,7 +210,7 @@ impl Decoder<'_> {
         self.define(marked)
     }
 
-    fn value(&mut self, place: Place) -> Result<(Value, Kind)> {
+    fn value(&mut self, place: Context) -> Result<(Value, Kind)> {
         self.lexer.skip_blanks()?;
         match self.lexer.next()? {
             Some('[') => self.nested(Self::array).map(|value| (value, Kind::Array)),
@@ -259,16 +259,16 @@ impl Decoder<'_> {
                 c if !comma => return Err(self.lexer.fail(Problem::ArraySeparator(found(c)))),
                 _ => {
                     self.lexer.back();
-                    items.push(self.value(Place::Array)?.0);
+                    items.push(self.value(Context::Array)?.0);
                     comma = false;
                 }
             }
         }
     }
 
-    fn inline_table(&mut self, place: Place) -> Result<Value> {
+    fn inline_table(&mut self, place: Context) -> Result<Value> {
         let (outer, key) = (self.tables.context.clone(), self.tables.key.clone());
-        let entered = self.tables.enter_inline(if place == Place::Array { Header::ArrayItem } else { Header::Table });
+        let entered = self.tables.enter_inline(if place == Context::Array { Header::ArrayItem } else { Header::Table });
         self.define(entered)?;
         let inside = self.tables.context.clone();
         let table = Map::default();
@@ -303,7 +303,7 @@ impl Decoder<'_> {
         let key = self.key()?;
         let parents = key.clone();
         self.enter_parents(key)?;
-        let (value, kind) = self.value(Place::Key)?;
+        let (value, kind) = self.value(Context::Key)?;
         let name = self.tables.key.clone();
         let set = self.tables.set_value(&name, value.clone());
         self.define(set)?;

@@ -16,12 +16,12 @@ use sprig::{MESSAGE_END, MESSAGE_START};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RenderError {
     text: String,
-    places: Vec<Place>,
+    places: Vec<Position>,
 }
 
 /// A location in a template.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct Position {
     /// The template's name, as in `# Source:` comments; for text that `tpl` runs, the name of the template set.
     pub template: String,
     /// The line, counted from 1, or 0 if unknown.
@@ -30,15 +30,15 @@ pub struct Place {
     pub column: Option<usize>,
 }
 
-impl Place {
-    fn file(template: &str) -> Place {
-        Place { template: template.to_owned(), line: 0, column: None }
+impl Position {
+    fn file(template: &str) -> Position {
+        Position { template: template.to_owned(), line: 0, column: None }
     }
 }
 
-impl From<&Location> for Place {
-    fn from(location: &Location) -> Place {
-        Place { template: location.name.to_string(), line: location.line, column: Some(location.column) }
+impl From<&Location> for Position {
+    fn from(location: &Location) -> Position {
+        Position { template: location.name.to_string(), line: location.line, column: Some(location.column) }
     }
 }
 
@@ -57,12 +57,12 @@ impl RenderError {
     }
 
     /// Returns the path to the error: the rendered template first, the location of the error last. Never empty.
-    pub fn places(&self) -> &[Place] {
+    pub fn places(&self) -> &[Position] {
         &self.places
     }
 
     /// Creates an error, cutting a long text in the middle.
-    fn new(text: &str, places: Vec<Place>) -> RenderError {
+    fn new(text: &str, places: Vec<Position>) -> RenderError {
         RenderError { text: shorten(text, MAX_MESSAGE).into_owned(), places }
     }
 
@@ -72,7 +72,7 @@ impl RenderError {
         // Helm keeps only the part after the last separator.
         let kind = error.kind.to_string();
         let message = kind.rsplit(SEPARATOR).next().unwrap_or(&kind);
-        let place = Place { template: error.name.clone(), line: error.line, column: None };
+        let place = Position { template: error.name.clone(), line: error.line, column: None };
         RenderError::new(&format!("parse error at ({location}): {message}"), vec![place])
     }
 
@@ -88,16 +88,16 @@ impl RenderError {
             Some(message) => format!("execution error at ({}): {message}", first_part(&location)),
             None => trace(error).unwrap_or(whole),
         };
-        let mut places: Vec<Place> = places(error).take(MAX_PLACES).collect();
+        let mut places: Vec<Position> = places(error).take(MAX_PLACES).collect();
         if places.is_empty() {
-            places.push(Place::file(&outermost.template));
+            places.push(Position::file(&outermost.template));
         }
         RenderError::new(&text, places)
     }
 
     pub(super) fn handlebars_parse(template: &str, line: usize, column: usize, message: &str) -> RenderError {
         let text = format!("parse error at ({template}:{line}:{column}): {message}");
-        RenderError::new(&text, vec![Place { template: template.to_owned(), line, column: Some(column) }])
+        RenderError::new(&text, vec![Position { template: template.to_owned(), line, column: Some(column) }])
     }
 
     /// Creates the error of a Handlebars template that failed during execution.
@@ -107,12 +107,12 @@ impl RenderError {
             Some(message) => format!("execution error at ({location}): {message}"),
             None => format!("{location}\n  executing \"{template}\":\n    {message}"),
         };
-        RenderError::new(&text, vec![Place { template: template.to_owned(), line, column: Some(column) }])
+        RenderError::new(&text, vec![Position { template: template.to_owned(), line, column: Some(column) }])
     }
 
     /// Creates an error without a location in the template.
     pub(super) fn plain(file: &str, text: impl AsRef<str>) -> RenderError {
-        RenderError::new(text.as_ref(), vec![Place::file(file)])
+        RenderError::new(text.as_ref(), vec![Position::file(file)])
     }
 }
 
@@ -125,9 +125,9 @@ impl fmt::Display for RenderError {
 impl std::error::Error for RenderError {}
 
 /// Iterates over the locations of a chain of errors, outermost first.
-fn places(error: &FuncError) -> impl Iterator<Item = Place> {
+fn places(error: &FuncError) -> impl Iterator<Item = Position> {
     chain(error).filter_map(|error| match error {
-        FuncError::Template(error) => error.location.as_ref().map(Place::from),
+        FuncError::Template(error) => error.location.as_ref().map(Position::from),
         _ => None,
     })
 }

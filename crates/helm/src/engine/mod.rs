@@ -21,7 +21,7 @@ mod values_type;
 
 pub use capabilities::{Capabilities, DEFAULT_API_VERSIONS};
 pub use check::{Problem, problems};
-pub use error::{Place, RenderError};
+pub use error::{Position, RenderError};
 use files::Files;
 pub use kube_version::{InvalidKubeVersion, KubeVersion};
 pub use lookup::{Lookup, LookupError};

@@ -42,12 +42,12 @@ const GLOBAL: &str = "global";
 
 /// The path to a table, for warnings.
 #[derive(Clone, Copy)]
-struct Place<'a> {
-    outer: Option<&'a Place<'a>>,
+struct TablePath<'a> {
+    outer: Option<&'a TablePath<'a>>,
     name: &'a [u8],
 }
 
-impl fmt::Display for Place<'_> {
+impl fmt::Display for TablePath<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(outer) = self.outer {
             write!(f, "{outer}.")?;
@@ -80,8 +80,8 @@ struct Coalesce<'a> {
 }
 
 impl Coalesce<'_> {
-    fn chart(&mut self, view: &ChartView, into: &Map, outer: Option<&Place<'_>>) -> Result<(), TypeMismatch> {
-        let place = Place { outer, name: view.name().as_bytes() };
+    fn chart(&mut self, view: &ChartView, into: &Map, outer: Option<&TablePath<'_>>) -> Result<(), TypeMismatch> {
+        let place = TablePath { outer, name: view.name().as_bytes() };
         self.defaults(view, into, &place);
         for subchart in &view.dependencies {
             let inner = match into.get(subchart.name()) {
@@ -100,7 +100,7 @@ impl Coalesce<'_> {
     }
 
     /// Merges the globals of `from` into `into`. Counterpart: `coalesceGlobals`.
-    fn globals(&mut self, into: &Map, from: &Map, place: &Place<'_>) {
+    fn globals(&mut self, into: &Map, from: &Map, place: &TablePath<'_>) {
         let globals = match into.get(GLOBAL) {
             None => Map::default(),
             Some(Value::Map(globals)) => globals,
@@ -118,7 +118,7 @@ impl Coalesce<'_> {
                 }
                 (Value::Map(table), Some(Value::Map(own))) => {
                     let table = shallow_copy(&table);
-                    self.tables(&table, &own, Some(&Place { outer: Some(place), name: &key }), Nulls::Keep);
+                    self.tables(&table, &own, Some(&TablePath { outer: Some(place), name: &key }), Nulls::Keep);
                     globals.insert(key, table);
                 }
                 (Value::Map(_), Some(_)) => {
@@ -134,7 +134,7 @@ impl Coalesce<'_> {
     }
 
     /// Merges a chart's defaults into `into`. Counterpart: `coalesceValues`.
-    fn defaults(&mut self, view: &ChartView, into: &Map, place: &Place<'_>) {
+    fn defaults(&mut self, view: &ChartView, into: &Map, place: &TablePath<'_>) {
         let own = mem::take(&mut *into.entries_mut());
         let defaults = if self.nulls == Nulls::Remove { view.values_without_nulls() } else { &view.values };
         let mut merged = defaults.copied_entries();
@@ -159,9 +159,9 @@ impl Coalesce<'_> {
         table: &Map,
         key: &Str,
         default: Option<&Value>,
-        place: &Place<'_>,
+        place: &TablePath<'_>,
     ) {
-        let place = Place { outer: Some(place), name: key };
+        let place = TablePath { outer: Some(place), name: key };
         match default {
             // Nulls in a subchart's defaults are kept.
             Some(Value::Map(_)) if view.dependencies.iter().any(|subchart| *key == subchart.name()) => {
@@ -176,7 +176,7 @@ impl Coalesce<'_> {
     }
 
     /// Merges `from` into `into`. Counterpart: `coalesceTablesFullKey`.
-    fn tables(&mut self, into: &Map, from: &Map, outer: Option<&Place<'_>>, nulls: Nulls) {
+    fn tables(&mut self, into: &Map, from: &Map, outer: Option<&TablePath<'_>>, nulls: Nulls) {
         if into.same(from) {
             return;
         }
@@ -189,7 +189,7 @@ impl Coalesce<'_> {
             })
             .collect();
         for (key, value) in from.snapshot() {
-            let place = Place { outer, name: &key };
+            let place = TablePath { outer, name: &key };
             match (into.get(&key), value) {
                 (Some(Value::Nil), _) => {
                     let found = nulled.binary_search_by(|(nulled, _)| nulled.cmp(&key));

@@ -33,7 +33,7 @@ pub(super) struct Defaults<'a> {
 
 /// The position of a schema in the document and in the values.
 #[derive(Clone, Copy)]
-struct Place<'a> {
+struct Position<'a> {
     root: &'a Json,
     /// The chart's default value here; `None` below a list, whose items have no defaults.
     default: Option<&'a Json>,
@@ -47,10 +47,10 @@ struct Place<'a> {
 /// alternatives and conditions decide with [`DECIDED`].
 pub(super) fn convert(schema: &Json, defaults: &Defaults<'_>) -> Json {
     let (default, others) = (Some(defaults.values), defaults.others);
-    Place { root: schema, default, others, depth: 0, is_repeated: false }.schema(schema)
+    Position { root: schema, default, others, depth: 0, is_repeated: false }.schema(schema)
 }
 
-impl<'a> Place<'a> {
+impl<'a> Position<'a> {
     fn schema(self, schema: &'a Json) -> Json {
         let open = json!({"x-kubernetes-preserve-unknown-fields": true, "nullable": true});
         let Some(schema) = self.resolved(schema).filter(|_| self.depth <= MAX_DEPTH) else { return open };
@@ -142,12 +142,12 @@ impl<'a> Place<'a> {
         }
     }
 
-    fn repeated(self) -> Place<'a> {
-        Place { is_repeated: true, ..self.below(None) }
+    fn repeated(self) -> Position<'a> {
+        Position { is_repeated: true, ..self.below(None) }
     }
 
-    fn below(self, default: Option<&'a Json>) -> Place<'a> {
-        Place { default, depth: self.depth + 1, ..self }
+    fn below(self, default: Option<&'a Json>) -> Position<'a> {
+        Position { default, depth: self.depth + 1, ..self }
     }
 
     fn description(self, schema: &Json) -> Option<String> {
@@ -196,7 +196,7 @@ fn bounds(schema: &Json, converted: &mut Json) {
     }
 }
 
-impl Place<'_> {
+impl Position<'_> {
     /// Translates `enum` and `const` of strings and integers to a CEL rule: the API server rejects null, which removes
     /// a default, in every `enum`, even if it lists null. Where values repeat, the server's estimate of the rule's cost
     /// would exceed its limit, so a pattern replaces the rule.

@@ -203,7 +203,7 @@ impl Checked<'_> {
                 if all.is_empty() { vec![Finding::error(&sample.path, None, text.trim_end())] } else { all }
             }
             (Failure::Template(error), _) => {
-                let known = |place: &&helm::engine::Place| place.line > 0 && self.file(&place.template).is_some();
+                let known = |place: &&helm::engine::Position| place.line > 0 && self.file(&place.template).is_some();
                 let place = error.places().iter().rev().find(known);
                 let path = place.and_then(|place| self.file(&place.template));
                 let path = path.unwrap_or_else(|| self.folder.to_owned());

@@ -21,18 +21,18 @@ use crate::yaml::{parse, to_map};
 pub(super) const RELEASE: &str = "release-name";
 pub(super) const NAMESPACE: &str = "release-namespace";
 
-/// The place of an object: the template, relative to the chart's folder, and the values that made it appear.
-pub(super) type Place = String;
+/// The origin of an object: the template, relative to the chart's folder, and the values that made it appear.
+pub(super) type Origin = String;
 
 /// The objects that a chart can render.
 #[derive(Debug, Default)]
 pub(super) struct Seen {
     /// Each kind of objects, as (API version, kind), with the first place where it appeared.
-    pub(super) kinds: BTreeMap<(String, String), Place>,
+    pub(super) kinds: BTreeMap<(String, String), Origin>,
     /// Each kind of hooks.
     pub(super) hooks: BTreeMap<(String, String), HookKind>,
     /// Roles and bindings, each text once.
-    pub(super) rights: Vec<(Json, Place)>,
+    pub(super) rights: Vec<(Json, Origin)>,
     /// Definitions in `crds/` and in templates.
     pub(super) definitions: Vec<Json>,
     /// Whether `crds/` contains definitions.
@@ -53,7 +53,7 @@ pub(super) struct Seen {
 #[derive(Clone, Debug, Default)]
 pub(super) struct HookKind {
     /// The first place where it appeared.
-    pub(super) place: Place,
+    pub(super) place: Origin,
     /// Whether the server generates an object's name, so that the object is found by its labels.
     pub(super) is_generated: bool,
     /// Whether an object may be applied over an existing one, because no policy deletes that one first.

@@ -222,7 +222,7 @@ impl Composer<'_> {
     }
 
     /// Starts a node. A scalar or alias is complete immediately; a collection stays open.
-    fn begin(&mut self, place: Place) -> Result<Next> {
+    fn begin(&mut self, place: Allowed) -> Result<Next> {
         if self.document.nodes.len() >= self.most {
             let start = self.scanner.peek()?.start;
             return Err(error(format!("exceeded limit MAX_VALUES of {}", self.most), start));
@@ -321,16 +321,16 @@ impl Composer<'_> {
 
 /// The kinds of nodes that a position allows.
 #[derive(Clone, Copy)]
-struct Place {
+struct Allowed {
     /// Whether block collections are allowed.
     block: bool,
     /// Whether a sequence without indentation is allowed, as for a key's value.
     indentless: bool,
 }
 
-const BLOCK: Place = Place { block: true, indentless: false };
-const BLOCK_VALUE: Place = Place { block: true, indentless: true };
-const FLOW: Place = Place { block: false, indentless: false };
+const BLOCK: Allowed = Allowed { block: true, indentless: false };
+const BLOCK_VALUE: Allowed = Allowed { block: true, indentless: true };
+const FLOW: Allowed = Allowed { block: false, indentless: false };
 
 /// The result of a step.
 enum Next {

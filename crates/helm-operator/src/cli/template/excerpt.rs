@@ -1,6 +1,6 @@
 //! Shows the lines of a template around an error, with a caret below the position.
 
-use helm::engine::Place;
+use helm::engine::Position;
 
 /// How many lines to show before and after.
 const AROUND: usize = 2;
@@ -13,21 +13,21 @@ const BLUE: &str = "\u{1b}[1;34m";
 const PLAIN: &str = "\u{1b}[0m";
 
 /// Returns the excerpt for the innermost place that has source text. Text run by `tpl` has none.
-pub(super) fn of(places: &[Place], source: &dyn Fn(&str) -> Option<String>, colour: bool) -> Option<String> {
+pub(super) fn of(places: &[Position], source: &dyn Fn(&str) -> Option<String>, colour: bool) -> Option<String> {
     let known = places.iter().rev().filter(|place| place.line > 0);
     let (place, text) = known.filter_map(|place| Some((place, source(&place.template)?))).next()?;
     Some(Excerpt { place, text: &text, colour }.show())
 }
 
 struct Excerpt<'a> {
-    place: &'a Place,
+    place: &'a Position,
     text: &'a str,
     colour: bool,
 }
 
 impl Excerpt<'_> {
     fn show(&self) -> String {
-        let Place { template, line, column } = self.place;
+        let Position { template, line, column } = self.place;
         let column_text = column.map(|column| format!(":{column}")).unwrap_or_default();
         let last = line + AROUND;
         let gutter = last.to_string().len();

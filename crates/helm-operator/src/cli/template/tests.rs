@@ -1,17 +1,17 @@
 //! Tests of excerpts, and of the flags of `template`.
 
 use clap::FromArgMatches as _;
-use helm::engine::Place;
+use helm::engine::Position;
 
 use super::super::{Cli, Command, command};
 use super::usage::UsageError;
 use super::*;
 
-fn place(template: &str, line: usize, column: Option<usize>) -> Place {
-    Place { template: template.to_owned(), line, column }
+fn place(template: &str, line: usize, column: Option<usize>) -> Position {
+    Position { template: template.to_owned(), line, column }
 }
 
-fn excerpt(places: &[Place]) -> Option<String> {
+fn excerpt(places: &[Position]) -> Option<String> {
     let source = |name: &str| (name == "c/t.yaml").then(|| "a: 1\nb:\n\tc: {{ .x }}\r\nd: 2\ne: 3\nf: 4\n".to_owned());
     excerpt::of(places, &source, false)
 }
