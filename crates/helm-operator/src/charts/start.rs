@@ -256,7 +256,10 @@ async fn wait_until_served(context: &Context, watch: &Watch, requirement: &Requi
     let mut last = String::new();
     for attempt in 1.. {
         let error = match mapper.resource(&api_version, kind).await {
-            Ok(resource) => return Some(resource),
+            Ok(resource) => {
+                cluster.dependencies.require_lists(&context.controller, [WatchScope::ALL]);
+                return Some(resource);
+            }
             Err(error) => served_instead::explain(&error, watch, mapper),
         };
         if mapper.is_unserved(&watch.group, kind) {
