@@ -1,14 +1,57 @@
-//! Explains what the server serves instead of a kind that it does not serve: another version, another spelling, or
-//! nothing of the kind.
+//! Waits until the server serves a kind. Explains meanwhile what it serves instead: another version, another spelling,
+//! or nothing of the kind.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::context::Context;
 use controller::report::chain;
-use helm_release::kube::{Error, Mapper};
+use controller::runtime::backoff;
+use controller::runtime::readiness::Requirement;
+use controller::runtime::reflector::WatchScope;
+use helm_release::kube::{Error, Mapper, Resource};
 
+use super::cluster::Cluster;
 use crate::spelling::nearest;
 use crate::watches::Watch;
 
 /// How many kinds of a group a message names.
 const NAMED: usize = 8;
+
+/// The maximum pause between two lookups of a kind that is not served yet.
+const LONGEST_WAIT: Duration = Duration::from_secs(10);
+
+/// Waits for the custom resource's definition, which may be created after the operator starts.
+pub(super) async fn wait(context: &Context, watch: &Watch, requirement: &Requirement) -> Option<Arc<Resource>> {
+    let cluster = Cluster::of(context);
+    let mapper = &cluster.applier.mapper;
+    let (api_version, kind) = (watch.api_resource().api_version, &watch.kind);
+    let mut last = String::new();
+    for attempt in 1.. {
+        let error = match mapper.resource(&api_version, kind).await {
+            Ok(resource) => {
+                cluster.dependencies.require_lists(&context.controller, [WatchScope::ALL]);
+                return Some(resource);
+            }
+            Err(error) => explain(&error, watch, mapper),
+        };
+        if mapper.is_unserved(&watch.group, kind) {
+            cluster.dependencies.require_lists(&context.controller, []);
+        }
+        // Readiness logs the reminders, in one line for all kinds.
+        if last != error {
+            tracing::warn!(api_version, kind, error, "The custom resource is not served yet");
+            requirement.fails(&error);
+            last = error;
+        }
+        tokio::select! {
+            biased;
+            () = tokio::time::sleep(backoff::wait(attempt).min(LONGEST_WAIT)) => {}
+            () = context.shutdown.cancelled() => return None,
+        }
+    }
+    None
+}
 
 /// Explains why a watched kind cannot be served now, and what to do.
 pub(crate) fn explain(error: &Error, watch: &Watch, mapper: &Mapper) -> String {

@@ -10,7 +10,6 @@ use controller::reconciler;
 use controller::reconciler::Stores;
 use controller::report::chain;
 use controller::rights::Collection;
-use controller::runtime::backoff;
 use controller::runtime::queue::Queue;
 use controller::runtime::readiness::{self, LISTING, Requirement};
 use controller::runtime::reflector::{self, First, Sink, Stream, WatchScope};
@@ -61,9 +60,6 @@ pub(crate) const FIRST_LISTS: Duration = Duration::from_secs(30);
 /// How often to look for unserved kinds of recorded releases.
 const SEARCH: Duration = Duration::from_secs(30);
 
-/// The maximum pause between two lookups of a kind that is not served yet.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);
-
 /// Runs the controller until the process ends. What starts it is dropped before it serves, because its future is larger
 /// than the rest, and a process may have hundreds of controllers.
 pub(crate) fn run(controller: ChartController, context: Context) -> BoxFuture<'static, Result<(), reconciler::Error>> {
@@ -89,7 +85,7 @@ pub(super) async fn start(
     let watched = watch.gvk();
     let api_version = watch.api_resource().api_version;
     let requirement = served(&context, &watch);
-    let Some(resource) = wait_until_served(&context, &watch, &requirement).await else {
+    let Some(resource) = served_instead::wait(&context, &watch, &requirement).await else {
         return Ok(None);
     };
     let status = format!("{}/status", resource.plural);
@@ -246,38 +242,6 @@ pub(crate) async fn renderer(
 /// requirements of their own.
 pub(crate) fn served(context: &Context, watch: &Watch) -> Requirement {
     context.readiness.require(&readiness::kind(&watch.kind, &watch.api_resource().api_version), LISTING)
-}
-
-/// Waits for the custom resource's definition, which may be created after the operator starts.
-async fn wait_until_served(context: &Context, watch: &Watch, requirement: &Requirement) -> Option<Arc<Resource>> {
-    let cluster = Cluster::of(context);
-    let mapper = &cluster.applier.mapper;
-    let (api_version, kind) = (watch.api_resource().api_version, &watch.kind);
-    let mut last = String::new();
-    for attempt in 1.. {
-        let error = match mapper.resource(&api_version, kind).await {
-            Ok(resource) => {
-                cluster.dependencies.require_lists(&context.controller, [WatchScope::ALL]);
-                return Some(resource);
-            }
-            Err(error) => served_instead::explain(&error, watch, mapper),
-        };
-        if mapper.is_unserved(&watch.group, kind) {
-            cluster.dependencies.require_lists(&context.controller, []);
-        }
-        // Readiness logs the reminders, in one line for all kinds.
-        if last != error {
-            tracing::warn!(api_version, kind, error, "The custom resource is not served yet");
-            requirement.fails(&error);
-            last = error;
-        }
-        tokio::select! {
-            biased;
-            () = tokio::time::sleep(backoff::wait(attempt).min(LONGEST_WAIT)) => {}
-            () = context.shutdown.cancelled() => return None,
-        }
-    }
-    None
 }
 
 fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Reach)) -> Settings {
