@@ -8,7 +8,7 @@ use kube::Client;
 use kube::client::Body;
 use tower::BoxError;
 
-/// Whose request it is.
+/// The reader that a request belongs to.
 #[derive(Clone, Debug)]
 pub(super) struct Reader(pub(super) Arc<str>);
 
