@@ -80,8 +80,6 @@ struct State {
     failed: Option<Instant>,
     /// Each watch, by its selection, and in that order.
     watches: BTreeMap<String, Watched>,
-    /// The number of running streams.
-    streams: usize,
     /// The watches that were interrupted and have not resumed, with the time of the interruption, by their selections.
     interrupted: HashMap<String, Instant>,
     /// Whether every stream was interrupted before all of them had resumed.
@@ -203,7 +201,6 @@ impl Contact {
             let streams = state.watches.get(selection).map_or(0, |watch| watch.streams) + 1;
             let watch = Watched { outages, until, streams, must_list, end: end.clone() };
             state.watches.insert(selection.to_owned(), watch);
-            state.streams += 1;
             if must_list {
                 end.cancel();
                 return end;
@@ -230,9 +227,8 @@ impl Contact {
         if how == Ended::Broken {
             state.failed = Some(now);
         }
-        state.streams -= 1;
         // While one stream lasts, the server is the same: others lost their definition, or a server behind it.
-        if state.streams == 0 && !state.interrupted.is_empty() {
+        if !state.interrupted.is_empty() && state.watches.values().all(|watch| watch.streams == 0) {
             (state.is_lost, state.lost) = (true, Some(now));
             if state.has_lease {
                 state.interrupted.insert(LEASE.to_owned(), now);

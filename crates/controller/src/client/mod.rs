@@ -98,6 +98,19 @@ pub fn connect(config: Config, program: &str, metrics: &Metrics, term: &Term) ->
     Ok(Connection { client: Client::new(Pages::new(client), namespace), contact })
 }
 
+/// Returns a client that changes each request before it sends it with this one.
+fn changing(client: Client, change: impl Fn(&mut Request<Body>) -> Result<(), http::Error> + Send + 'static) -> Client {
+    let namespace = client.default_namespace().to_owned();
+    let send = move |mut request: Request<Body>| {
+        let (client, changed) = (client.clone(), change(&mut request));
+        async move {
+            changed?;
+            Ok::<_, BoxError>(client.send(request).await?)
+        }
+    };
+    Client::new(tower::service_fn(send), namespace)
+}
+
 /// Creates the same client, whose requests end at `hop` instead of on a connection. The configuration says nothing but
 /// the address, the namespace and what is added to requests.
 ///

@@ -3,10 +3,9 @@
 
 use std::sync::Arc;
 
-use http::Request;
 use kube::Client;
-use kube::client::Body;
-use tower::BoxError;
+
+use super::changing;
 
 /// The reader that a request belongs to.
 #[derive(Clone, Debug)]
@@ -15,11 +14,9 @@ pub(super) struct Reader(pub(super) Arc<str>);
 /// Returns a client whose watches belong to this reader. Every reader that may watch the same objects as another needs
 /// a name that no other has.
 pub fn read_by(client: Client, reader: impl Into<Arc<str>>) -> Client {
-    let (namespace, reader) = (client.default_namespace().to_owned(), Reader(reader.into()));
-    let send = move |mut request: Request<Body>| {
+    let reader = Reader(reader.into());
+    changing(client, move |request| {
         request.extensions_mut().insert(reader.clone());
-        let client = client.clone();
-        async move { Ok::<_, BoxError>(client.send(request).await?) }
-    };
-    Client::new(tower::service_fn(send), namespace)
+        Ok(())
+    })
 }

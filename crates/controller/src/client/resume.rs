@@ -332,7 +332,7 @@ mod tests {
         contact.answered(&name, StatusCode::OK, WHOLE, 0);
         contact.ended(&name, contact::Ended::Broken);
         drop(client.ready().await.unwrap().call(Request::get(&seven).body(Body::empty()).unwrap()).await.unwrap());
-        assert!(contact.must_list(&name), "it has not listed");
+        assert!(contact.must_list(&name), "its list is still due");
         assert_eq!(ask(&mut client, &seven).await, Some(410));
     }
 

@@ -1,26 +1,20 @@
 //! A client for the lists and watches of the objects that a shard selector selects. Whether the server honours the
 //! selector shows in what it sends, which [`crate::runtime::pages`] checks.
 
-use http::{Request, Uri};
+use http::Uri;
 use kube::Client;
-use kube::client::Body;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use tower::BoxError;
 
+use super::changing;
 use crate::runtime::shard_selector::ShardSelector;
 
 /// Returns a client whose requests have the selector; the client itself without one.
 pub fn sharded(client: Client, selector: Option<&ShardSelector>) -> Client {
     let Some(selector) = selector.cloned() else { return client };
-    let namespace = client.default_namespace().to_owned();
-    let send = move |mut request: Request<Body>| {
-        let (client, uri) = (client.clone(), with_selector(request.uri(), &selector));
-        async move {
-            *request.uri_mut() = uri?;
-            Ok::<_, BoxError>(client.send(request).await?)
-        }
-    };
-    Client::new(tower::service_fn(send), namespace)
+    changing(client, move |request| {
+        *request.uri_mut() = with_selector(request.uri(), &selector)?;
+        Ok(())
+    })
 }
 
 fn with_selector(uri: &Uri, selector: &ShardSelector) -> Result<Uri, http::Error> {

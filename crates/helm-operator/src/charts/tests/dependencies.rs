@@ -8,6 +8,7 @@ use controller::runtime::served_kinds::ServedKinds;
 use helm_release::kube::Call;
 
 use super::hooks::JOBS;
+use super::rollout::refuse;
 use super::*;
 use crate::dependencies::{Origin, parse, resolve};
 use crate::values_from::SourceKey;
@@ -531,7 +532,7 @@ async fn an_upgrade_that_waits_for_a_dependency_keeps_no_place_from_the_next() {
         world.reconcile_one(key).await;
     }
     let world = serving("v2");
-    refuse_upgrade(&world, "a");
+    refuse(&world.server, "a");
     for key in &keys {
         world.reconcile_one(key).await;
     }
@@ -549,15 +550,6 @@ async fn an_upgrade_that_waits_for_a_dependency_keeps_no_place_from_the_next() {
     world.server.put(&secret("b"), json!({"metadata": {"name": "b"}}), "user");
     world.reconcile_one(&keys[1]).await;
     assert_eq!(world.value_of("b"), "x by v2");
-}
-
-/// Rejects the upgrade of a ConfigMap.
-fn refuse_upgrade(world: &World, name: &'static str) {
-    world.server.refuse(move |call| {
-        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
-        let hit = call.path.contains(&format!("/configmaps/{name}")) && body.contains("by v2");
-        hit.then(|| Error::from_status(403, "Forbidden", "no"))
-    });
 }
 
 /// A chart that is fetched may change while a resource goes: the new controller never knew it.

@@ -33,8 +33,8 @@ fn upgraded(world: &World) -> Vec<&'static str> {
 }
 
 /// Rejects the upgrade of the ConfigMaps whose name starts with this.
-fn refuse(world: &World, name: &'static str) {
-    world.server.refuse(move |call| {
+pub(super) fn refuse(server: &MemoryApi, name: &'static str) {
+    server.refuse(move |call| {
         let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
         let hit = call.path.contains(&format!("/configmaps/{name}")) && body.contains("by v2");
         hit.then(|| Error::from_status(403, "Forbidden", "no"))
@@ -71,8 +71,8 @@ async fn each_upgrade_lets_the_next_one_start_and_nobody_waits_with_a_worker() {
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_fails_stops_the_roll_out_and_the_others_say_that_they_wait() {
     let world = rolling_out(2).await;
-    refuse(&world, "a");
-    refuse(&world, "b");
+    refuse(&world.server, "a");
+    refuse(&world.server, "b");
     for _ in 0..5 {
         for key in keys() {
             world.reconcile_one(&key).await;
@@ -107,7 +107,7 @@ async fn an_upgrade_that_fails_stops_the_roll_out_and_the_others_say_that_they_w
 #[tokio::test(start_paused = true)]
 async fn a_chart_that_no_longer_fails_takes_the_failed_ones_first() {
     let world = rolling_out(1).await;
-    refuse(&world, "b");
+    refuse(&world.server, "b");
     let [a, b, c, d] = keys();
     world.reconcile_one(&b).await;
     world.reconcile_one(&a).await;
@@ -128,7 +128,7 @@ async fn a_chart_that_no_longer_fails_takes_the_failed_ones_first() {
 #[tokio::test(start_paused = true)]
 async fn a_change_of_the_resource_itself_and_a_request_do_not_wait() {
     let world = rolling_out(1).await;
-    refuse(&world, "a");
+    refuse(&world.server, "a");
     let [a, b, c, d] = keys();
     world.reconcile_one(&a).await;
     let change = |name: &str, change: &dyn Fn(&mut Value)| {
@@ -164,7 +164,7 @@ async fn a_release_that_does_not_render_makes_room_for_the_next() {
 #[tokio::test(start_paused = true)]
 async fn drift_is_repaired_while_an_upgrade_waits() {
     let world = rolling_out(1).await;
-    refuse(&world, "a");
+    refuse(&world.server, "a");
     let [a, b, ..] = keys();
     world.reconcile_one(&a).await;
     world.reconcile_one(&b).await;

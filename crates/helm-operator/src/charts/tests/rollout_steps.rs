@@ -1,6 +1,7 @@
 //! Tests of `rollout`: a new chart reaches the canaries, then shares of the others, and stops or goes back if its gate
 //! is not met, whenever the process ends.
 
+use super::rollout::refuse;
 use super::*;
 use crate::chart_metrics::Census as _;
 use crate::watches::{OnGateFailure, RolloutRule, rollout_of};
@@ -55,15 +56,6 @@ async fn reconcile_all(world: &World, rounds: usize) {
 
 fn with_chart(world: &World, chart: &str) -> Vec<&'static str> {
     NAMES.into_iter().filter(|name| world.value_of(name).as_str().unwrap().ends_with(chart)).collect()
-}
-
-/// Rejects what chart v2 makes of this release.
-fn refuse(server: &MemoryApi, name: &'static str) {
-    server.refuse(move |call| {
-        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
-        let hit = call.path.contains(&format!("/configmaps/{name}")) && body.contains("by v2");
-        hit.then(|| Error::from_status(403, "Forbidden", "no"))
-    });
 }
 
 fn reconciling(world: &World, name: &str) -> String {
