@@ -125,7 +125,7 @@ pub(super) async fn run(controller: ChartController, pull: Pull, context: Contex
         lookout.announce(&serving, &next);
         serving = next;
         shutdown.cancel();
-        // Until the next controller has listed, nobody sees which resources come and go.
+        // Resources that come and go are not seen until the next controller has listed.
         Cluster::of(&context).dependencies.require_lists(&context.controller, [WatchScope::ALL]);
         // What does not end is dropped, as when a process is killed.
         if let Ok(ended) = timeout(GRACE, &mut running).await {

@@ -1,5 +1,5 @@
-//! Which resources that others may depend on are not listed yet. Until they are, nobody knows whether one of them must
-//! be deleted before another. Pure.
+//! Tracks the controllers whose resources are not listed yet. Until they are, it is unknown whether one of them must be
+//! deleted before a resource of another kind. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;

@@ -219,7 +219,7 @@ impl Dependencies {
         !is_all
     }
 
-    /// Begins a read of all objects that a query means; returns `None` if nobody waits for them any longer.
+    /// Begins a read of all objects that a query means; returns `None` if no resource waits for them any longer.
     pub(crate) fn begin_read(&self, query: &Query) -> Option<Reading> {
         let mut state = self.state();
         let kind = state.kinds.get_mut(&key_of(query))?;
