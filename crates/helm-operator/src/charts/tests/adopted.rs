@@ -369,6 +369,20 @@ async fn what_another_resource_took_over_is_not_taken_back_after_a_restart() {
     }
 }
 
+/// Makes a record one that was last written so long ago.
+fn silence(world: &World, version: u32, ago: Duration) {
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v{version}");
+    let mut record = world.server.object(&path).unwrap();
+    let written = jiff::Timestamp::now() - ago;
+    let metadata = &mut record["metadata"];
+    metadata["creationTimestamp"] = written.strftime("%Y-%m-%dT%H:%M:%SZ").to_string().into();
+    for label in ["createdAt", "modifiedAt"] {
+        metadata["labels"][label] = written.as_second().to_string().into();
+    }
+    world.server.put(&path, record, "other");
+    reseal(&world.server, &path);
+}
+
 /// Removes the release from the status, as a conflict does, and requests to adopt it.
 fn disown_status(world: &World) {
     world.edit(|p| {
@@ -386,7 +400,16 @@ async fn every_record_names_the_resource_that_a_release_was_taken_from() {
         world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
         disown_status(&world);
         world.edit(|p| p["spec"]["value"] = value.into());
-        let world = granting(world.server, Adopt::Any);
+        let mut world = granting(world.server, Adopt::Any);
+        if status == Status::PendingInstall {
+            let before = (world.history(), world.server.object(&format!("{MAPS}/a")));
+            world.reconcile().await;
+            let waits = world.condition("Irreconcilable").unwrap();
+            assert!(waits.contains("is pending-install for another resource, a Redis"), "{waits}");
+            assert_eq!((world.history(), world.server.object(&format!("{MAPS}/a"))), before, "the other continues");
+            silence(&world, 2, Duration::from_secs(601));
+            world = granting(world.server, Adopt::Any);
+        }
         for next in ["3", "4"] {
             world.reconcile().await;
             assert_eq!(world.state("Ready"), "True/Ready");

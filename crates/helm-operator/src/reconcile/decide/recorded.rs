@@ -46,7 +46,7 @@ pub(crate) fn recorded(
     if !may_act {
         return Recorded::Foreign;
     }
-    if release.in_flight(now).is_some() {
+    if release.in_flight(owner, now).is_some() {
         return Recorded::InFlight;
     }
     if !release.unmarked().is_empty() {
@@ -87,16 +87,18 @@ impl Release {
         self.live().filter(|(_, revision)| !is_known(revision)).map(|(version, _)| version).collect()
     }
 
-    /// Returns until when to leave the newest revision alone, because someone else's action on it is unfinished. Our
-    /// records have marks and name the process; Helm's do not.
-    pub(crate) fn in_flight(&self, now: Timestamp) -> Option<Timestamp> {
+    /// Returns until when this owner leaves the newest revision alone, because someone else's action on it is unfinished.
+    /// Our records have marks and name the process; Helm's do not. An action for another resource may run in this very
+    /// process, which continues it after a restart.
+    pub(crate) fn in_flight(&self, owner: &Owner, now: Timestamp) -> Option<Timestamp> {
         let (_, newest) = self.newest()?;
         let under_way = newest.status.is_pending() || newest.status == Status::Uninstalling;
         // Another process with another key seals it.
         let is_broken = newest.trust == Trust::Broken;
+        let last_sign = || newest.written.and_then(|written| written.checked_add(PATIENCE).ok());
         let until = match newest.marks {
-            None if !is_broken => newest.written.and_then(|written| written.checked_add(PATIENCE).ok()),
-            _ => self.left_to_competitor(),
+            None if !is_broken => last_sign(),
+            _ => self.left_to_competitor().or_else(|| last_sign().filter(|_| self.holder(owner) == Holder::Other)),
         };
         until.filter(|until| (under_way || is_broken) && now < *until)
     }
@@ -302,14 +304,38 @@ mod tests {
     #[test]
     fn an_action_in_flight_is_left_alone_until_ten_minutes_after_its_last_write() {
         let helms = release(&[(Deployed, ours(&["a"])), (PendingUpgrade, None)]);
-        assert_eq!(helms.in_flight(at(1599)), Some(at(1600)));
-        assert_eq!(helms.in_flight(at(1600)), None);
+        assert_eq!(helms.in_flight(&owner("u1"), at(1599)), Some(at(1600)));
+        assert_eq!(helms.in_flight(&owner("u1"), at(1600)), None);
         assert_eq!(recorded(Some(&helms), Predecessor::None, &owner("u1"), Adopt::Never, at(1600)), Recorded::Unmarked);
-        assert_eq!(release(&[(Deployed, None), (PendingUpgrade, ours(&["a"]))]).in_flight(at(1000)), None);
-        assert_eq!(release(&[(Deployed, None)]).in_flight(at(1000)), None);
+        assert_eq!(release(&[(Deployed, None), (PendingUpgrade, ours(&["a"]))]).in_flight(&owner("u1"), at(1000)), None);
+        assert_eq!(release(&[(Deployed, None)]).in_flight(&owner("u1"), at(1000)), None);
         let mut undated = helms;
         undated.revisions.iter_mut().for_each(|(_, revision)| revision.written = None);
-        assert_eq!(undated.in_flight(at(1000)), None);
+        assert_eq!(undated.in_flight(&owner("u1"), at(1000)), None);
+    }
+
+    #[test]
+    fn a_release_is_taken_over_only_once_the_action_of_its_resource_is_finished_or_silent() {
+        let others = |status| {
+            let marks = Marks { owner: "u2".into(), owner_type: "Other".into(), ..ours(&["a"]).unwrap() };
+            let mut release = release(&[(status, Some(marks))]);
+            release.revisions.iter_mut().for_each(|(_, revision)| revision.owners = Box::default());
+            release
+        };
+        for (status, at_work, later) in [
+            (PendingInstall, Recorded::InFlight, Recorded::PendingInstall),
+            (PendingUpgrade, Recorded::InFlight, Recorded::Pending),
+            (PendingRollback, Recorded::InFlight, Recorded::Pending),
+            (Uninstalling, Recorded::InFlight, Recorded::Uninstalled),
+            (Failed, Recorded::FailedInstall, Recorded::FailedInstall),
+        ] {
+            let release = others(status);
+            let seen =
+                |second| recorded(Some(&release), Predecessor::None, &owner("u1"), Adopt::Any, at(second));
+            assert_eq!((seen(1599), seen(1600)), (at_work, later), "{status:?}");
+            let its_own = recorded(Some(&release), Predecessor::None, &owner("u2"), Adopt::Any, at(1599));
+            assert_eq!(its_own, later, "{status:?}: of the resource itself");
+        }
     }
 
     #[test]

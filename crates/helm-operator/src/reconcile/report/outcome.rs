@@ -34,7 +34,7 @@ impl StepContext<'_> {
     /// Reports that someone else is working on the release. Retries when they finish, or when their time is up.
     pub(crate) fn leave(&self, primary: &Primary) -> NextStep {
         let (release, now) = (self.release(), outside::now());
-        let Some((release, until)) = release.as_ref().and_then(|r| Some((r, r.in_flight(now)?))) else {
+        let Some((release, until)) = release.as_ref().and_then(|r| Some((r, r.in_flight(&primary.owner(), now)?))) else {
             return NextStep::Again;
         };
         let fault = in_flight(primary, release, until);
@@ -133,11 +133,19 @@ fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
     if let Some(writer) = release.written_by_competitor() {
         return other_operator::at_work(primary, (version, status), writer, &until);
     }
-    let message = format!(
-        "revision {version} of release {:?} is {status} and was not written by this operator: a person's helm is running; \
-         the operator waits until it ends, or until {until}",
-        primary.name()
-    );
+    let message = match release.newest().and_then(|(_, newest)| newest.marks.as_deref()) {
+        Some(marks) => format!(
+            "revision {version} of release {:?} is {status} for another resource, a {}, which this one is to take over \
+             from: the operator waits until that action ends, or until {until}",
+            primary.name(),
+            marks.owner_type
+        ),
+        None => format!(
+            "revision {version} of release {:?} is {status} and was not written by this operator: a person's helm is running; \
+             the operator waits until it ends, or until {until}",
+            primary.name()
+        ),
+    };
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReleaseInFlight, message }
 }
 

@@ -103,7 +103,8 @@ pub(crate) async fn clean_up(
 
 async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String, stage: Stage) -> String {
     // What someone else is creating is theirs to clean up.
-    let release = context.release().filter(|release| release.in_flight(outside::now()).is_none());
+    let is_left_alone = |release: &Release| release.in_flight(&primary.owner(), outside::now()).is_some();
+    let release = context.release().filter(|release| !is_left_alone(release));
     let Some(release) = release else { return message };
     let is_vouched = |version| context.vouches(&release, version, primary);
     match remedy(&release, context.shared.settings.on_failure, stage, is_vouched) {
