@@ -19,6 +19,9 @@ struct Args {
     /// Plays the script in this file, as a failure prints it.
     #[arg(long)]
     script: Option<std::path::PathBuf>,
+    /// Plays the actions of the script in this file at other times, with new seeds.
+    #[arg(long, conflicts_with_all = ["seed", "script", "twice"])]
+    near: Option<std::path::PathBuf>,
     /// Plays new seeds for so long.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
@@ -59,11 +62,16 @@ fn main() -> ExitCode {
 
 /// Plays the requested scripts; returns whether any failed.
 fn play_all(args: &Args) -> anyhow::Result<bool> {
-    match (&args.script, args.seed) {
-        (Some(file), _) => Ok(one(&Script::read(&std::fs::read_to_string(file)?)?, args.trace)),
-        (None, Some(seed)) => Ok(one(&Script::of(seed), args.trace)),
-        (None, None) if args.twice => Ok(twice(args)),
-        (None, None) => Ok(many(args)),
+    let read = |file| anyhow::Ok(Script::read(&std::fs::read_to_string(file)?)?);
+    match (&args.script, args.seed, &args.near) {
+        (Some(file), _, _) => Ok(one(&read(file)?, args.trace)),
+        (None, Some(seed), _) => Ok(one(&Script::of(seed), args.trace)),
+        (None, None, _) if args.twice => Ok(twice(args)),
+        (None, None, Some(file)) => {
+            let script = read(file)?;
+            Ok(many(args, |seed| script.near(seed)))
+        }
+        (None, None, None) => Ok(many(args, Script::of)),
     }
 }
 
@@ -119,7 +127,7 @@ struct Played {
     failures: AtomicU64,
 }
 
-fn many(args: &Args) -> bool {
+fn many(args: &Args, script: impl Fn(u64) -> Script + Sync) -> bool {
     let (began, limit) = (Instant::now(), Duration::from_secs_f64(args.minutes * 60.0));
     let (next, played) = (AtomicU64::new(args.from), Played::default());
     let is_over = || began.elapsed() >= limit || (args.until_failure && played.failures.load(Ordering::Relaxed) > 0);
@@ -127,7 +135,7 @@ fn many(args: &Args) -> bool {
         for _ in 0..args.threads {
             scope.spawn(|| {
                 while !is_over() {
-                    let script = Script::of(next.fetch_add(1, Ordering::Relaxed));
+                    let script = script(next.fetch_add(1, Ordering::Relaxed));
                     let report = play(&script, false);
                     let seeds = played.seeds.fetch_add(1, Ordering::Relaxed) + 1;
                     let steps = played.steps.fetch_add(report.steps.0, Ordering::Relaxed) + report.steps.0;

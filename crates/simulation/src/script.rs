@@ -113,6 +113,24 @@ pub enum Action {
     Rest,
 }
 
+impl Action {
+    /// Returns the times in milliseconds that the action takes.
+    fn times(&mut self) -> Vec<&mut u64> {
+        match self {
+            Action::Fault(fault) => vec![&mut fault.for_ms],
+            Action::RestartServer(away, loading) | Action::Restore(away, loading) => vec![away, loading],
+            Action::Registry(_, time)
+            | Action::KillAfter(_, _, time)
+            | Action::Kill(_, time)
+            | Action::Suspend(time)
+            | Action::Stall(_, time)
+            | Action::Stop(_, time)
+            | Action::Restart(_, time, _) => vec![time],
+            _ => Vec::new(),
+        }
+    }
+}
+
 impl Step {
     /// Returns the time of the step.
     pub fn at(&self) -> Duration {
@@ -169,6 +187,20 @@ impl Script {
         script
     }
 
+    /// Returns the same actions with this seed, at other times: each pause, and each time that an action takes, is up to
+    /// twice as long as in this script.
+    pub fn near(&self, seed: u64) -> Script {
+        let mut random = fastrand::Rng::with_seed(seed);
+        let mut stretched = |ms: u64| random.u64(0..=ms.saturating_mul(2));
+        let (mut near, mut before, mut at) = (Script { seed, ..self.clone() }, 0, 0);
+        for step in &mut near.steps {
+            at += stretched(step.at_ms - before);
+            before = std::mem::replace(&mut step.at_ms, at);
+            step.what.times().into_iter().for_each(|time| *time = stretched(*time));
+        }
+        near
+    }
+
     /// Returns when the last step and the last fault end.
     pub fn end(&self) -> Duration {
         let ends = self.steps.iter().map(|step| match &step.what {
@@ -197,5 +229,26 @@ mod tests {
             let script = Script::of(seed);
             assert_eq!(Script::read(&script.to_string()).unwrap(), script);
         }
+    }
+
+    #[test]
+    fn a_script_near_another_does_the_same_in_the_same_order_at_other_times() {
+        for seed in 0..50 {
+            let script = Script::of(seed);
+            let near = script.near(seed + 1);
+            let timeless = |script: &Script| {
+                let mut steps = script.steps.clone();
+                for step in &mut steps {
+                    step.at_ms = 0;
+                    step.what.times().into_iter().for_each(|time| *time = 0);
+                }
+                steps
+            };
+            assert_eq!((near.seed, &near.setups, timeless(&near)), (seed + 1, &script.setups, timeless(&script)));
+            assert!(near.steps.is_sorted_by_key(|step| step.at_ms), "{near}");
+            assert_eq!(near, script.near(seed + 1), "the seed decides");
+        }
+        let near: std::collections::HashSet<_> = (0..10).map(|seed| Script::of(7).near(seed).to_string()).collect();
+        assert_eq!(near.len(), 10);
     }
 }
