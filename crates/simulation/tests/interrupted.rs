@@ -1,0 +1,58 @@
+//! Installs that are interrupted: they continue what they have recorded, with the values that they have generated. With
+//! each of these seeds and times, an earlier operator generated new ones, or made a revision without a cause.
+
+use serde_json::{Value, json};
+use simulation::process::Setup;
+use simulation::run::play;
+use simulation::script::{Action, Script, Step};
+
+fn put(values: Value) -> Action {
+    let mut all = json!({"broken": false, "cache": true, "farewell": false, "replicas": 3});
+    all.as_object_mut().into_iter().for_each(|all| all.extend(values.as_object().cloned().unwrap_or_default()));
+    Action::Put("a".into(), all)
+}
+
+/// Plays these actions, with their times in milliseconds, and expects no violation.
+fn check<const N: usize>(seed: u64, setup: &Setup, actions: [(u64, Action); N]) {
+    let steps = actions.map(|(at_ms, what)| Step { at_ms, what }).into();
+    let script = Script { seed, setups: vec![setup.clone()], steps };
+    let violation = play(&script, false).violation.map(|violation| violation.what);
+    assert_eq!(violation, None, "{script}");
+}
+
+#[test]
+fn an_install_whose_watches_break_continues_before_its_record_is_seen() {
+    let watch = "onFailure: uninstall".into();
+    let setup = Setup { chart: "web2".into(), watch, period: 0, ..Setup::default() };
+    for (seed, cut) in [
+        (930_758, 1287),
+        (282_794_826, 1269),
+        (396_387_717, 1294),
+        (345_708_337, 1315),
+        (787_842_145, 1311),
+        (259_944_094, 1278),
+    ] {
+        let values = json!({"hooks": false, "message": "m495"});
+        check(seed, &setup, [(1190, put(values)), (cut, Action::Cut)]);
+    }
+}
+
+#[test]
+fn a_release_that_is_being_installed_is_not_taken_over() {
+    let watch = "adopt: any\napply: client".into();
+    let setup = Setup { watch, period: 0, sites: true, ..Setup::default() };
+    for (seed, suspended, claimed, killed, down) in [
+        (246_140_835, 11_452, 19_383, 29_463, 5944),
+        (453_705_785, 17_010, 23_066, 23_429, 1819),
+        (462_970_560, 24_596, 23_865, 36_235, 3043),
+        (509_854_777, 14_178, 25_089, 31_784, 4043),
+        (672_473_185, 9799, 7662, 20_293, 5827),
+        (772_662_113, 23_499, 26_795, 31_221, 427),
+    ] {
+        let values = json!({"hooks": true, "message": "m920"});
+        let claim = Action::Claim("a".into());
+        let kill = Action::Kill(0, down);
+        let suspend = Action::Suspend(suspended);
+        check(seed, &setup, [(0, put(values)), (323, suspend), (claimed, claim), (killed, kill)]);
+    }
+}
