@@ -158,12 +158,13 @@ impl Informers {
     async fn catch_up(self: Arc<Self>, shared: Arc<SharedWatch>, chart: String, subscriber: Subscriber) -> First {
         for attempt in 1.. {
             // The list will contain everything that happened before it. While lists fail, nothing accumulates.
-            shared.forget_missed(&subscriber);
+            let before = shared.forget_missed(&subscriber);
             let began = Instant::now();
             match self.source.list(&shared.kind, &shared.scope, &chart).await {
                 Ok(all) => {
-                    shared.admit(&subscriber, all, began);
-                    return First::Listed;
+                    if shared.admit(&subscriber, all, (before, began)) {
+                        return First::Listed;
+                    }
                 }
                 Err(kube::Error::Api(status)) if reflector::is_refusal(&status) => {
                     shared.admit_unlisted(&subscriber);
@@ -224,18 +225,24 @@ impl SharedWatch {
         })
     }
 
-    /// Drops the events that a member missed so far, before it lists.
-    fn forget_missed(&self, subscriber: &Subscriber) {
+    /// Drops the events that a member missed so far, before it lists. Returns the number of the watch's list.
+    fn forget_missed(&self, subscriber: &Subscriber) -> u64 {
         let mut state = lock(&self.state);
         let member = state.members.iter_mut().find(|member| member.is(subscriber));
         member.and_then(|member| member.missed.as_mut()).into_iter().for_each(Vec::clear);
+        state.epoch
     }
 
-    /// Passes the existing objects to a member, and then the events that it missed.
-    fn admit(&self, subscriber: &Subscriber, all: Vec<Live>, began: Instant) {
+    /// Passes the existing objects to a member, and then the events that it missed. Returns `false` without doing so if
+    /// the watch has listed since this number: what its list lacks may be in the member's older one, and no event would
+    /// ever say that it is gone.
+    fn admit(&self, subscriber: &Subscriber, all: Vec<Live>, (before, began): (u64, Instant)) -> bool {
         let mut state = lock(&self.state);
+        if state.epoch != before {
+            return false;
+        }
         let list = Epoch { number: state.epoch, began, is_list: false };
-        let Some(member) = state.members.iter_mut().find(|member| member.is(subscriber)) else { return };
+        let Some(member) = state.members.iter_mut().find(|member| member.is(subscriber)) else { return true };
         for live in all {
             subscriber.changed(Arc::new(live), list);
         }
@@ -243,6 +250,7 @@ impl SharedWatch {
         for event in member.missed.take().into_iter().flatten() {
             event.show(subscriber);
         }
+        true
     }
 
     /// Lets a member whose list was refused receive events from now on. It knows everything after the watch's next

@@ -207,9 +207,16 @@ async fn a_list_that_ends_while_another_controller_joins_is_seen_by_both() {
         process.server.send(0, event);
     }
     assert_eq!(first.until("sweep 2").await, ["two in 2", "sweep 2"]);
+    // This list began before the watch's, and `gone` was deleted in between.
+    *process.server.listed.lock().unwrap() = vec![of("gone")];
+    process.server.lists.0.add_permits(1);
+    while process.server.lists.0.available_permits() > 0 {
+        tokio::task::yield_now().await;
+    }
+    *process.server.listed.lock().unwrap() = vec![of("two")];
     process.server.lists.0.add_permits(1);
     assert_eq!(listed.await.unwrap(), First::Listed);
-    assert_eq!(second.until("sweep 2").await.last().unwrap(), "sweep 2");
+    assert_eq!(second.until("sweep 2").await, ["two in 2", "sweep 2"], "an object that is gone is never seen");
 }
 
 #[tokio::test(start_paused = true)]
