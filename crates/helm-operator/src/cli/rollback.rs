@@ -1,5 +1,6 @@
 //! `rollback`: pins a release to one of its revisions with the annotation `pin`, and reports the result.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -162,16 +163,26 @@ impl Rollback {
 
     async fn path(&self, client: &kube::Client, namespace: &str) -> Result<String, String> {
         let watches = watches::load(&self.watches_file).map_err(|error| chain(&error))?;
-        let meant: Vec<&Watch> = watches.iter().filter(|watch| watch.is_meant_by(&self.kind)).collect();
-        let Some(watch) = meant.first() else {
-            let served: Vec<&str> = watches.iter().map(|watch| watch.kind.as_str()).collect();
-            let file = self.watches_file.display();
-            return Err(format!("{file} serves no kind {}, only {}", self.kind, served.join(", ")));
-        };
+        let watch = meant(&watches, &self.kind)
+            .map_err(|error| format!("{} serves {error}", self.watches_file.display()))?;
         let applier = Applier::new(std::sync::Arc::new(client.clone()));
         let resource = applier.mapper.resource(&watch.api_resource().api_version, &watch.kind).await;
         let resource: std::sync::Arc<Resource> = resource.map_err(|error| chain(&error))?;
         resource.path(namespace, &self.name).map_err(|error| chain(&error))
+    }
+}
+
+/// Returns the first watch of the kind with this name; kinds of several groups may share a name.
+fn meant<'w>(watches: &'w [Watch], kind: &str) -> Result<&'w Watch, String> {
+    let meant: Vec<&Watch> = watches.iter().filter(|watch| watch.is_meant_by(kind)).collect();
+    let groups: BTreeSet<String> = meant.iter().map(|watch| watch.full_name()).collect();
+    match (meant.first(), groups.len()) {
+        (Some(watch), 1) => Ok(watch),
+        (Some(_), _) => Err(format!("several kinds {kind}: name one of {}", Vec::from_iter(groups).join(", "))),
+        (None, _) => {
+            let served: Vec<&str> = watches.iter().map(|watch| watch.kind.as_str()).collect();
+            Err(format!("no kind {kind}, only {}", served.join(", ")))
+        }
     }
 }
 
@@ -198,6 +209,17 @@ fn progress(resource: &Value, to: Option<u32>) -> Progress {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_kind_of_several_groups_is_named_with_its_group() {
+        let entry = |group, kind| format!("- {{group: {group}, version: v1, kind: {kind}, chart: c}}\n");
+        let text = [entry("a.b", "Shop"), entry("c.d", "Shop"), entry("a.b", "Web")].concat();
+        let watches = watches::parse(&text, |_| None).unwrap().watches;
+        let group = |kind| meant(&watches, kind).map(|watch| watch.full_name());
+        assert_eq!(group("shop").unwrap_err(), "several kinds shop: name one of Shop.a.b, Shop.c.d");
+        assert_eq!((group("Shop.c.d"), group("web")), (Ok("Shop.c.d".into()), Ok("Web.a.b".into())));
+        assert_eq!(group("Cache").unwrap_err(), "no kind Cache, only Shop, Shop, Web");
+    }
 
     #[test]
     fn the_status_says_what_became_of_the_annotation() {
