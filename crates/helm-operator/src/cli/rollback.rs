@@ -163,8 +163,8 @@ impl Rollback {
 
     async fn path(&self, client: &kube::Client, namespace: &str) -> Result<String, String> {
         let watches = watches::load(&self.watches_file).map_err(|error| chain(&error))?;
-        let watch = meant(&watches, &self.kind)
-            .map_err(|error| format!("{} serves {error}", self.watches_file.display()))?;
+        let watch =
+            meant(&watches, &self.kind).map_err(|error| format!("{} serves {error}", self.watches_file.display()))?;
         let applier = Applier::new(std::sync::Arc::new(client.clone()));
         let resource = applier.mapper.resource(&watch.api_resource().api_version, &watch.kind).await;
         let resource: std::sync::Arc<Resource> = resource.map_err(|error| chain(&error))?;

@@ -307,7 +307,10 @@ mod tests {
         assert_eq!(helms.in_flight(&owner("u1"), at(1599)), Some(at(1600)));
         assert_eq!(helms.in_flight(&owner("u1"), at(1600)), None);
         assert_eq!(recorded(Some(&helms), Predecessor::None, &owner("u1"), Adopt::Never, at(1600)), Recorded::Unmarked);
-        assert_eq!(release(&[(Deployed, None), (PendingUpgrade, ours(&["a"]))]).in_flight(&owner("u1"), at(1000)), None);
+        assert_eq!(
+            release(&[(Deployed, None), (PendingUpgrade, ours(&["a"]))]).in_flight(&owner("u1"), at(1000)),
+            None
+        );
         assert_eq!(release(&[(Deployed, None)]).in_flight(&owner("u1"), at(1000)), None);
         let mut undated = helms;
         undated.revisions.iter_mut().for_each(|(_, revision)| revision.written = None);
@@ -330,8 +333,7 @@ mod tests {
             (Failed, Recorded::FailedInstall, Recorded::FailedInstall),
         ] {
             let release = others(status);
-            let seen =
-                |second| recorded(Some(&release), Predecessor::None, &owner("u1"), Adopt::Any, at(second));
+            let seen = |second| recorded(Some(&release), Predecessor::None, &owner("u1"), Adopt::Any, at(second));
             assert_eq!((seen(1599), seen(1600)), (at_work, later), "{status:?}");
             let its_own = recorded(Some(&release), Predecessor::None, &owner("u2"), Adopt::Any, at(1599));
             assert_eq!(its_own, later, "{status:?}: of the resource itself");

@@ -34,7 +34,8 @@ impl StepContext<'_> {
     /// Reports that someone else is working on the release. Retries when they finish, or when their time is up.
     pub(crate) fn leave(&self, primary: &Primary) -> NextStep {
         let (release, now) = (self.release(), outside::now());
-        let Some((release, until)) = release.as_ref().and_then(|r| Some((r, r.in_flight(&primary.owner(), now)?))) else {
+        let Some((release, until)) = release.as_ref().and_then(|r| Some((r, r.in_flight(&primary.owner(), now)?)))
+        else {
             return NextStep::Again;
         };
         let fault = in_flight(primary, release, until);
