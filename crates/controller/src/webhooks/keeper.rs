@@ -1,5 +1,6 @@
 //! Keeps the Secret with the certificates: whichever replica is first creates it, and all of them read and watch it.
 
+use std::future::pending;
 use std::sync::Arc;
 
 use futures::StreamExt as _;
@@ -8,10 +9,12 @@ use kube::api::PostParams;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
 
 use super::certificate::{Certificate, Stored};
 use super::settings::Endpoint;
 use crate::report::chain;
+use crate::runtime::backoff::Retry;
 use crate::runtime::pages;
 use crate::runtime::readiness::Requirement;
 use crate::server;
@@ -36,19 +39,39 @@ impl Keeper {
         let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let mut events = pages::watch(secrets.clone(), only);
         let (mut is_there, mut last) = (false, String::new());
-        while let Some(event) = events.next().await {
+        // When to create the Secret again: a watch stays silent while there is none.
+        let mut again = None::<Retry>;
+        loop {
+            let retry = async {
+                match again {
+                    Some(retry) => sleep_until(retry.at).await,
+                    None => pending().await,
+                }
+            };
+            let event = tokio::select! {
+                event = events.next() => match event {
+                    Some(event) => Some(event),
+                    None => return,
+                },
+                () = retry => None,
+            };
             let outcome = match event {
-                Ok(Event::Init) => {
+                Some(Ok(Event::Init)) => {
                     is_there = false;
                     continue;
                 }
-                Ok(Event::InitApply(secret) | Event::Apply(secret)) => {
-                    is_there = true;
+                Some(Ok(Event::InitApply(secret) | Event::Apply(secret))) => {
+                    (is_there, again) = (true, None);
                     self.take(&secret, &needs)
                 }
-                Ok(Event::InitDone) if is_there => continue,
-                Ok(Event::InitDone | Event::Delete(_)) => self.create(&secrets, &name).await,
-                Err(error) => Err(chain(&error)),
+                Some(Ok(Event::InitDone)) if is_there => continue,
+                Some(Ok(Event::InitDone | Event::Delete(_))) | None => {
+                    let created = self.create(&secrets, &name).await;
+                    let failures = again.map_or(0, |retry| retry.failures);
+                    again = created.is_err().then(|| Retry::after(failures, Instant::now()));
+                    created
+                }
+                Some(Err(error)) => Err(chain(&error)),
             };
             let error = outcome.err().unwrap_or_default();
             if !error.is_empty() && error != last {
@@ -93,15 +116,22 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
+    use outside::{Disturbance, MemoryApi};
+    use tokio::time::{Duration, sleep};
+
     use super::*;
     use crate::runtime::readiness::Readiness;
     use crate::testing::Server;
-    use crate::webhooks::Settings;
+    use crate::webhooks::{Settings, watched};
 
     fn keeper(server: &Server) -> Keeper {
+        keeper_with(server.client())
+    }
+
+    fn keeper_with(client: Client) -> Keeper {
         let place = Endpoint::of(&Settings::default(), "hook".into(), Some("ns".into()), 9443);
         let (certificate, state) = (server::Certificate::default(), Arc::new(watch::Sender::new(None)));
-        Keeper { client: server.client(), namespace: "ns".into(), place, certificate, state }
+        Keeper { client, namespace: "ns".into(), place, certificate, state }
     }
 
     #[tokio::test]
@@ -135,5 +165,26 @@ mod tests {
         let broken = Secret { data: None, ..made };
         assert!(keeper.take(&broken, &needs).unwrap_err().contains("delete it"));
         assert!(keeper.state.borrow().is_some());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_secret_that_could_not_be_created_is_created_later() {
+        let (server, readiness) = (Arc::new(MemoryApi::new()), Readiness::default());
+        let path = "/api/v1/namespaces/ns/secrets/hook-certificate";
+        let refused =
+            |requests| server.disturb("POST /api/v1/namespaces/ns/secrets", requests, Disturbance::Refused(403));
+        refused(3);
+        let needs = NeedsCertificate(readiness.require("certificate", "none"));
+        tokio::spawn(keeper_with(watched::client(&server)).run(needs));
+        sleep(Duration::from_secs(2)).await;
+        assert!(server.object(path).is_none() && !readiness.unmet().is_empty());
+        sleep(Duration::from_secs(5)).await;
+        let made = server.object(path).expect("it is tried again");
+        assert!(readiness.unmet().is_empty());
+
+        refused(3);
+        server.remove(path);
+        sleep(Duration::from_secs(7)).await;
+        assert_eq!(server.object(path).expect("it is tried again")["data"], made["data"]);
     }
 }

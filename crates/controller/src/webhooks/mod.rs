@@ -21,6 +21,8 @@ mod settings;
 #[cfg(test)]
 mod tests;
 mod unknown;
+#[cfg(test)]
+mod watched;
 mod weight;
 
 pub use admission::{Admission, FailurePolicy, Mutate, Operation, Rejection, Request, Validate, Warnings};
