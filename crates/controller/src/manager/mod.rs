@@ -60,7 +60,7 @@ pub struct Config {
     /// The lease's name; required with `leader_elect`. With a [`ControllerConfig::shard_selector`], the selector's
     /// digest is appended, so that processes of other ranges do not wait.
     pub leader_election_id: String,
-    /// The lease's namespace; empty means the pod's own.
+    /// The lease's namespace; empty means the pod's own. Outside a cluster, the webhooks' Secret is there, too.
     pub leader_election_namespace: String,
     /// How long running reconciles may take to finish once the process is asked to stop.
     pub shutdown_grace: Duration,

@@ -1,6 +1,7 @@
 //! Runs everything in order: servers, then the lease, then the controllers. Stops them in reverse.
 
 use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -309,11 +310,18 @@ fn lease_name(config: &Config) -> String {
 }
 
 fn lease_namespace(config: &Config) -> Result<String, Error> {
-    if !config.leader_election_namespace.is_empty() {
-        return Ok(config.leader_election_namespace.clone());
-    }
-    let read = std::fs::read_to_string(NAMESPACE_FILE).map_err(|_| Error::NoLeaseNamespace)?;
-    Ok(read.trim().to_owned())
+    let set = Some(&config.leader_election_namespace).filter(|set| !set.is_empty()).cloned();
+    set.or_else(|| pod_namespace(Path::new(NAMESPACE_FILE))).ok_or(Error::NoLeaseNamespace)
+}
+
+/// Returns the process's own namespace, where its Service and Secrets are: the pod's, from this file; outside a cluster,
+/// the lease's.
+pub(super) fn own_namespace(file: &Path, lease: &str) -> Option<String> {
+    pod_namespace(file).or_else(|| Some(lease.to_owned())).filter(|namespace| !namespace.is_empty())
+}
+
+fn pod_namespace(file: &Path) -> Option<String> {
+    std::fs::read_to_string(file).ok().map(|read| read.trim().to_owned())
 }
 
 fn log_namespaces(namespaces: &Namespaces) {
@@ -338,7 +346,8 @@ impl Hooks {
         let own = Some(&config.leader_election_id).filter(|id| !id.is_empty()).unwrap_or(&config.program);
         let name = Some(config.webhooks.name.clone()).filter(|name| !name.is_empty());
         let name = name.unwrap_or_else(|| format!("{own}-webhook"));
-        let place = Endpoint::of(&config.webhooks, name, lease_namespace(config).ok(), listener.port());
+        let namespace = own_namespace(Path::new(NAMESPACE_FILE), &config.leader_election_namespace);
+        let place = Endpoint::of(&config.webhooks, name, namespace, listener.port());
         let certificates = Certificates::new(&config.webhooks, place);
         Ok(Hooks { webhooks, certificates, certificate, listener })
     }

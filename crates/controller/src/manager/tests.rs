@@ -527,3 +527,18 @@ async fn a_range_excludes_a_ring_and_webhooks() {
     let error = super::run::check(&of_range("0x8000000000000000").controllers, true).unwrap_err();
     assert!(error.to_string().starts_with("a process with --shard-selector cannot publish webhooks"), "{error}");
 }
+
+#[test]
+fn the_lease_of_a_pod_may_be_elsewhere_and_its_service_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let (file, missing) = (folder.path().join("namespace"), folder.path().join("missing"));
+    std::fs::write(&file, "op\n").unwrap();
+    for (file, lease, expected) in [
+        (&file, "", Some("op")),
+        (&file, "leases", Some("op")),
+        (&missing, "leases", Some("leases")),
+        (&missing, "", None),
+    ] {
+        assert_eq!(run::own_namespace(file, lease).as_deref(), expected, "{file:?} {lease}");
+    }
+}
