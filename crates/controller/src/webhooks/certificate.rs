@@ -4,7 +4,6 @@
 //! the Secret can serve, but never sign. A change takes two steps. The *next* certificate's authority is trusted first;
 //! only then is the certificate served. The previous authority stays trusted until the change after that.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use k8s_openapi::ByteString;
@@ -185,25 +184,38 @@ impl Stored {
         })
     }
 
+    /// Returns a new Secret with the certificates.
     pub(super) fn secret(&self, namespace: &str, name: &str) -> Result<Secret, serde_json::Error> {
-        let mut data = BTreeMap::from([
-            (CERTIFICATE, self.current.certificate.clone()),
-            (KEY, self.current.key.clone()),
-            (BUNDLE, self.bundle()),
-            (ABOUT, serde_json::to_string(&self.current.about)?),
-        ]);
-        if let Some(next) = &self.next {
-            data.insert(NEXT, serde_json::to_string(next)?);
-        }
-        let data = data.into_iter().map(|(field, text)| (field.to_owned(), ByteString(text.into_bytes())));
-        let metadata = ObjectMeta {
-            name: Some(name.to_owned()),
-            namespace: Some(namespace.to_owned()),
-            resource_version: self.resource_version.clone(),
-            ..ObjectMeta::default()
-        };
+        let (name, namespace) = (Some(name.to_owned()), Some(namespace.to_owned()));
+        let metadata = ObjectMeta { name, namespace, ..ObjectMeta::default() };
         let type_ = Some("kubernetes.io/tls".to_owned());
-        Ok(Secret { metadata, data: Some(data.collect()), type_, ..Secret::default() })
+        let mut secret = Secret { metadata, type_, ..Secret::default() };
+        self.write_to(&mut secret)?;
+        Ok(secret)
+    }
+
+    /// Puts the certificates into a Secret, in whose version they were read. Whatever else is in it stays.
+    pub(super) fn write_to(&self, secret: &mut Secret) -> Result<(), serde_json::Error> {
+        let next = self.next.as_ref().map(serde_json::to_string).transpose()?;
+        let all = [
+            (CERTIFICATE, Some(self.current.certificate.clone())),
+            (KEY, Some(self.current.key.clone())),
+            (BUNDLE, Some(self.bundle())),
+            (ABOUT, Some(serde_json::to_string(&self.current.about)?)),
+            (NEXT, next),
+        ];
+        let data = secret.data.get_or_insert_default();
+        for (field, text) in all {
+            match text {
+                Some(text) => data.insert(field.to_owned(), ByteString(text.into_bytes())),
+                None => data.remove(field),
+            };
+        }
+        if let Some(annotations) = secret.metadata.annotations.as_mut().filter(|_| !self.is_unwanted) {
+            annotations.remove(ROTATE);
+        }
+        secret.metadata.resource_version = self.resource_version.clone();
+        Ok(())
     }
 }
 

@@ -223,15 +223,13 @@ impl Publishing {
     async fn store(&self, namespace: &str, next: &Stored) -> Result<(), String> {
         let name = self.certificates.place.secret();
         let secrets: Api<Secret> = Api::namespaced(self.context.client.clone(), namespace);
-        let secret = next.secret(namespace, &name).map_err(|error| chain(&error))?;
-        match secrets.replace(&name, &PostParams::default(), &secret).await {
-            Ok(_) => {
-                let what = if next.next.is_some() { "next certificate, to be trusted" } else { "new certificate" };
-                tracing::info!(namespace, secret = name, "Stored the {what} of webhooks");
-                Ok(())
-            }
-            Err(error) => Err(format!("Secret {namespace}/{name}: {}", chain(&error))),
-        }
+        let failed = |why: String| format!("Secret {namespace}/{name}: {why}");
+        let mut secret = secrets.get(&name).await.map_err(|error| failed(chain(&error)))?;
+        next.write_to(&mut secret).map_err(|error| failed(chain(&error)))?;
+        secrets.replace(&name, &PostParams::default(), &secret).await.map_err(|error| failed(chain(&error)))?;
+        let what = if next.next.is_some() { "next certificate, to be trusted" } else { "new certificate" };
+        tracing::info!(namespace, secret = name, "Stored the {what} of webhooks");
+        Ok(())
     }
 
     /// Empties the configurations that name this process itself rather than a Service, because nobody would answer.

@@ -1,5 +1,7 @@
 //! Admission before the API server in memory, and the server of webhooks over HTTP.
 
+mod publishing;
+
 use axum::body::Body;
 use http::{Request as Http, StatusCode};
 use http_body_util::BodyExt as _;
