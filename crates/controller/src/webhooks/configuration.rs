@@ -117,6 +117,22 @@ fn is_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io")
 }
 
+/// Returns the first address in an object that is not this process's: `Service ns/name`, or a URL.
+pub(super) fn other_address(live: &Value, place: &Endpoint) -> Option<String> {
+    let (own, conversion) = (place.client_config("", None), &live["spec"]["conversion"]["webhook"]);
+    let admissions = live["webhooks"].as_array().into_iter().flatten();
+    admissions.chain([conversion]).find_map(|webhook| {
+        let address = |config: &Value| {
+            let service = |field: &str| config["service"][field].as_str();
+            let service = service("namespace").zip(service("name"));
+            let service = service.map(|(namespace, name)| format!("Service {namespace}/{name}"));
+            let host = |url: &str| url.split('/').take(3).collect::<Vec<_>>().join("/");
+            service.or_else(|| config["url"].as_str().map(host))
+        };
+        address(&webhook["clientConfig"]).filter(|found| Some(found) != address(&own).as_ref())
+    })
+}
+
 /// Returns whether an object has everything that it must contain, and no other webhooks.
 pub(super) fn is_current(live: &Value, wanted: &Value) -> bool {
     let names = |of: &Value| of["webhooks"].as_array().map_or(0, Vec::len);

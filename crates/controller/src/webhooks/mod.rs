@@ -9,6 +9,7 @@ mod answer;
 mod certificate;
 mod configuration;
 mod conversion;
+mod disputes;
 mod follow;
 mod in_memory;
 mod keeper;

@@ -16,12 +16,13 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::certificate::{Certificate, Step, Stored};
-use super::configuration::{Object, Wanted, is_current, objects, wanted};
+use super::configuration::{Object, Wanted, is_current, objects, other_address, wanted};
+use super::disputes::Disputes;
 use super::follow::Certificates;
 use super::registry::Webhooks;
 use crate::context::Context;
 use crate::reconciler::{Controller, Error};
-use crate::report::chain;
+use crate::report::{Outcome, chain};
 use crate::rights::Need;
 use crate::runtime::{backoff, pages};
 
@@ -58,10 +59,14 @@ struct Publishing {
     live: HashMap<Object, DynamicObject>,
     /// The bundle that all objects have, and since when.
     trusted: Option<(String, Instant)>,
+    disputes: Disputes,
     failures: u32,
     /// The last reported problem.
     last: String,
 }
+
+/// The reason for a configuration that another operator keeps, too.
+const DISPUTED: &str = "WebhookConfigurationDisputed";
 
 /// A change of an object; `None` if it is gone.
 type Change = (Object, Option<DynamicObject>);
@@ -69,8 +74,8 @@ type Change = (Object, Option<DynamicObject>);
 impl Publishing {
     fn new(publisher: Publisher, context: Context) -> Publishing {
         let Publisher { webhooks, certificates } = publisher;
-        let (live, trusted) = (HashMap::new(), None);
-        Publishing { webhooks, certificates, context, live, trusted, failures: 0, last: String::new() }
+        let (live, trusted, disputes) = (HashMap::new(), None, Disputes::default());
+        Publishing { webhooks, certificates, context, live, trusted, disputes, failures: 0, last: String::new() }
     }
 
     fn api(&self, object: &Object) -> Api<DynamicObject> {
@@ -135,12 +140,13 @@ impl Publishing {
         let bundle = self.certificates.trusted.borrow().clone()?;
         let done = match self.publish(&bundle).await {
             Err(error) => Err(error),
-            Ok(()) => self.rotate(&bundle).await,
+            Ok(None) => self.rotate(&bundle).await.map(|wait| wait.map(|wait| Instant::now() + wait)),
+            Ok(Some(due)) => Ok(Some(due)),
         };
         match done {
-            Ok(wait) => {
+            Ok(next) => {
                 (self.failures, self.last) = (0, String::new());
-                wait.map(|wait| Instant::now() + wait)
+                next
             }
             Err(error) => {
                 self.failures += 1;
@@ -157,32 +163,57 @@ impl Publishing {
         }
     }
 
-    /// Makes all objects current, with these certificates to trust.
-    async fn publish(&mut self, bundle: &str) -> Result<(), String> {
+    /// Makes all objects current, with these certificates to trust. Returns when to apply those again that are left to
+    /// another process until then.
+    async fn publish(&mut self, bundle: &str) -> Result<Option<Instant>, String> {
         let given = Some(bundle).filter(|bundle| !bundle.is_empty());
-        let mut missing = Vec::new();
+        let (mut missing, mut due) = (Vec::new(), None::<Instant>);
         for Wanted { object, content } in wanted(&self.webhooks, &self.certificates.place, given) {
             let live = self.live.get(&object);
             let is_empty = content["webhooks"].as_array().is_some_and(Vec::is_empty);
             if live.is_some_and(|live| is_current(&live.data, &content)) || live.is_none() && is_empty {
+                self.disputes.is_current(&object);
                 continue;
             }
+            // The API server does not have the bundle.
+            self.trusted = None;
             let may_create = self.certificates.place.url.is_some() && !matches!(object, Object::Definition(_));
             if live.is_none() && !may_create {
                 missing.push(format!("{} {}", object.kind(), object.name()));
                 continue;
             }
             let uid = live.and_then(|live| live.uid());
-            let applied = self.apply(&object, uid, content).await?;
+            let other = live.and_then(|live| other_address(&live.data, &self.certificates.place));
+            if let Some(until) = self.disputes.pause(&object, &content, other.is_some()) {
+                other.into_iter().for_each(|other| self.report_dispute(&object, &other));
+                due = due.into_iter().chain([until]).min();
+                continue;
+            }
+            let applied = self.apply(&object, uid, content.clone()).await?;
+            self.disputes.applied(&object, content);
             self.live.insert(object, applied);
         }
         if !missing.is_empty() {
             return Err(format!("there is no {}: apply config/crd and config/webhook", missing.join(", no ")));
         }
-        if self.trusted.as_ref().is_none_or(|(known, _)| known != bundle) {
+        if due.is_none() && self.trusted.as_ref().is_none_or(|(known, _)| known != bundle) {
             self.trusted = Some((bundle.to_owned(), Instant::now()));
         }
-        Ok(())
+        Ok(due)
+    }
+
+    /// Reports an operator at another address that keeps the same object, once.
+    fn report_dispute(&mut self, object: &Object, other: &str) {
+        if !self.disputes.is_new(object) {
+            return;
+        }
+        let advice = match object {
+            Object::Definition(_) => "stop one of them, because a kind has one conversion",
+            _ => "set another --webhook-name for one of them",
+        };
+        let message = format!("{other} also keeps {} {}: {advice}", object.kind(), object.name());
+        tracing::error!(reason = DISPUTED, error = message, "Another operator replaces the configuration of webhooks");
+        self.context.publish(Outcome::warning(DISPUTED, "Publish", message));
     }
 
     /// Applies an object. With its uid, an object that was deleted meanwhile stays deleted.

@@ -67,3 +67,62 @@ async fn a_rotation_leaves_alone_what_others_keep_in_the_secret() {
     assert_eq!(rotated["metadata"]["finalizers"], metadata["finalizers"]);
     assert_eq!(rotated["metadata"]["annotations"], json!({"note": "a"}), "the request is done");
 }
+
+#[tokio::test(start_paused = true)]
+async fn two_operators_with_one_configuration_make_way_and_name_each_other() {
+    let server = cluster();
+    lead(&server, "x");
+    lead(&server, "y");
+    sleep(Duration::from_secs(60)).await;
+    let is_patch = |line: &&String| line.starts_with("PATCH") && line.contains("webhookconfigurations");
+    let patches = server.log().iter().filter(is_patch).count();
+    assert!((4..=12).contains(&patches), "{patches} writes");
+    let events = crate::testing::events(&server, |_| true);
+    for other in ["x", "y"] {
+        let expected = format!(
+            "Warning WebhookConfigurationDisputed: Service {other}/hook also keeps ValidatingWebhookConfiguration hook: \
+             set another --webhook-name for one of them"
+        );
+        let count = events.iter().filter(|event| **event == expected).count();
+        assert_eq!(count, 1, "{expected} in {events:#?}");
+    }
+    sleep(Duration::from_secs(3600)).await;
+    let more = server.log().iter().filter(is_patch).count() - patches;
+    assert!((10..=60).contains(&more), "{more} writes in an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_user_changes_is_repaired_at_once_and_ever_more_slowly_after_that() {
+    let server = cluster();
+    lead(&server, "x");
+    sleep(Duration::from_secs(600)).await;
+    let path = path("validating");
+    let mended = server.object(&path).unwrap();
+    let mut changed = mended.clone();
+    changed["webhooks"][0]["timeoutSeconds"] = 30.into();
+    for pause in [0, 500, 1_000, 2_000, 4_000] {
+        server.put(&path, changed.clone(), "user");
+        sleep(Duration::from_millis(pause + 10)).await;
+        assert_eq!(server.object(&path).unwrap()["webhooks"], mended["webhooks"], "{pause} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_certificate_waits_anew_whenever_its_bundle_was_replaced() {
+    let server = cluster();
+    lead(&server, "x");
+    sleep(Duration::from_secs(600)).await;
+    let served = |server: &MemoryApi| server.object(SECRET).unwrap()["data"]["tls.crt"].clone();
+    let first = served(&server);
+    let mut secret = server.object(SECRET).unwrap();
+    secret["metadata"]["annotations"] = json!({"rotate": "now"});
+    server.put(SECRET, secret, "user");
+    sleep(Duration::from_secs(20)).await;
+    let mut foreign = server.object(&path("validating")).unwrap();
+    foreign["webhooks"][0]["clientConfig"]["caBundle"] = "Q0E=".into();
+    server.put(&path("validating"), foreign, "user");
+    sleep(Duration::from_secs(25)).await;
+    assert_eq!(served(&server), first, "the API server has not had the bundle for 30 s");
+    sleep(Duration::from_secs(10)).await;
+    assert_ne!(served(&server), first);
+}
