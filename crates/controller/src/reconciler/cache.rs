@@ -70,6 +70,20 @@ impl<K: Kind> Cache<K> {
         Indexed(index)
     }
 
+    /// Returns the object with this key, with the controller's own last write even if its event has not arrived.
+    pub(super) fn newest(&self, key: &ResourceKey) -> Option<Arc<K>> {
+        self.get(key).map(|seen| self.store.newest(&seen))
+    }
+
+    /// Keeps the response to a write until its event arrives.
+    pub(super) fn wrote(&self, object: K) {
+        self.store.wrote(object);
+    }
+
+    pub(super) fn store(&self) -> &Arc<Store<K>> {
+        &self.store
+    }
+
     /// Returns the object with this key if its current state does not decode.
     pub(super) fn invalid(&self, key: &ResourceKey) -> Option<Invalid> {
         self.store.invalid(key)

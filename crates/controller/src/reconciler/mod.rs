@@ -26,6 +26,7 @@ mod store;
 mod tests;
 mod untyped;
 mod watching;
+mod written;
 
 use futures::future::BoxFuture;
 

@@ -14,6 +14,7 @@ use super::apply::differs;
 use super::cache::Cache;
 use super::kind::{self, Kind};
 use super::options::{Apply, Conflicts, Ownership};
+use super::store::Store;
 use crate::ResourceKey;
 use crate::context::Context;
 use crate::events;
@@ -25,6 +26,8 @@ pub struct Scope<'a, R> {
     context: &'a Context,
     resource: &'a Arc<R>,
     manager: &'a str,
+    /// The store of the resources, which knows their last written status.
+    resources: Arc<Store<R>>,
 }
 
 /// What an apply did.
@@ -96,7 +99,12 @@ impl Reason for WriteError {
 impl<'a, R: Kind> Scope<'a, R> {
     /// Creates the scope of a reconcile whose writes have this field manager. The library does so, and tests may.
     pub fn new(context: &'a Context, resource: &'a Arc<R>, manager: &'a str) -> Scope<'a, R> {
-        Scope { context, resource, manager }
+        Scope { context, resource, manager, resources: Arc::new(Store::new(Vec::new())) }
+    }
+
+    /// Shares what was written with the other reconciles of the resources in this cache.
+    pub(super) fn of(self, resources: &Cache<R>) -> Scope<'a, R> {
+        Scope { resources: resources.store().clone(), ..self }
     }
 
     /// Returns the resource as last seen.
@@ -128,7 +136,8 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// cover the object. Fields that the object omits stay with other managers; fields that an earlier apply set and
     /// this one omits are removed.
     ///
-    /// Sends nothing if the cached object is as wanted: any number of reconciles need one write.
+    /// Sends nothing if the object is as wanted, as cached or as last written through `cache`: any number of reconciles
+    /// need one write.
     ///
     /// A namespaced resource owns objects in its own namespace, which the object need not name. A cluster-scoped
     /// resource owns cluster-scoped objects, and objects in the namespaces that they name.
@@ -139,9 +148,9 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// reconciled again.
     pub async fn apply<K: Kind>(&self, cache: &Cache<K>, apply: impl Into<Apply<K>>) -> Result<Applied<K>, WriteError> {
         let apply = self.placed(apply.into())?;
-        let cached = cache.get(&ResourceKey::of(&apply.object));
+        let cached = cache.newest(&ResourceKey::of(&apply.object));
         let wanted = encode(&apply.object)?;
-        match cached {
+        let applied = match cached {
             Some(live) if !self.may_write(&apply, live.meta()) => {
                 cache.wake_on_change(&live, ResourceKey::of(&**self.resource));
                 Err(foreign(&apply.object))
@@ -150,7 +159,12 @@ impl<'a, R: Kind> Scope<'a, R> {
             Some(live) if !differs(&wanted, &encode(&*live)?, self.manager) => Ok(unchanged(live)),
             Some(live) => self.write(&apply, wanted, live.uid()).await.map(updated),
             None => self.create(&apply, wanted).await,
+        }?;
+        // Nothing older than a new object can be cached.
+        if applied.change == Change::Updated && !apply.dry_run {
+            cache.wrote((*applied.object).clone());
         }
+        Ok(applied)
     }
 
     /// Sets the object's namespace and owner reference.
@@ -244,8 +258,8 @@ impl<'a, R: Kind> Scope<'a, R> {
         }
     }
 
-    /// Writes the status if it differs from the resource's, and returns whether it did. Fields of the status that other
-    /// managers set stay.
+    /// Writes the status if it differs from the resource's, as last seen or written, and returns whether it did. Fields
+    /// of the status that other managers set stay.
     ///
     /// Other subresources have no such method. A `Scale` is in no list or watch, so there is nothing to compare it with
     /// before a write. Set the replicas of an owned object by [`apply`](Self::apply); for other objects,
@@ -260,7 +274,7 @@ impl<'a, R: Kind> Scope<'a, R> {
     {
         let encoded = |status| serde_json::to_value(status).map_err(|e| WriteError::Encode("the status".into(), e));
         let wanted = encoded(status)?;
-        if self.resource.status().map(encoded).transpose()?.as_ref() == Some(&wanted) {
+        if self.resources.newest(self.resource).status().map(encoded).transpose()?.as_ref() == Some(&wanted) {
             return Ok(false);
         }
         // The uid prevents the apply from writing to a new resource with the name of a deleted one.
@@ -270,7 +284,10 @@ impl<'a, R: Kind> Scope<'a, R> {
         });
         let params = PatchParams::apply(self.manager).force();
         match self.api::<R>().patch_status(&self.resource.name_any(), &params, &Patch::Apply(patch)).await {
-            Ok(_) => Ok(true),
+            Ok(written) => {
+                self.resources.wrote(written);
+                Ok(true)
+            }
             Err(error) if is_gone(&error) => Ok(false),
             Err(error) => Err(WriteError::Status(error)),
         }

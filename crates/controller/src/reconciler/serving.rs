@@ -71,7 +71,7 @@ impl<R: Reconciler> Serving<R> {
     }
 
     async fn step(&self, context: &Context, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
-        let scope = Scope::new(context, resource, &self.manager);
+        let scope = Scope::new(context, resource, &self.manager).of(&self.resources);
         if resource.meta().deletion_timestamp.is_none() {
             let own = self.reconciler.finalizers().iter().copied();
             let missing: Vec<&str> = own.filter(|name| !has_finalizer(&**resource, name)).collect();
@@ -266,7 +266,7 @@ impl<R: Reconciler> Reconcile for Serving<R> {
         if let Some(invalid) = self.resources.invalid(key) {
             return self.failed(key, self.reference(key), &Failure::Undecodable(invalid.cause));
         }
-        let Some(resource) = self.resources.get(key) else { return self.is_gone(key) };
+        let Some(resource) = self.resources.newest(key) else { return self.is_gone(key) };
         let Some(shard) = &self.settings.shard else { return self.attend(&self.context, key, &resource).await };
         if self.settings.standing(&resource) == Standing::Drained {
             return self.give_up(shard, key, &resource).await;
@@ -274,7 +274,7 @@ impl<R: Reconciler> Reconcile for Serving<R> {
         let holding = shard.begin(key);
         let client = shard.client(key, self.context.client.clone());
         let context = self.context.writing_with(client);
-        match self.resources.get(key) {
+        match self.resources.newest(key) {
             // If it has been moved to another shard in the meantime, that event has queued it again.
             Some(resource) if self.settings.standing(&resource) == Standing::Ours => {
                 let attended = self.attend(&context, key, &resource).await;

@@ -18,6 +18,7 @@ use super::decoded::{Decoded, Invalid};
 use super::kind::{self, Kind};
 use super::selector::Selector;
 use super::untyped::{self, Target};
+use super::written::{Written, is_as_new};
 use crate::ResourceKey;
 use crate::client::{read_by, sharded};
 use crate::context::Context;
@@ -113,6 +114,7 @@ pub(super) struct Store<K> {
 
 struct State<K> {
     objects: HashMap<ResourceKey, Kept<K>>,
+    written: Written<K>,
     readers: Vec<Arc<dyn StoreListener<K>>>,
 }
 
@@ -154,7 +156,7 @@ impl Listed {
 
 impl<K: Kind> Store<K> {
     pub(super) fn new(lists: Vec<WatchScope>) -> Store<K> {
-        let state = State { objects: HashMap::new(), readers: Vec::new() };
+        let state = State { objects: HashMap::new(), written: Written::default(), readers: Vec::new() };
         Store { state: RwLock::new(state), missing: watch::Sender::new(lists) }
     }
 
@@ -183,6 +185,24 @@ impl<K: Kind> Store<K> {
 
     pub(super) fn get(&self, key: &ResourceKey) -> Option<Arc<K>> {
         self.read().objects.get(key).and_then(Kept::valid).cloned()
+    }
+
+    /// Keeps the response to a write of this process until its event arrives.
+    pub(super) fn wrote(&self, object: K) {
+        let mut state = self.write();
+        let seen = state.objects.get(&ResourceKey::of(&object));
+        if !seen.is_some_and(|kept| is_as_new(kept.meta(), object.meta())) {
+            state.written.add(reduced(object));
+        }
+    }
+
+    /// Returns the newest known state of the object: this one, the one that the watch delivered last, or the response to
+    /// the last write.
+    pub(super) fn newest(&self, known: &Arc<K>) -> Arc<K> {
+        let state = self.read();
+        let kept = state.objects.get(&ResourceKey::of(&**known)).and_then(Kept::valid);
+        let seen = kept.filter(|kept| is_as_new(kept.meta(), known.meta())).unwrap_or(known);
+        state.written.after(seen).unwrap_or(seen).clone()
     }
 
     /// Returns the invalid state of the object with this key, if its current state cannot be decoded.
@@ -220,6 +240,7 @@ impl<K: Kind> Store<K> {
             Decoded::Invalid(invalid) => Decoded::Invalid(invalid),
         };
         let mut state = self.write();
+        state.written.seen(&key, object_meta(&object));
         let before = state.objects.insert(key.clone(), Kept { object: object.clone(), stamp });
         state.report(&key, before.as_ref(), &object);
     }
@@ -240,6 +261,7 @@ impl<K: Kind> Store<K> {
             state.objects.iter().filter(|(key, kept)| scope.covers(&key.namespace) && !kept.stamp.survives(list));
         let unlisted: Vec<ResourceKey> = unlisted.map(|(key, _)| key.clone()).collect();
         unlisted.iter().for_each(|key| state.remove(key));
+        state.written.listed(scope, list);
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State<K>> {
@@ -260,16 +282,21 @@ impl<K: Kind> Kept<K> {
     }
 
     fn meta(&self) -> &ObjectMeta {
-        match &self.object {
-            Decoded::Valid(object) => object.meta(),
-            Decoded::Invalid(invalid) => &invalid.metadata,
-        }
+        object_meta(&self.object)
+    }
+}
+
+fn object_meta<K: Kind>(object: &Decoded<Arc<K>>) -> &ObjectMeta {
+    match object {
+        Decoded::Valid(object) => object.meta(),
+        Decoded::Invalid(invalid) => &invalid.metadata,
     }
 }
 
 impl<K: Kind> State<K> {
     fn remove(&mut self, key: &ResourceKey) {
         if let Some(gone) = self.objects.remove(key) {
+            self.written.gone(key, gone.meta().uid.as_ref());
             self.readers.iter().for_each(|reader| reader.changed(key, gone.valid(), None));
         }
     }

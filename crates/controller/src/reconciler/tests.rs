@@ -209,6 +209,49 @@ async fn a_status_is_written_once() {
     assert_eq!(world.asked(), Vec::<String>::new());
 }
 
+/// An event may arrive after the next reconcile, so the last write counts, not the cached state.
+#[tokio::test]
+async fn a_change_back_to_the_cached_state_is_written_while_the_event_of_the_last_write_is_missing() {
+    let world = World::new();
+    let status = |text: &str| NoteStatus { text: text.into() };
+    let note = world.add("a", "one");
+    Scope::new(&world.context, &note, MANAGER).status(&status("one")).await.unwrap();
+    let cached: Arc<Note> = Arc::new(serde_json::from_value(world.note("a").unwrap()).unwrap());
+    let scope = Scope::new(&world.context, &cached, MANAGER);
+    for text in ["two", "one"] {
+        assert!(scope.status(&status(text)).await.unwrap());
+        assert!(!scope.status(&status(text)).await.unwrap(), "the last write is known");
+        assert_eq!(world.note("a").unwrap()["status"]["text"], text);
+    }
+    let maps = || world.cached();
+    scope.apply(&maps(), map("one")).await.unwrap();
+    let cached = maps();
+    for text in ["two", "one"] {
+        let trial = scope.apply(&cached, Apply::from(map("trial")).dry_run()).await.unwrap();
+        assert_eq!(trial.change, Change::Updated, "a dry run is no write");
+        assert_eq!(scope.apply(&cached, map(text)).await.unwrap().change, Change::Updated);
+        assert_eq!(scope.apply(&cached, map(text)).await.unwrap().change, Change::Unchanged);
+        assert_eq!(world.server.object(MAP).unwrap()["data"]["text"], text);
+    }
+}
+
+#[tokio::test]
+async fn what_one_reconcile_wrote_counts_in_the_next() {
+    let world = World::new();
+    let (context, serving, _) = serving_shard(&world, &Notes::default());
+    let stored = |text: &str| {
+        let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": text},
+            "metadata": {"name": "a", "namespace": "ns", "generation": 1}, "status": {"text": "one"}});
+        world.server.put("/apis/example.com/v1/namespaces/ns/notes/a", note, "user");
+        Arc::new(serde_json::from_value::<Note>(world.note("a").unwrap()).unwrap())
+    };
+    let (one, two) = (stored("one"), stored("two"));
+    for (cached, text) in [(&two, "two"), (&one, "one")] {
+        serving.work(&context, cached).await.ok().unwrap();
+        assert_eq!(world.note("a").unwrap()["status"]["text"], text);
+    }
+}
+
 /// A reconciler that keeps a ConfigMap for each note, after it has done what the text says.
 #[derive(Clone, Default)]
 struct Notes {
