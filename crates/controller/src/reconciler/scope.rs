@@ -164,10 +164,53 @@ impl<'a, R: Kind> Scope<'a, R> {
         if applied.change == Change::Updated && !apply.dry_run {
             cache.wrote((*applied.object).clone());
         }
-        Ok(applied)
+        self.join_owners(cache, &apply, applied).await
     }
 
-    /// Sets the object's namespace and owner reference.
+    /// Adds the resource to the object's owners, or removes it if an earlier apply added it.
+    ///
+    /// The reference has a field manager of its resource, because it is the one field in which the applies of several
+    /// resources differ: with one manager, each would remove the others' references. The manager's name is at most 128
+    /// characters long.
+    async fn join_owners<K: Kind>(
+        &self,
+        cache: &Cache<K>,
+        apply: &Apply<K>,
+        applied: Applied<K>,
+    ) -> Result<Applied<K>, WriteError> {
+        let live = &*applied.object;
+        let (Some(owner), None) = (self.resource.owner_ref(&()), &live.meta().deletion_timestamp) else {
+            return Ok(applied);
+        };
+        let (manager, uid) = (format!("{:.91}-{}", self.manager, owner.uid), owner.uid.clone());
+        let mut managers = live.meta().managed_fields.iter().flatten();
+        let owners = match apply.ownership {
+            Ownership::Owner => vec![owner],
+            _ if managers.any(|entry| entry.manager.as_ref() == Some(&manager)) => Vec::new(),
+            _ => return Ok(applied),
+        };
+        let mut wanted = json!({
+            "apiVersion": K::api_version(&()), "kind": K::kind(&()), "metadata": {"ownerReferences": owners},
+        });
+        if !differs(&wanted, &encode(live)?, &manager) {
+            return Ok(applied);
+        }
+        if apply.dry_run {
+            let mut trial = live.clone();
+            trial.owner_references_mut().retain(|known| known.uid != uid);
+            trial.owner_references_mut().extend(owners);
+            return Ok(Applied { object: Arc::new(trial), ..applied });
+        }
+        wanted["metadata"]["uid"] = live.uid().into();
+        let params = PatchParams::apply(&manager).force();
+        let written = self.api_of(live).patch(&live.name_any(), &params, &Patch::Apply(wanted)).await;
+        let written: K = written.map_err(|source| failed(live, source))?;
+        cache.wrote(written.clone());
+        let change = if applied.change == Change::Created { Change::Created } else { Change::Updated };
+        Ok(Applied { change, object: Arc::new(written) })
+    }
+
+    /// Sets the object's namespace and its reference to a controller.
     fn placed<K: Kind>(&self, mut apply: Apply<K>) -> Result<Apply<K>, WriteError> {
         let (kind, name, own) = (kind(&apply.object), apply.object.name_any(), self.namespace());
         let metadata = apply.object.meta_mut();
@@ -180,7 +223,7 @@ impl<'a, R: Kind> Scope<'a, R> {
         metadata.managed_fields = None;
         let owner = match apply.ownership {
             Ownership::Controller => self.resource.controller_owner_ref(&()),
-            Ownership::Owner => self.resource.owner_ref(&()),
+            Ownership::Owner => None,
             Ownership::None => return Ok(apply),
         };
         // An owner in another namespace does not count: the garbage collector would delete the object.

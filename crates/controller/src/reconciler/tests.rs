@@ -496,6 +496,36 @@ async fn an_object_may_be_applied_without_owner_beside_others_or_as_a_trial() {
 }
 
 #[tokio::test]
+async fn an_object_of_several_resources_has_a_reference_to_each_whoever_writes_it() {
+    let world = World::new();
+    let notes = [world.add("a", "one"), world.add("b", "one")];
+    let scopes = notes.each_ref().map(|note| Scope::new(&world.context, note, "controller"));
+    let shared = |ownership| Apply::from(map("ours")).owned(ownership);
+    let owners = || {
+        let owners = world.server.object(MAP).unwrap()["metadata"]["ownerReferences"].clone();
+        let names = owners.as_array().into_iter().flatten().map(|owner| owner["name"].as_str().unwrap().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    let empty = world.cached();
+    let trial = scopes[0].apply(&empty, shared(Ownership::Owner).dry_run()).await.unwrap();
+    assert_eq!(trial.object.owner_references()[0].name, "a");
+    for (scope, change) in scopes.iter().zip([Change::Created, Change::Updated]) {
+        let applied = scope.apply(&empty, shared(Ownership::Owner)).await.unwrap();
+        assert_eq!(applied.change, change, "neither sees the other's write in its cache");
+    }
+    assert_eq!(owners(), ["a", "b"]);
+    world.asked();
+    for scope in &scopes {
+        let again = scope.apply(&world.cached(), shared(Ownership::Owner)).await.unwrap();
+        assert_eq!((again.change, world.asked()), (Change::Unchanged, vec![]));
+    }
+    let left = scopes[0].apply(&world.cached(), shared(Ownership::None)).await.unwrap();
+    assert_eq!((left.change, owners()), (Change::Updated, vec!["b".into()]));
+    let again = scopes[0].apply(&world.cached(), shared(Ownership::None)).await.unwrap();
+    assert_eq!(again.change, Change::Unchanged);
+}
+
+#[tokio::test]
 async fn a_conflict_ends_when_the_foreign_object_goes() {
     let world = World::new();
     let (note, other) = (world.add("a", "one"), world.add("b", "one"));
