@@ -6,22 +6,38 @@ use serde_json::{Map, Value};
 const IDENTITY: [&str; 2] = ["apiVersion", "kind"];
 const PLACE: [&str; 3] = ["name", "namespace", "uid"];
 
+/// What the server adds to values that are managed as a whole, such as a `fieldRef`, a port of a NetworkPolicy, a
+/// subject of a role, a rule of a webhook or a projected token. Whatever else such a value has was wanted earlier.
+const DEFAULTS: [(&str, &str); 5] = [
+    ("apiVersion", "v1"),
+    ("divisor", "0"),
+    ("protocol", "TCP"),
+    ("apiGroup", "rbac.authorization.k8s.io"),
+    ("scope", "*"),
+];
+const TOKEN_LIFETIME: (&str, u64) = ("expirationSeconds", 3600);
+
 /// Returns whether an apply of `wanted` by this manager would change the live object: a value differs, another manager
 /// has a field, or the manager has a field that is no longer wanted.
 ///
 /// A value that the server normalizes, such as `0.5` of a processor, counts as different; its apply changes nothing.
 pub(super) fn differs(wanted: &Value, live: &Value, manager: &str) -> bool {
-    let Some(fields) = applied_by(live, manager) else { return true };
-    let managed = managed_part(wanted);
-    !(contains(live, wanted) && has_all(fields, &managed) && has_only(fields, &managed))
+    subresource_differs(wanted, live, manager, "")
 }
 
-/// Returns the fields that the manager last applied.
-fn applied_by<'a>(live: &'a Value, manager: &str) -> Option<&'a Value> {
+/// Returns whether an apply to the subresource would change the live object, see [`differs`].
+pub(super) fn subresource_differs(wanted: &Value, live: &Value, manager: &str, subresource: &str) -> bool {
+    let Some(fields) = applied_by(live, manager, subresource) else { return true };
+    let managed = managed_part(wanted);
+    !(contains(live, wanted, fields) && has_all(fields, &managed) && has_only(fields, &managed))
+}
+
+/// Returns the fields that the manager last applied to the subresource; to the object itself if that is empty.
+pub(super) fn applied_by<'a>(live: &'a Value, manager: &str, subresource: &str) -> Option<&'a Value> {
     let mut entries = live["metadata"]["managedFields"].as_array()?.iter();
     let ours = |entry: &&Value| {
-        let whole = entry["subresource"].as_str().unwrap_or_default().is_empty();
-        entry["manager"] == manager && entry["operation"] == "Apply" && whole
+        let of = entry["subresource"].as_str().unwrap_or_default();
+        entry["manager"] == manager && entry["operation"] == "Apply" && of == subresource
     };
     entries.find(ours).map(|entry| &entry["fieldsV1"])
 }
@@ -37,17 +53,48 @@ fn managed_part(wanted: &Value) -> Value {
     managed
 }
 
-/// Returns whether the live value has everything that is wanted. A list of objects may have more items, such as
-/// sidecars; other lists must be equal.
-fn contains(live: &Value, wanted: &Value) -> bool {
+/// Returns whether the live value has everything that is wanted. `fields` are those that the manager has of it. A list
+/// of objects may have more items, such as sidecars, unless it is managed as a whole; other lists must be equal.
+fn contains(live: &Value, wanted: &Value, fields: &Value) -> bool {
     match (wanted, live) {
+        (wanted, live) if is_leaf(fields) => is_whole(live, wanted),
         (wanted, Value::Null) => is_empty(wanted),
-        (Value::Object(wanted), Value::Object(_)) => wanted.iter().all(|(key, value)| contains(&live[key], value)),
+        (Value::Object(wanted), Value::Object(_)) => {
+            wanted.iter().all(|(key, value)| contains(&live[key], value, &fields[format!("f:{key}")]))
+        }
         (Value::Array(wanted), Value::Array(live)) if wanted.iter().any(Value::is_object) => {
-            wanted.iter().all(|item| live.iter().any(|live| contains(live, item)))
+            wanted.iter().all(|item| {
+                let mut entries = fields.as_object().into_iter().flatten();
+                let fields = entries.find(|(key, _)| names_item(key, item)).map_or(&Value::Null, |(_, fields)| fields);
+                live.iter().any(|live| contains(live, item, fields))
+            })
         }
         (wanted, live) => wanted == live,
     }
+}
+
+/// Returns whether the live value is the wanted one, apart from defaults.
+fn is_whole(live: &Value, wanted: &Value) -> bool {
+    match (wanted, live) {
+        (wanted, Value::Null) => is_empty(wanted),
+        // An empty map says nothing of the keys that others may have.
+        (Value::Object(wanted), Value::Object(_)) if wanted.is_empty() => true,
+        (Value::Object(wanted), Value::Object(live)) => {
+            let is_wanted = |key: &String| wanted.get(key).is_some_and(|value| !value.is_null());
+            wanted.iter().all(|(key, value)| is_whole(live.get(key).unwrap_or(&Value::Null), value))
+                && live.iter().all(|(key, value)| is_wanted(key) || is_default(key, value))
+        }
+        (Value::Array(wanted), Value::Array(live)) => {
+            wanted.len() == live.len() && wanted.iter().zip(live).all(|(wanted, live)| is_whole(live, wanted))
+        }
+        (wanted, live) => wanted == live,
+    }
+}
+
+fn is_default(key: &str, value: &Value) -> bool {
+    is_empty(value)
+        || DEFAULTS.iter().any(|(name, default)| *name == key && value == default)
+        || (key == TOKEN_LIFETIME.0 && *value == TOKEN_LIFETIME.1)
 }
 
 /// Returns whether the manager has every wanted field.
@@ -175,6 +222,22 @@ mod tests {
         let mut gone = wanted();
         *gone.pointer_mut(CONTAINERS).unwrap() = json!([]);
         assert!(differs(&gone, &live(), "m"), "an item that is no longer wanted");
+    }
+
+    #[test]
+    fn a_value_that_is_owned_as_a_whole_has_nothing_that_is_no_longer_wanted() {
+        let live = |spec: Value, fields: Value| {
+            let managed = json!([{"manager": "m", "operation": "Apply", "fieldsV1": {"f:spec": fields}}]);
+            json!({"metadata": {"managedFields": managed}, "spec": spec})
+        };
+        let selector = live(json!({"selector": {"a": "1", "b": "2"}}), json!({"f:selector": {}}));
+        assert!(differs(&json!({"spec": {"selector": {"a": "1"}}}), &selector, "m"), "a key of a map");
+        assert!(!differs(&json!({"spec": {"selector": {"a": "1", "b": "2"}}}), &selector, "m"));
+        let rules = live(json!({"rules": [{"host": "a"}, {"host": "b"}]}), json!({"f:rules": {}}));
+        assert!(differs(&json!({"spec": {"rules": [{"host": "a"}]}}), &rules, "m"), "an item of a list");
+        assert!(differs(&json!({"spec": {"rules": [{"host": "b"}, {"host": "a"}]}}), &rules, "m"), "the order");
+        let env = live(json!({"fieldRef": {"apiVersion": "v1", "fieldPath": "x"}}), json!({"f:fieldRef": {}}));
+        assert!(!differs(&json!({"spec": {"fieldRef": {"fieldPath": "x"}}}), &env, "m"), "a default");
     }
 
     #[test]
