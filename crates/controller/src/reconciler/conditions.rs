@@ -15,7 +15,8 @@ pub struct Conditions {
 }
 
 impl Conditions {
-    /// Starts from the conditions of the resource's last status.
+    /// Starts from the conditions of the resource's last status. Those of other managers stay theirs:
+    /// [`Scope::status`](super::Scope::status) does not write what it only copied.
     pub fn after(resource: &impl Resource, last: &[Condition]) -> Conditions {
         Conditions { generation: resource.meta().generation, list: last.to_vec() }
     }

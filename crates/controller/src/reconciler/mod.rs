@@ -21,6 +21,7 @@ mod selector;
 mod serve;
 mod serving;
 mod settings;
+mod status;
 mod store;
 #[cfg(test)]
 mod tests;

@@ -10,10 +10,11 @@ use kube::{Api, ResourceExt as _};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::apply::differs;
+use super::apply::{differs, subresource_differs};
 use super::cache::Cache;
 use super::kind::{self, Kind};
 use super::options::{Apply, Conflicts, Ownership};
+use super::status::{STATUS, without_copies};
 use super::store::Store;
 use crate::ResourceKey;
 use crate::context::Context;
@@ -37,7 +38,7 @@ pub enum Change {
     Created,
     /// It updated the object.
     Updated,
-    /// It sent no request: the object is as wanted, or is being deleted.
+    /// It changed nothing: the object is as wanted, or is being deleted.
     Unchanged,
 }
 
@@ -157,7 +158,7 @@ impl<'a, R: Kind> Scope<'a, R> {
             }
             Some(live) if live.meta().deletion_timestamp.is_some() => Ok(unchanged(live)),
             Some(live) if !differs(&wanted, &encode(&*live)?, self.manager) => Ok(unchanged(live)),
-            Some(live) => self.write(&apply, wanted, live.uid()).await.map(updated),
+            Some(live) => self.write(&apply, wanted, live.uid()).await.map(|object| update_of(&apply, &live, object)),
             None => self.create(&apply, wanted).await,
         }?;
         // Nothing older than a new object can be cached.
@@ -302,7 +303,9 @@ impl<'a, R: Kind> Scope<'a, R> {
     }
 
     /// Writes the status if it differs from the resource's, as last seen or written, and returns whether it did. Fields
-    /// of the status that other managers set stay.
+    /// of the status that other managers set stay, and so do their conditions, which [`Conditions`](super::Conditions)
+    /// may have copied. Conditions of several managers need `x-kubernetes-list-type: map`: without it, the list is one
+    /// value, and who writes it writes all of them.
     ///
     /// Other subresources have no such method. A `Scale` is in no list or watch, so there is nothing to compare it with
     /// before a write. Set the replicas of an owned object by [`apply`](Self::apply); for other objects,
@@ -315,16 +318,17 @@ impl<'a, R: Kind> Scope<'a, R> {
         R: HasStatus,
         R::Status: Serialize,
     {
-        let encoded = |status| serde_json::to_value(status).map_err(|e| WriteError::Encode("the status".into(), e));
-        let wanted = encoded(status)?;
-        if self.resources.newest(self.resource).status().map(encoded).transpose()?.as_ref() == Some(&wanted) {
-            return Ok(false);
-        }
+        let wanted = serde_json::to_value(status).map_err(|e| WriteError::Encode("the status".into(), e))?;
+        let (read, newest) = (encode(&**self.resource)?, encode(&*self.resources.newest(self.resource))?);
+        let wanted = without_copies(wanted, &read, &newest, self.manager);
         // The uid prevents the apply from writing to a new resource with the name of a deleted one.
         let patch = json!({
             "apiVersion": R::api_version(&()), "kind": R::kind(&()),
             "metadata": {"uid": self.resource.uid()}, "status": wanted,
         });
+        if !subresource_differs(&patch, &newest, self.manager, STATUS) {
+            return Ok(false);
+        }
         let params = PatchParams::apply(self.manager).force();
         match self.api::<R>().patch_status(&self.resource.name_any(), &params, &Patch::Apply(patch)).await {
             Ok(written) => {
@@ -386,6 +390,14 @@ fn encode<K: Kind>(object: &K) -> Result<Value, WriteError> {
 
 fn unchanged<K>(object: Arc<K>) -> Applied<K> {
     Applied { change: Change::Unchanged, object }
+}
+
+/// Returns what an apply did to a live object. The server may store it in another form than it was applied in.
+fn update_of<K: Kind>(apply: &Apply<K>, live: &Arc<K>, object: K) -> Applied<K> {
+    let (now, before) = (object.resource_version(), live.resource_version());
+    let is_same = !apply.dry_run && now.is_some() && now == before;
+    let change = if is_same { Change::Unchanged } else { Change::Updated };
+    Applied { change, object: Arc::new(object) }
 }
 
 fn updated<K>(object: K) -> Applied<K> {

@@ -7,16 +7,18 @@ use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use futures::StreamExt as _;
 use futures::future::ready;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, ObjectMeta};
 use kube::Client;
 use kube::api::ApiResource;
 use outside::sync::{self, lock};
+use serde_json::json;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::decoded::{Decoded, Invalid};
 use super::kind::{self, Kind};
 use super::selector::Selector;
+use super::status::{STATUS, has_whole_conditions};
 use super::untyped::{self, Target};
 use super::written::{Written, is_as_new};
 use crate::ResourceKey;
@@ -322,7 +324,7 @@ impl<K: Kind> State<K> {
 fn reduced<K: Kind>(mut object: K) -> K {
     let metadata = object.meta_mut();
     if let Some(entries) = &mut metadata.managed_fields {
-        entries.retain(is_applied);
+        entries.retain_mut(|entry| is_applied(entry) || keeps_conditions(entry));
     }
     if let Some(annotations) = &mut metadata.annotations {
         annotations.remove(LAST_APPLIED);
@@ -330,9 +332,19 @@ fn reduced<K: Kind>(mut object: K) -> K {
     object
 }
 
-/// Returns whether a server-side apply of the whole object wrote the entry, as [`super::Scope::apply`] does.
+/// Returns whether a server-side apply of the whole object or its status wrote the entry, as [`super::Scope`] does.
 fn is_applied(entry: &ManagedFieldsEntry) -> bool {
-    entry.operation.as_deref() == Some("Apply") && entry.subresource.as_deref().unwrap_or_default().is_empty()
+    let of = entry.subresource.as_deref().unwrap_or_default();
+    entry.operation.as_deref() == Some("Apply") && ["", STATUS].contains(&of)
+}
+
+/// Reduces an entry to the fact that the conditions are one value, and returns whether they are.
+fn keeps_conditions(entry: &mut ManagedFieldsEntry) -> bool {
+    let keeps = entry.fields_v1.as_ref().is_some_and(|fields| has_whole_conditions(&fields.0));
+    if keeps {
+        entry.fields_v1 = Some(FieldsV1(json!({"f:status": {"f:conditions": {}}})));
+    }
+    keeps
 }
 
 struct Watched<K>(Arc<Store<K>>);
@@ -360,7 +372,6 @@ mod tests {
     use futures::stream;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::runtime::watcher::Event;
-    use serde_json::json;
 
     use super::*;
 
@@ -488,7 +499,8 @@ mod tests {
         let entries = [entry("a", "Apply", ""), entry("b", "Update", ""), entry("a", "Apply", "status")];
         let object = json!({"metadata": {"managedFields": entries, "annotations": {LAST_APPLIED: "{}", "mine": "1"}}});
         let kept = reduced(serde_json::from_value::<ConfigMap>(object).unwrap()).metadata;
-        assert_eq!(kept.managed_fields.unwrap().len(), 1);
+        let kept_of = |entry: &ManagedFieldsEntry| entry.subresource.clone().unwrap_or_default();
+        assert_eq!(kept.managed_fields.unwrap().iter().map(kept_of).collect::<Vec<_>>(), ["", "status"]);
         assert_eq!(kept.annotations.unwrap().keys().collect::<Vec<_>>(), ["mine"]);
     }
 }

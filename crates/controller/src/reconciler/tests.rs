@@ -252,6 +252,111 @@ async fn what_one_reconcile_wrote_counts_in_the_next() {
     }
 }
 
+/// Deployments, because the server in memory knows that their conditions are a map by type.
+mod conditions_of_others {
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+
+    use super::*;
+
+    #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "apps", version = "v1", kind = "Deployment", namespaced, status = "Status", schema = "disabled")]
+    pub(super) struct Spec {}
+
+    #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+    pub(super) struct Status {
+        #[serde(default)]
+        pub(super) conditions: Vec<Condition>,
+    }
+
+    const PATH: &str = "/apis/apps/v1/namespaces/ns/deployments/a";
+
+    /// Stores the deployment with a condition of another manager, if it has one; returns it as a watch delivers it.
+    fn stored(world: &World, foreign: Option<&str>) -> Arc<Deployment> {
+        let mut object = world.server.object(PATH).unwrap_or_else(|| {
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "ns"}, "spec": {}})
+        });
+        let last = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let mut conditions: Vec<Value> = last.into_iter().filter(|known| known["type"] != "Foo").collect();
+        conditions.extend(foreign.map(|status| {
+            json!({"type": "Foo", "status": status, "reason": "R", "message": "m",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"})
+        }));
+        object["status"] = json!({"conditions": conditions});
+        world.server.put(PATH, object, "other");
+        delivered(world)
+    }
+
+    fn delivered(world: &World) -> Arc<Deployment> {
+        let live: Deployment = serde_json::from_value(world.server.object(PATH).unwrap()).unwrap();
+        store::Store::with([live]).all().remove(0)
+    }
+
+    fn statuses(world: &World) -> Vec<String> {
+        let live = delivered(world);
+        let conditions = live.status.clone().unwrap_or_default().conditions;
+        let mut all: Vec<String> = conditions.iter().map(|c| format!("{} {}", c.type_, c.status)).collect();
+        all.sort();
+        all
+    }
+
+    async fn write(world: &World, resource: &Arc<Deployment>, ready: bool) -> bool {
+        let last = resource.status.clone().unwrap_or_default().conditions;
+        let conditions = Conditions::after(&**resource, &last);
+        let conditions = match ready {
+            true => conditions.set_true("Ready", "R", "m"),
+            false => conditions.set_false("Ready", "R", "m"),
+        };
+        let status = Status { conditions: conditions.list() };
+        Scope::new(&world.context, resource, MANAGER).status(&status).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_condition_of_another_manager_stays_that_managers() {
+        let world = World::new();
+        let seen = stored(&world, Some("True"));
+        assert!(write(&world, &seen, true).await);
+        assert_eq!(statuses(&world), ["Foo True", "Ready True"]);
+        assert!(!write(&world, &delivered(&world), true).await, "nothing changed");
+        let stale = delivered(&world);
+        stored(&world, Some("False"));
+        assert!(write(&world, &stale, false).await);
+        assert_eq!(statuses(&world), ["Foo False", "Ready False"], "the fresh value stays");
+        let stale = delivered(&world);
+        stored(&world, None);
+        assert_eq!(statuses(&world), ["Ready False"]);
+        assert!(write(&world, &stale, true).await);
+        assert_eq!(statuses(&world), ["Ready True"], "it does not come back");
+        assert!(!write(&world, &delivered(&world), true).await);
+    }
+
+    #[tokio::test]
+    async fn a_reconciler_that_writes_only_its_own_conditions_writes_them_once() {
+        let world = World::new();
+        let seen = stored(&world, Some("True"));
+        let own = Conditions::after(&*seen, &[]).set_true("Ready", "R", "m").list();
+        let status = Status { conditions: own };
+        assert!(Scope::new(&world.context, &seen, MANAGER).status(&status).await.unwrap());
+        let now = delivered(&world);
+        assert!(!Scope::new(&world.context, &now, MANAGER).status(&status).await.unwrap());
+        assert_eq!(statuses(&world), ["Foo True", "Ready True"]);
+    }
+}
+
+/// Without a map by type, the list of conditions is one value: who writes it writes all of them.
+#[tokio::test]
+async fn conditions_in_a_plain_list_are_kept_whole() {
+    let world = World::new();
+    let condition = json!({"type": "Foo", "status": "True"});
+    let mut note = serde_json::to_value(&*world.add("a", "one")).unwrap();
+    note["status"] = json!({"text": "", "conditions": [condition]});
+    world.server.put("/apis/example.com/v1/namespaces/ns/notes/a", note, "other");
+    let live: Note = serde_json::from_value(world.note("a").unwrap()).unwrap();
+    let mut known = serde_json::to_value(&*store::Store::with([live]).all()[0]).unwrap();
+    known["status"] = json!({"conditions": [condition]});
+    let wanted = json!({"conditions": [condition, {"type": "Ready", "status": "True"}]});
+    assert_eq!(status::without_copies(wanted.clone(), &known, &known, MANAGER), wanted);
+}
+
 /// A reconciler that keeps a ConfigMap for each note, after it has done what the text says.
 #[derive(Clone, Default)]
 struct Notes {
