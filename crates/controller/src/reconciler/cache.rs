@@ -120,7 +120,7 @@ impl<I: Clone + Eq + Hash, K> Indexed<I, K> {
 type Objects<K> = BTreeMap<ResourceKey, Arc<K>>;
 type KeysOf<I, K> = dyn Fn(&K) -> Vec<I> + Send + Sync;
 type Wake<I, K> = dyn Fn(I, Option<&K>, Option<&K>) + Send + Sync;
-type OnInvalid = dyn Fn(&ResourceKey, &Invalid) + Send + Sync;
+type OnInvalid = dyn Fn(&ResourceKey, Option<&Invalid>) + Send + Sync;
 
 /// The objects of a store by a key, such as their resource. Wakes the keys whose objects change.
 pub(super) struct Index<I, K> {
@@ -147,8 +147,11 @@ impl<I: Clone + Eq + Hash, K> Index<I, K> {
         }
     }
 
-    /// Calls `handle` for each object whose new state cannot be decoded.
-    pub(super) fn on_invalid(self, handle: impl Fn(&ResourceKey, &Invalid) + Send + Sync + 'static) -> Index<I, K> {
+    /// Calls `handle` for each object whose new state cannot be decoded, and with `None` when it is deleted.
+    pub(super) fn on_invalid(
+        self,
+        handle: impl Fn(&ResourceKey, Option<&Invalid>) + Send + Sync + 'static,
+    ) -> Index<I, K> {
         Index { on_invalid: Box::new(handle), ..self }
     }
 
@@ -190,7 +193,7 @@ impl<I: Clone + Eq + Hash + Send + Sync, K: Send + Sync> StoreListener<K> for In
         self.wake_waiting(key);
     }
 
-    fn invalid(&self, key: &ResourceKey, invalid: &Invalid) {
+    fn invalid(&self, key: &ResourceKey, invalid: Option<&Invalid>) {
         (self.on_invalid)(key, invalid);
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
 use kube::{Resource as _, ResourceExt as _};
 use outside::sync::lock;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 use super::cache::Cache;
 use super::contract::{Next, Reconciler};
+use super::decoded::Invalid;
 use super::failure::Failure;
 use super::kind;
 use super::scope::{Scope, is_conflict, is_gone};
@@ -43,8 +45,8 @@ pub(super) struct Serving<R: Reconciler> {
     caches: R::Caches,
     resources: Cache<R::Resource>,
     settings: Settings<R::Resource>,
-    /// The last failure of each failing resource, so that each is published once.
-    published: Mutex<HashMap<ResourceKey, String>>,
+    /// The uid and the last failure of each failing resource, so that each is published once.
+    published: Mutex<HashMap<ResourceKey, (Option<String>, String)>>,
 }
 
 impl<R: Reconciler> Serving<R> {
@@ -119,12 +121,12 @@ impl<R: Reconciler> Serving<R> {
 
     /// Gives a resource up to another shard, once no write for it is in flight. The sharder assigns it as soon as the
     /// labels are gone, so this is the last write.
-    pub(super) async fn give_up(&self, shard: &Shard, key: &ResourceKey, resource: &R::Resource) -> ReconcileResult {
+    pub(super) async fn give_up(&self, shard: &Shard, key: &ResourceKey, resource: &ObjectMeta) -> ReconcileResult {
         let resources = kind::api::<R::Resource>(self.context.client.clone(), &key.namespace);
         let Some(ring) = shard.ring() else { return ReconcileResult::Success };
         let patch = ring.acknowledgement(
-            resource.uid().as_deref().unwrap_or_default(),
-            resource.resource_version().as_deref().unwrap_or_default(),
+            resource.uid.as_deref().unwrap_or_default(),
+            resource.resource_version.as_deref().unwrap_or_default(),
         );
         let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
         let acknowledged = match shard.settled(key).await {
@@ -187,8 +189,9 @@ impl<R: Reconciler> Serving<R> {
                 tracing::error!(%controller, resource = %key, reason, retry_in = ?wait, error = message, "Reconciler error");
             }
         }
-        let last = lock(&self.published).insert(key.clone(), message.clone());
-        if last.as_ref() != Some(&message) {
+        let now = (object.uid.clone(), message.clone());
+        let last = lock(&self.published).insert(key.clone(), now.clone());
+        if last != Some(now) {
             let outcome = Outcome::warning(reason, "Reconcile", report::shorten(&message, MAX_NOTE));
             self.context.events.publish(object, outcome);
         }
@@ -264,19 +267,19 @@ impl<R: Reconciler> Reconcile for Serving<R> {
 
     async fn reconcile(&self, key: &ResourceKey, _permit: &Permit) -> ReconcileResult {
         if let Some(invalid) = self.resources.invalid(key) {
-            return self.failed(key, self.reference(key), &Failure::Undecodable(invalid.cause));
+            return self.attend_invalid(key, invalid).await;
         }
         let Some(resource) = self.resources.newest(key) else { return self.is_gone(key) };
         let Some(shard) = &self.settings.shard else { return self.attend(&self.context, key, &resource).await };
-        if self.settings.standing(&resource) == Standing::Drained {
-            return self.give_up(shard, key, &resource).await;
+        if self.settings.standing(resource.meta()) == Standing::Drained {
+            return self.give_up(shard, key, resource.meta()).await;
         }
         let holding = shard.begin(key);
         let client = shard.client(key, self.context.client.clone());
         let context = self.context.writing_with(client);
         match self.resources.newest(key) {
             // If it has been moved to another shard in the meantime, that event has queued it again.
-            Some(resource) if self.settings.standing(&resource) == Standing::Ours => {
+            Some(resource) if self.settings.standing(resource.meta()) == Standing::Ours => {
                 let attended = self.attend(&context, key, &resource).await;
                 if holding.is_leaving() { ReconcileResult::Success } else { attended }
             }
@@ -316,6 +319,15 @@ impl<R: Reconciler> Serving<R> {
                 ReconcileResult::RequeueAfter
             }
             Err(failure) => self.failed(key, self.reference(key), &failure),
+        }
+    }
+
+    /// Reports a resource that cannot be decoded, or gives it up to another shard: its labels can be read.
+    async fn attend_invalid(&self, key: &ResourceKey, invalid: Invalid) -> ReconcileResult {
+        match (&self.settings.shard, self.settings.standing(&invalid.metadata)) {
+            (Some(shard), Standing::Drained) => self.give_up(shard, key, &invalid.metadata).await,
+            (Some(_), Standing::Others) => ReconcileResult::Success,
+            _ => self.failed(key, self.reference(key), &Failure::Undecodable(invalid.cause)),
         }
     }
 

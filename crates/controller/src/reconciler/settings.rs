@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
 use kube::core::GroupVersionKind;
 
@@ -55,8 +56,8 @@ impl<R: Kind> Settings<R> {
     }
 
     /// Returns what a resource is to this shard.
-    pub(super) fn standing(&self, resource: &R) -> Standing {
-        self.shard.as_ref().map_or(Standing::Ours, |shard| shard.standing(resource.meta()))
+    pub(super) fn standing(&self, resource: &ObjectMeta) -> Standing {
+        self.shard.as_ref().map_or(Standing::Ours, |shard| shard.standing(resource))
     }
 
     /// Counts a resource's change, and queues the resource if the change matters.
@@ -84,11 +85,17 @@ impl<R: Kind> Settings<R> {
         }
     }
 
-    /// Queues a resource that cannot be decoded, so that its reconcile reports it.
-    pub(super) fn on_invalid(&self) -> impl Fn(&ResourceKey, &Invalid) + Send + Sync + 'static {
-        let (queue, known) = (self.queue.clone(), self.known.clone());
-        move |key, _| {
-            known.add(key);
+    /// Queues a resource that cannot be decoded, so that its reconcile reports it, and again when it is deleted.
+    pub(super) fn on_invalid(&self) -> impl Fn(&ResourceKey, Option<&Invalid>) + Send + Sync + 'static {
+        let (queue, known, shard) = (self.queue.clone(), self.known.clone(), self.shard.clone());
+        move |key, invalid| {
+            if invalid.is_some() {
+                known.add(key);
+            }
+            if let Some(shard) = &shard {
+                let standing = invalid.map(|invalid| shard.standing(&invalid.metadata));
+                shard.follow(key, standing.unwrap_or(Standing::Others));
+            }
             queue.push(key.clone());
         }
     }

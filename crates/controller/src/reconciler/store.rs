@@ -131,8 +131,8 @@ pub(super) trait StoreListener<K>: Send + Sync {
     fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>);
 
     /// Handles an object whose new state cannot be decoded. If the previous state could, [`changed`](Self::changed) is
-    /// called first, as if the object had been deleted.
-    fn invalid(&self, key: &ResourceKey, invalid: &Invalid);
+    /// called first, as if the object had been deleted. `None` means that such an object was deleted.
+    fn invalid(&self, key: &ResourceKey, invalid: Option<&Invalid>);
 }
 
 /// Calls a function with each object before and after each change.
@@ -143,7 +143,7 @@ impl<K, F: Fn(&K) + Send + Sync> StoreListener<K> for Follower<F> {
         before.into_iter().chain(now).for_each(|object| (self.0)(object));
     }
 
-    fn invalid(&self, _: &ResourceKey, _: &Invalid) {}
+    fn invalid(&self, _: &ResourceKey, _: Option<&Invalid>) {}
 }
 
 /// Waits until every first list is complete.
@@ -179,7 +179,7 @@ impl<K: Kind> Store<K> {
         for (key, kept) in &state.objects {
             match &kept.object {
                 Decoded::Valid(object) => reader.changed(key, None, Some(object)),
-                Decoded::Invalid(invalid) => reader.invalid(key, invalid),
+                Decoded::Invalid(invalid) => reader.invalid(key, Some(invalid)),
             }
         }
         state.readers.push(reader);
@@ -299,7 +299,10 @@ impl<K: Kind> State<K> {
     fn remove(&mut self, key: &ResourceKey) {
         if let Some(gone) = self.objects.remove(key) {
             self.written.gone(key, gone.meta().uid.as_ref());
-            self.readers.iter().for_each(|reader| reader.changed(key, gone.valid(), None));
+            self.readers.iter().for_each(|reader| match gone.valid() {
+                Some(gone) => reader.changed(key, Some(gone), None),
+                None => reader.invalid(key, None),
+            });
         }
     }
 
@@ -313,7 +316,7 @@ impl<K: Kind> State<K> {
                 }
                 // A list repeats states that the readers know.
                 if before.is_none_or(|kept| kept.meta().resource_version != invalid.metadata.resource_version) {
-                    self.readers.iter().for_each(|reader| reader.invalid(key, invalid));
+                    self.readers.iter().for_each(|reader| reader.invalid(key, Some(invalid)));
                 }
             }
         }
@@ -389,8 +392,8 @@ mod tests {
             lock(&self.0).push(format!("{key} {}>{}", uid(before), uid(now)));
         }
 
-        fn invalid(&self, key: &ResourceKey, invalid: &Invalid) {
-            lock(&self.0).push(format!("{key} {}", invalid.cause));
+        fn invalid(&self, key: &ResourceKey, invalid: Option<&Invalid>) {
+            lock(&self.0).push(format!("{key} {}", invalid.map_or("is gone", |invalid| &invalid.cause)));
         }
     }
 
@@ -489,7 +492,7 @@ mod tests {
         assert!(store.get(&key).is_some() && store.invalid(&key).is_none());
         feed(&store, WatchScope::ALL, vec![Event::Apply(invalid("bad", "4")), Event::Delete(invalid("bad", "5"))])
             .await;
-        assert_eq!(changes.taken().len(), 3);
+        assert_eq!(changes.taken(), ["a/bad 1>", cause, "a/bad is gone"]);
         assert!(store.invalid(&key).is_none());
     }
 

@@ -1,6 +1,7 @@
 //! Tests of reconciles and whole reconcilers against the API server in memory.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -493,6 +494,80 @@ async fn a_resource_that_does_not_decode_is_reported_and_stops_no_other() {
     assert_eq!(world.events("b"), [event]);
 }
 
+/// Watches that end on request, with 410, so that the objects are listed again; or with 403, as do the lists of
+/// ConfigMaps, while those are refused.
+#[derive(Clone, Default)]
+struct Watches {
+    ended: Arc<tokio::sync::watch::Sender<u32>>,
+    refused: Arc<AtomicBool>,
+}
+
+impl Watches {
+    fn end(&self) {
+        self.ended.send_modify(|count| *count += 1);
+    }
+
+    fn client(&self, server: &Arc<MemoryApi>, asked: &Requests) -> kube::Client {
+        let (watches, inner) = (self.clone(), client(server, asked));
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let (watches, inner) = (watches.clone(), inner.clone());
+            let uri = request.uri().to_string();
+            async move {
+                let is_refused = || watches.refused.load(Ordering::SeqCst) && uri.contains("/configmaps?");
+                let is_watch = uri.contains("watch=true");
+                if is_watch && !is_refused() {
+                    _ = watches.ended.subscribe().changed().await;
+                }
+                let code = if is_refused() { 403 } else { 410 };
+                if !is_watch && code == 410 {
+                    return inner.send(request).await;
+                }
+                let status =
+                    json!({"kind": "Status", "status": "Failure", "code": code, "message": "no", "reason": "X"});
+                let response = http::Response::builder().status(code).body(status.to_string().into_bytes().into());
+                Ok(response.unwrap())
+            }
+        });
+        kube::Client::new(service, "default")
+    }
+
+    fn world(&self) -> World {
+        let world = World::new();
+        let (config, shutdown) = (ControllerConfig::default(), CancellationToken::new());
+        let connection = self.client(&world.server, &world.asked);
+        let context = Context::new(connection, config, Metrics::default(), shutdown).for_controller(MANAGER);
+        World { context, ..world }
+    }
+}
+
+async fn pass(seconds: u64) {
+    tokio::time::sleep(Duration::from_secs(seconds)).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_undecodable_resource_is_forgotten_with_its_deletion() {
+    let watches = Watches::default();
+    let world = watches.world();
+    let path = "/apis/example.com/v1/namespaces/ns/notes/b";
+    let put = || {
+        let bad = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": 7},
+            "metadata": {"name": "b", "namespace": "ns", "generation": 1}});
+        world.server.remove(path);
+        world.server.put(path, bad, "user");
+    };
+    let story = async {
+        put();
+        pass(10).await;
+        assert_eq!(world.events("b").len(), 1);
+        put();
+        watches.end();
+        pass(60).await;
+        assert_eq!(world.events("b").len(), 2, "another one under its name");
+    };
+    let notes = Notes::default();
+    tokio::join!(run(&world, &notes, 100), story);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deleted_resource_is_cleaned_up_after_by_every_finalizer_even_if_it_is_filtered_out() {
     let world = World::new();
@@ -664,6 +739,10 @@ async fn a_shard_reconciles_what_bears_its_name_and_gives_up_what_is_drained_in_
         note["metadata"]["labels"] = labels;
         world.server.put(&format!("/apis/example.com/v1/namespaces/ns/notes/{name}"), note, "user");
     }
+    let mut undecodable = world.note("drained").unwrap();
+    undecodable["metadata"] = json!({"name": "undecodable", "namespace": "ns", "labels": {shard: "a", drain: "true"}});
+    undecodable["spec"]["text"] = 7.into();
+    world.server.put("/apis/example.com/v1/namespaces/ns/notes/undecodable", undecodable, "user");
     let ring = crate::shards::Ring::new("ring", Some("a")).unwrap();
     let config = ControllerConfig { ring: Some(ring), ..ControllerConfig::default() };
     let context = Context::new(client(&world.server, &world.asked), config, Metrics::default(), Default::default());
@@ -673,6 +752,9 @@ async fn a_shard_reconciles_what_bears_its_name_and_gives_up_what_is_drained_in_
     assert_eq!(*lock(&notes.reconciled), ["ours"]);
     assert!(world.server.object("/api/v1/namespaces/ns/configmaps/ours").is_some(), "the client of a reconcile writes");
     assert_eq!(world.note("drained").unwrap()["metadata"]["labels"], json!({"x": "y"}));
+    let left = world.note("undecodable").unwrap()["metadata"]["labels"].clone();
+    assert!(left.as_object().is_none_or(serde_json::Map::is_empty), "{left}");
+    assert_eq!(world.events("undecodable"), Vec::<String>::new());
     let asked = lock(&world.asked).clone();
     assert_eq!(
         asked.iter().filter(|line| line.starts_with("PATCH") && line.contains("/drained")).count(),
@@ -755,7 +837,7 @@ async fn a_write_that_meets_a_new_status_is_tried_again_without_an_event() {
 
     let (cached, key) = (before_its_status(&world, note(labels)), ResourceKey::new("ns", "n"));
     let shard = crate::shards::Shard::new(crate::shards::Ring::new("ring", Some("a")).unwrap());
-    assert_eq!(serving.give_up(&shard, &key, &cached).await, ReconcileResult::RequeueAfter);
+    assert_eq!(serving.give_up(&shard, &key, &cached.metadata).await, ReconcileResult::RequeueAfter);
     assert_eq!(queue.timers(), 1);
 }
 

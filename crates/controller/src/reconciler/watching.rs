@@ -203,7 +203,8 @@ pub fn generation_changed<K: Kind>(before: Option<&K>, now: Option<&K>) -> bool 
             != (&now.uid, now.generation, &now.deletion_timestamp)
 }
 
-fn log_invalid<K: Kind>(key: &ResourceKey, invalid: &Invalid) {
+fn log_invalid<K: Kind>(key: &ResourceKey, invalid: Option<&Invalid>) {
+    let Some(invalid) = invalid else { return };
     let kind = &*K::kind(&());
     tracing::warn!(kind, object = %key, error = invalid.cause, "An object does not fit its Rust type: the cache lacks it");
 }
