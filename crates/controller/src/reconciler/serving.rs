@@ -205,6 +205,7 @@ impl<R: Reconciler> Serving<R> {
 
     fn is_gone(&self, key: &ResourceKey) -> ReconcileResult {
         self.succeeded(key);
+        self.settings.queue.forget(key);
         if self.settings.known.remove(key, || self.exists(key)) {
             let kind = R::Resource::kind(&());
             tracing::info!(resource = %key, "{kind} resource not found. Ignoring since object must be deleted");

@@ -20,7 +20,9 @@ use crate::context::ControllerConfig;
 use crate::metrics::{Format, Metrics, ReconcileResult};
 use crate::reconciler::*;
 use crate::report::Reason;
+use crate::runtime::priority::Priority;
 use crate::runtime::queue::Queue;
+use crate::runtime::workers::Reconcile as _;
 use crate::shards::ShardSelector;
 use crate::testing::{self, Requests, client};
 
@@ -566,6 +568,16 @@ async fn an_undecodable_resource_is_forgotten_with_its_deletion() {
     };
     let notes = Notes::default();
     tokio::join!(run(&world, &notes, 100), story);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_resource_has_no_timer() {
+    let world = World::new();
+    let (context, serving, queue) = serving_shard(&world, &Notes::default());
+    queue.push_after(key("gone"), Duration::from_secs(30 * 24 * 3600));
+    let permit = context.concurrency.for_controller(1).permit(Priority::Normal).await;
+    assert_eq!(serving.reconcile(&key("gone"), &permit).await, ReconcileResult::Success);
+    assert_eq!(queue.timers(), 0);
 }
 
 #[tokio::test(start_paused = true)]
