@@ -23,7 +23,8 @@ use crate::report::Reason;
 /// the error [is terminal](Reason::is_terminal). A panic is such a failure (`Panicked`) and delays only its own
 /// resource. A resource that its type cannot decode is one, too (`Undecodable`): the event names the field, and the
 /// reconciler never gets that state. No condition says so: the status is part of the type that does not fit, and the
-/// library does not know whether that type's status has conditions at all.
+/// library does not know whether that type's status has conditions at all. While the server refuses one of the watches,
+/// nothing is reconciled (`WatchRefused`), because the caches may be outdated.
 ///
 /// # What the reconciler does
 /// Each call reads the whole state and does what is missing, regardless of what triggered it. Any `.await` may be the

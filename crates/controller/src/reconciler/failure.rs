@@ -9,6 +9,8 @@ pub(super) enum Failure<E> {
     Reconciler(E),
     /// The finalizers could not be written.
     Finalizer(kube::Error),
+    /// The server refuses a watch, so the cache may be outdated; the text names what the cache lacks.
+    WatchRefused(String),
     /// The resource does not fit its type; the text names the field.
     Undecodable(String),
     /// The reconcile took longer than allowed.
@@ -22,6 +24,7 @@ impl<E: Reason + 'static> Failure<E> {
         match self {
             Failure::Reconciler(error) => error.reason(),
             Failure::Finalizer(_) => "FinalizerFailed",
+            Failure::WatchRefused(_) => "WatchRefused",
             Failure::Undecodable(_) => "Undecodable",
             Failure::Timeout(_) => "Timeout",
             Failure::Panicked => "Panicked",
@@ -32,6 +35,10 @@ impl<E: Reason + 'static> Failure<E> {
         match self {
             Failure::Reconciler(error) => chain(error),
             Failure::Finalizer(error) => format!("cannot write the finalizer: {}", chain(error)),
+            Failure::WatchRefused(what) => format!(
+                "cannot list and watch {what}, so what is cached may be outdated: nothing is done until it has been listed \
+                 again"
+            ),
             Failure::Undecodable(cause) => {
                 format!("the resource does not fit its type and is left alone until it is corrected: {cause}")
             }
@@ -42,11 +49,11 @@ impl<E: Reason + 'static> Failure<E> {
         }
     }
 
-    /// Returns whether only a change of the resource can help.
+    /// Returns whether only a change of the resource, or the list of a refused watch, can help. Both queue it.
     pub(super) fn is_terminal(&self) -> bool {
         match self {
             Failure::Reconciler(error) => error.is_terminal(),
-            Failure::Undecodable(_) => true,
+            Failure::Undecodable(_) | Failure::WatchRefused(_) => true,
             Failure::Finalizer(_) | Failure::Timeout(_) | Failure::Panicked => false,
         }
     }

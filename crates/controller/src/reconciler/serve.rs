@@ -85,9 +85,11 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
     settings.queue.open();
     let workers = context.concurrency.for_controller(settings.workers);
     let shutdown = context.shutdown.clone();
-    let serving = Serving::new(context, served, caches, resources, settings);
-    workers::serve(&Arc::new(serving), &shutdown, workers).await;
-    Ok(())
+    let serving = Arc::new(Serving::new(context, served, caches, resources, settings).reading(listed));
+    tokio::select! {
+        () = workers::serve(&serving, &shutdown, workers) => Ok(()),
+        never = serving.follow_lists() => match never {},
+    }
 }
 
 /// Returns every permission that the reconciler needs.

@@ -2,9 +2,13 @@
 
 use std::borrow::Cow;
 use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::pending;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::select_all;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams};
@@ -21,6 +25,7 @@ use super::kind;
 use super::scope::{Scope, is_conflict, is_gone};
 use super::serve::Served;
 use super::settings::Settings;
+use super::store::Listed;
 use crate::ResourceKey;
 use crate::context::Context;
 use crate::events::MAX_NOTE;
@@ -45,6 +50,8 @@ pub(super) struct Serving<R: Reconciler> {
     caches: R::Caches,
     resources: Cache<R::Resource>,
     settings: Settings<R::Resource>,
+    /// Whether the stores are complete that the reconciler reads.
+    listed: Vec<Listed>,
     /// The uid and the last failure of each failing resource, so that each is published once.
     published: Mutex<HashMap<ResourceKey, (Option<String>, String)>>,
 }
@@ -58,7 +65,28 @@ impl<R: Reconciler> Serving<R> {
         settings: Settings<R::Resource>,
     ) -> Serving<R> {
         let Served { name: manager, reconciler } = served;
-        Serving { context, reconciler, manager, caches, resources, settings, published: Mutex::default() }
+        let (listed, published) = (Vec::new(), Mutex::default());
+        Serving { context, reconciler, manager, caches, resources, settings, listed, published }
+    }
+
+    /// Sets the stores without which nothing is done.
+    pub(super) fn reading(self, listed: Vec<Listed>) -> Serving<R> {
+        Serving { listed, ..self }
+    }
+
+    /// Queues every resource each time that all stores are complete again.
+    pub(super) async fn follow_lists(&self) -> Infallible {
+        let mut listed = self.listed.clone();
+        loop {
+            match listed.is_empty() {
+                true => pending().await,
+                false => _ = select_all(listed.iter_mut().map(|list| list.changed().boxed())).await,
+            }
+            for list in &mut listed {
+                list.wait().await;
+            }
+            self.settings.known.all().into_iter().for_each(|key| self.settings.queue.push(key));
+        }
     }
 
     /// Does the next step for the resource, within the reconciler's timeout.
@@ -299,6 +327,9 @@ impl<R: Reconciler> Serving<R> {
     async fn attend(&self, context: &Context, key: &ResourceKey, resource: &Arc<R::Resource>) -> ReconcileResult {
         if !self.serves(resource) {
             return ReconcileResult::Success;
+        }
+        if let Some(what) = self.listed.iter().find_map(Listed::lacks) {
+            return self.failed(key, self.reference(key), &Failure::WatchRefused(what));
         }
         let (context, began) = (context.as_of_now(), Instant::now());
         match self.work(&context, resource).await {

@@ -110,7 +110,8 @@ impl Stores {
 /// The objects of one kind and selector, as last seen.
 pub(super) struct Store<K> {
     state: RwLock<State<K>>,
-    /// The namespaces whose first list is not complete.
+    /// The namespaces whose objects are unknown: the first list is not complete, or the server has refused the watch
+    /// since.
     missing: watch::Sender<Vec<WatchScope>>,
 }
 
@@ -146,13 +147,28 @@ impl<K, F: Fn(&K) + Send + Sync> StoreListener<K> for Follower<F> {
     fn invalid(&self, _: &ResourceKey, _: Option<&Invalid>) {}
 }
 
-/// Waits until every first list is complete.
-pub(super) struct Listed(watch::Receiver<Vec<WatchScope>>);
+/// Whether a store is complete: every first list is, and no watch has been refused since.
+#[derive(Clone)]
+pub(super) struct Listed {
+    missing: watch::Receiver<Vec<WatchScope>>,
+    kind: String,
+}
 
 impl Listed {
+    /// Waits until the store is complete.
     pub(super) async fn wait(&mut self) {
         // The sender lives as long as the store, which the caller's cache keeps.
-        _ = self.0.wait_for(Vec::is_empty).await;
+        _ = self.missing.wait_for(Vec::is_empty).await;
+    }
+
+    /// Waits until the store becomes complete or incomplete.
+    pub(super) async fn changed(&mut self) {
+        _ = self.missing.changed().await;
+    }
+
+    /// Returns the objects that the store lacks: `ConfigMap (v1) in namespace demo`.
+    pub(super) fn lacks(&self) -> Option<String> {
+        self.missing.borrow().first().map(|scope| scope.of(&self.kind))
     }
 }
 
@@ -170,7 +186,7 @@ impl<K: Kind> Store<K> {
     }
 
     pub(super) fn listed(&self) -> Listed {
-        Listed(self.missing.subscribe())
+        Listed { missing: self.missing.subscribe(), kind: readiness::kind(&K::kind(&()), &K::api_version(&())) }
     }
 
     /// Adds a reader: passes it each object in the store, then every change.
@@ -224,15 +240,8 @@ impl<K: Kind> Store<K> {
     }
 
     async fn keep_current(self: Arc<Self>, stream: Stream<Decoded<K>>) {
-        let (first, listed) = oneshot::channel();
-        let scope = stream.scope.clone();
-        let counted = async {
-            // A rejected list does not count: objects that the store does not contain may exist.
-            if listed.await == Ok(reflector::First::Listed) {
-                self.missing.send_modify(|missing| missing.retain(|other| *other != scope));
-            }
-        };
-        tokio::join!(reflector::feed(Watched(self.clone()), stream, first), counted);
+        let (first, _) = oneshot::channel();
+        reflector::feed(Watched(self), stream, first).await;
     }
 
     fn put(&self, object: Decoded<K>, stamp: Stamp) {
@@ -264,6 +273,21 @@ impl<K: Kind> Store<K> {
         let unlisted: Vec<ResourceKey> = unlisted.map(|(key, _)| key.clone()).collect();
         unlisted.iter().for_each(|key| state.remove(key));
         state.written.listed(scope, list);
+        drop(state);
+        self.missing.send_if_modified(|missing| {
+            let before = missing.len();
+            missing.retain(|other| other != scope);
+            missing.len() != before
+        });
+    }
+
+    /// Records that the server refuses the watch: until the next list, what is stored may be outdated.
+    fn lost(&self, scope: &WatchScope) {
+        self.missing.send_if_modified(|missing| {
+            let is_new = !missing.contains(scope);
+            missing.extend(is_new.then(|| scope.clone()));
+            is_new
+        });
     }
 
     fn read(&self) -> RwLockReadGuard<'_, State<K>> {
@@ -363,6 +387,10 @@ impl<K: Kind> Sink<Decoded<K>> for Watched<K> {
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
         self.0.sweep(scope, list);
+    }
+
+    fn lost(&self, scope: &WatchScope) {
+        self.0.lost(scope);
     }
 
     fn description(&self) -> String {

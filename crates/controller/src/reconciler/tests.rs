@@ -547,6 +547,33 @@ async fn pass(seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_decided_on_a_cache_whose_watch_is_refused() {
+    let watches = Watches::default();
+    let world = watches.world();
+    world.add("a", "one");
+    let text = || world.server.object(MAP).unwrap()["data"]["text"].clone();
+    let story = async {
+        pass(10).await;
+        assert_eq!(text(), "one");
+        watches.refused.store(true, Ordering::SeqCst);
+        watches.end();
+        pass(60).await;
+        world.add("a", "two");
+        watches.end();
+        pass(60).await;
+        assert_eq!(text(), "one");
+        let why = "Warning WatchRefused: cannot list and watch ConfigMap (v1) in the whole cluster, so what is cached may be \
+                   outdated: nothing is done until it has been listed again";
+        assert_eq!(world.events("a"), [why]);
+        watches.refused.store(false, Ordering::SeqCst);
+        pass(60).await;
+        assert_eq!(text(), "two", "it continues");
+    };
+    let notes = Notes::default();
+    tokio::join!(run(&world, &notes, 300), story);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_undecodable_resource_is_forgotten_with_its_deletion() {
     let watches = Watches::default();
     let world = watches.world();
