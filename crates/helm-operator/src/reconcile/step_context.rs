@@ -6,7 +6,7 @@ use std::time::Duration;
 use controller::client::AsOf;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
-use helm_release::action::{Action, Current, Environment, Interrupted, Options, Refusal};
+use helm_release::action::{Action, Current, Environment, Options, Refusal};
 use helm_release::kube::{Adopt, Api, Applier, Decoration, Slot};
 use helm_release::storage::{Known, Storage};
 use tokio::time::Instant;
@@ -175,7 +175,7 @@ impl StepContext<'_> {
             inventory: release.inventory(),
             packed,
             first_deployed: release.first_deployed(),
-            interrupted: unfinished.map(|m| Interrupted { inputs: m.inputs.clone(), hooks_done: m.hooks_done }),
+            interrupted: unfinished.map(|marks| marks.inputs.clone()),
             taken_over: release.is_taken_over(),
             string_overrides: release.has_string_overrides(),
         })

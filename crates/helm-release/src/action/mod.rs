@@ -390,8 +390,8 @@ pub struct Current {
     pub marks: Option<Arc<Marks>>,
     /// When revision 1 was deployed, if known.
     pub first_deployed: Option<Timestamp>,
-    /// How far the newest revision's action got before it was interrupted, if it is pending.
-    pub interrupted: Option<Interrupted>,
+    /// The inputs digest of the newest revision's interrupted action, if it is pending. Its record says how far it got.
+    pub interrupted: Option<String>,
     /// Whether Helm itself made one of the revisions.
     pub taken_over: bool,
     /// Whether the release's override values are strings ([`Marks::string_overrides`]).
@@ -401,17 +401,8 @@ pub struct Current {
 impl Current {
     /// Returns whether the candidate continues an interrupted action: it has the same inputs.
     fn is_continued_by(&self, candidate: &Candidate) -> bool {
-        self.pending && self.interrupted.as_ref().is_some_and(|i| i.inputs == candidate.inputs)
+        self.pending && self.interrupted.as_ref() == Some(&candidate.inputs)
     }
-}
-
-/// How far an interrupted action got.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Interrupted {
-    /// The inputs digest of its candidate.
-    pub inputs: String,
-    /// Whether its pre hooks succeeded.
-    pub hooks_done: bool,
 }
 
 /// The result of a successful action.

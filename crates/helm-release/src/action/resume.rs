@@ -6,7 +6,16 @@ use crate::kube::recorded_objects;
 use crate::release::{Hook, HookEvent, HookPhase, LastRun, Status};
 use crate::storage::Sealed;
 
-/// Returns the recorded candidate of an interrupted action, with the phases of its hooks.
+/// An interrupted action, as its record describes it.
+pub(super) struct Resumed {
+    /// What it applies, with the phases of its hooks.
+    pub(super) candidate: Candidate,
+    /// Whether its pre hooks succeeded.
+    pub(super) hooks_done: bool,
+}
+
+/// Returns an interrupted action from its record alone: what this process remembers may differ from it, because the
+/// last write of the record failed.
 ///
 /// Returns `None` for another action or other inputs, and for a record that this operator did not write. Also returns
 /// `None` without hooks: then the newly rendered candidate serves as well, and no record is read.
@@ -15,7 +24,7 @@ pub(super) async fn resume(
     candidate: &Candidate,
     current: Option<&Current>,
     pending: Status,
-) -> Result<Option<Candidate>, Error> {
+) -> Result<Option<Resumed>, Error> {
     let is_continued = |current: &&Current| current.is_continued_by(candidate) && !candidate.hooks.is_empty();
     let Some(current) = current.filter(is_continued) else { return Ok(None) };
     let record = env.storage.get(&env.decoration.namespace, &env.decoration.release, current.version).await?;
@@ -27,7 +36,7 @@ pub(super) async fn resume(
     if let Some(marks) = &record.marks {
         marks.give_turns(&mut objects, &env.decoration.namespace);
     }
-    Ok(Some(Candidate {
+    let candidate = Candidate {
         chart: candidate.chart.clone(),
         config: release.config,
         manifest: release.manifest,
@@ -38,7 +47,8 @@ pub(super) async fn resume(
         duplicates: candidate.duplicates.clone(),
         unread: candidate.unread.clone(),
         inputs: candidate.inputs.clone(),
-    }))
+    };
+    Ok(Some(Resumed { candidate, hooks_done: record.marks.is_some_and(|marks| marks.hooks_done) }))
 }
 
 /// Returns the hooks with their last runs cleared, for a new action.

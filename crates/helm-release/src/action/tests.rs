@@ -312,7 +312,7 @@ async fn an_upgrade_returns_the_version_of_each_record_that_it_marks_superseded(
 fn current_after(before: &Current, failure: Failure) -> Current {
     let RecordedFailure { version, status, marks, .. } = failure.recorded.unwrap();
     let pending = status != Status::Failed;
-    let interrupted = Interrupted { inputs: marks.inputs.clone(), hooks_done: false };
+    let interrupted = marks.inputs.clone();
     Current {
         version,
         pending,
@@ -474,17 +474,11 @@ async fn a_rollback_runs_hooks_that_succeeded_before() {
     assert_eq!(world.map("h")["metadata"]["name"], "h");
 }
 
-#[tokio::test]
-async fn an_interrupted_action_continues_from_its_record_without_repeating_hooks() {
-    let world = World::new();
-    let mut first = candidate(&[map("a", "random")]);
-    first.hooks = vec![sample::hook("h", &[HookEvent::PreInstall])];
-    world.server.disturb(&format!("PATCH {MAPS}/a"), 1, Disturbance::Unreachable);
-    let failure = install(&world.env(), &first, None).await.unwrap_err();
-    let recorded = failure.recorded.unwrap();
+/// Returns the release after an install that was cut off, as a reconciler knows it.
+fn cut_off(recorded: RecordedFailure) -> Current {
     assert_eq!(recorded.status, Status::PendingInstall);
-    let interrupted = Interrupted { inputs: "inputs".into(), hooks_done: true };
-    let cut_off = Current {
+    let interrupted = recorded.marks.inputs.clone();
+    Current {
         version: 1,
         pending: true,
         versions: vec![1],
@@ -498,7 +492,19 @@ async fn an_interrupted_action_continues_from_its_record_without_repeating_hooks
         interrupted: Some(interrupted),
         taken_over: false,
         string_overrides: false,
-    };
+    }
+}
+
+#[tokio::test]
+async fn an_interrupted_action_continues_from_its_record_without_repeating_hooks() {
+    let world = World::new();
+    let mut first = candidate(&[map("a", "random")]);
+    first.hooks = vec![sample::hook("h", &[HookEvent::PreInstall])];
+    world.server.disturb(&format!("PATCH {MAPS}/a"), 1, Disturbance::Unreachable);
+    let failure = install(&world.env(), &first, None).await.unwrap_err();
+    let recorded = failure.recorded.unwrap();
+    assert_eq!(recorded.status, Status::PendingInstall);
+    let cut_off = cut_off(recorded);
     world.server.remove(&format!("{MAPS}/h"));
     let again = Candidate { hooks: first.hooks.clone(), ..candidate(&[map("a", "random anew")]) };
     let outcome = install(&world.env(), &again, Some(&cut_off)).await.unwrap();
@@ -509,6 +515,52 @@ async fn an_interrupted_action_continues_from_its_record_without_repeating_hooks
     let outcome = install(&world.env(), &another, Some(&cut_off)).await.unwrap();
     assert_eq!(outcome.version, 2);
     assert_eq!(did(&world, 2).await, "deployed [\"a\"] without [] over None", "nothing is continued");
+}
+
+impl World {
+    /// Refuses the writes of the record that `when` selects by their number and body.
+    fn refuse_records(&self, when: impl Fn(usize, &str) -> bool + Send + Sync + 'static) {
+        let count = AtomicUsize::default();
+        self.server.refuse(move |call| {
+            let (_, body) =
+                call.body.as_ref().filter(|_| call.method == Method::PATCH && call.path.contains(RECORD))?;
+            let number = count.fetch_add(1, Ordering::Relaxed) + 1;
+            when(number, &String::from_utf8_lossy(body)).then(|| kube::Error::from_status(500, "InternalError", "no"))
+        });
+    }
+
+    /// Returns how often hooks have run.
+    fn runs(&self) -> usize {
+        self.server.log().iter().filter(|line| **line == format!("POST {MAPS}")).count()
+    }
+}
+
+/// Installs a release with these hooks, whose attempt is cut off, and continues it. Returns how often hooks have run.
+async fn runs_after_continuation(world: &World, hooks: Vec<Hook>) -> usize {
+    let candidate = Candidate { hooks, ..candidate(&[map("a", "1")]) };
+    let failure = install(&world.env(), &candidate, None).await.unwrap_err();
+    assert!(failure.cause.is_unanswered(), "{failure}");
+    world.server.accept();
+    let current = cut_off(failure.recorded.unwrap());
+    assert_eq!(install(&world.env(), &candidate, Some(&current)).await.unwrap().version, 1);
+    world.runs()
+}
+
+#[tokio::test]
+async fn a_refused_completion_does_not_run_post_hooks_again() {
+    let world = World::new();
+    world.refuse_records(|_, body| body.contains("\"deployed\""));
+    let hooks = vec![sample::hook("h1", &[HookEvent::PreInstall]), sample::hook("h2", &[HookEvent::PostInstall])];
+    assert_eq!(runs_after_continuation(&world, hooks).await, 2, "once each");
+}
+
+#[tokio::test]
+async fn a_hook_of_both_events_runs_twice_although_its_first_end_was_not_recorded() {
+    let world = World::new();
+    // The first write says that the hook begins.
+    world.refuse_records(|number, _| number > 1);
+    let hooks = vec![sample::hook("h", &[HookEvent::PreInstall, HookEvent::PostInstall])];
+    assert_eq!(runs_after_continuation(&world, hooks).await, 2);
 }
 
 /// Returns what a revision keeps of what it did.

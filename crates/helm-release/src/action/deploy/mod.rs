@@ -59,9 +59,9 @@ pub(super) async fn deploy(
     kind: ActionKind,
 ) -> Result<Completed, Failure> {
     check_size(env, candidate, current, &kind)?;
-    let recorded = resume(env, candidate, current, kind.pending).await;
-    let recorded = recorded.map_err(|error| failure::unread(error, current))?;
-    let candidate = recorded.as_ref().unwrap_or(candidate);
+    let resumed = resume(env, candidate, current, kind.pending).await;
+    let resumed = resumed.map_err(|error| failure::unread(error, current))?;
+    let candidate = resumed.as_ref().map_or(candidate, |resumed| &resumed.candidate);
     let keys = keys(env, candidate).await?;
     let handover = Handover::new(env, &candidate.objects);
     let bases = RecordedBases::before(env, current);
@@ -71,9 +71,9 @@ pub(super) async fn deploy(
     failure::check_refusal(&attempt, &observations).await?;
     let mut release = pending_release(env, candidate, current, &attempt.kind);
     let mut ahead = attempt.inventory(&release, &observations);
-    if recorded.is_some() {
+    if let Some(resumed) = &resumed {
         release.hooks.clone_from(&candidate.hooks);
-        ahead.hooks_done = current.and_then(|c| c.interrupted.as_ref()).is_some_and(|i| i.hooks_done);
+        ahead.hooks_done = resumed.hooks_done;
     }
     attempt.write_ahead(&release, &ahead).await?;
     let ran = async {

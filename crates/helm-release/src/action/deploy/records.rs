@@ -150,7 +150,8 @@ impl Attempt<'_> {
         };
         let written = env.storage.update_with(&release, &marks, plan).await.map_err(|error| {
             let unwritten = failure::unwritten(error, version);
-            let (status, marks, dropped) = (self.kind.pending, marks.clone(), Vec::new());
+            let marks = Marks { hooks_done: ahead.hooks_done, ..marks.clone() };
+            let (status, dropped) = (self.kind.pending, Vec::new());
             let pending = RecordedFailure { version, status, marks, dropped };
             Failure { recorded: unwritten.lost.is_none().then_some(pending), ..unwritten }
         })?;
