@@ -461,8 +461,8 @@ impl Error {
             | Error::Unproven { .. } => true,
             Error::Storage(error) => !matches!(error, storage::Error::TooLarge { .. }),
             Error::Group(_) => false,
-            Error::Hook(HookError::Record { .. } | HookError::Unanswered { .. }) => true,
-            Error::Apply(_) | Error::Hook(_) => kube::is_unanswered(self),
+            Error::Hook(error) => error.is_unanswered(),
+            Error::Apply(_) => kube::is_unanswered(self),
         }
     }
 

@@ -3,6 +3,7 @@
 
 use helm_release::kube::{Call, Disturbance};
 
+use super::hooks::{JOBS, count};
 use super::*;
 use crate::hooks::{Error as Failure, Mapping};
 use crate::values_from::ValuesSource;
@@ -208,6 +209,14 @@ async fn a_hook_that_is_not_answered_until_its_time_is_up_rolls_back_nothing() {
     assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
     let condition = world.condition("Irreconcilable").unwrap();
     assert!(condition.starts_with("True/Unanswered/hook memcached/templates/migrate.yaml"), "{condition}");
+    // Its Job has ended meanwhile.
+    let path = format!("{JOBS}/migrate");
+    let mut job = world.server.object(&path).unwrap();
+    job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+    world.server.put(&path, job, "kube-controller-manager");
+    world.reconcile().await;
+    assert_eq!((world.history(), deletions(&world)), (vec!["1 superseded".into(), "2 deployed".into()], vec![]));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -154,6 +154,15 @@ impl HookError {
         matches!(self, HookError::Interrupted { .. })
     }
 
+    /// Returns whether the failure says nothing about the hook, because a request or a write of the record failed: it may
+    /// be running or have succeeded, and the next attempt finds out.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        match self {
+            HookError::Record { .. } | HookError::Unanswered { .. } => true,
+            error => outside::is_unanswered(error),
+        }
+    }
+
     /// Returns whether its Job or Pod ran and failed, or did not end in time.
     fn is_verdict(&self) -> bool {
         matches!(self, HookError::Failed { .. } | HookError::TimedOut { .. })
@@ -184,7 +193,8 @@ impl Applier {
     /// Each other hook runs in these steps: delete the objects of an earlier run, by its policy; record the run as started; create its
     /// objects, annotated with [`HOOK_RUN_ANNOTATION`], or apply them over objects of the release with the same names;
     /// wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its own delete
-    /// policies and those of the hooks before it are applied, and the rest is not run. A hook that the slot interrupts
+    /// policies and those of the hooks before it are applied, and the rest is not run. A hook whose end is unknown keeps
+    /// its phase and all objects: the next call finds them and continues to wait. A hook that the slot interrupts
     /// has failed, and its objects with the policy `before-hook-creation` are deleted immediately, too. Once all have
     /// succeeded, the caller records `release` and then calls [`Applier::clean_up_hooks`]: after a restart, the record
     /// must show what succeeded before its objects are deleted.
@@ -195,8 +205,8 @@ impl Applier {
     ///
     /// # Cancellation
     /// Dropping the future stops waiting and leaves the objects running. A later call finds them by their annotation
-    /// and continues to wait; the timeout counts from the recorded start. A Job with `ttlSecondsAfterFinished` that was
-    /// created and no longer exists counts as succeeded.
+    /// and continues to wait; the timeout counts from the recorded start. A run without any object begins again, with
+    /// all its time. A Job with `ttlSecondsAfterFinished` that was created and no longer exists counts as succeeded.
     ///
     /// # Errors
     /// The first hook that failed, timed out or cannot be recorded. Pre-delete and post-delete hooks whose namespace is
@@ -233,6 +243,9 @@ impl Applier {
                 if deletes && error.is_terminating() {
                     skipped.push(error);
                     continue;
+                }
+                if error.is_unanswered() {
+                    return Err(error);
                 }
                 // The hook's error matters more than a failing clean-up, which is only logged.
                 if error.is_verdict() {

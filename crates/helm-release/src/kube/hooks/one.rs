@@ -34,6 +34,9 @@ impl Applier {
             hook.delete_policies = vec![DeletePolicy::BeforeHookCreation];
         }
         let ended = self.start_and_wait(release, at, run).await;
+        if ended.as_ref().is_err_and(HookError::is_unanswered) {
+            return ended;
+        }
         let last_run = &mut release.hooks[at].last_run;
         last_run.phase = if ended.is_ok() { HookPhase::Succeeded } else { HookPhase::Failed };
         last_run.completed_at = Some(outside::now());
@@ -47,10 +50,15 @@ impl Applier {
             self.check_hook_reach(object, &Clock::start(&release.hooks[at], run)).await?;
         }
         let phase = release.hooks[at].last_run.phase;
-        let resumed = matches!(phase, HookPhase::Running | HookPhase::Unknown);
-        let expiring = objects.iter().any(|object| expiry(&object.kind, &object.body) == Expiry::AfterFinish);
-        if !resumed {
+        let found = self.find_all_resumed(release, at, &objects, run).await?;
+        let is_resumed = found.iter().any(Option::is_some);
+        if !is_resumed {
+            if matches!(phase, HookPhase::Running | HookPhase::Unknown) {
+                // Its time may be up, although nothing of it has run.
+                release.hooks[at].last_run = LastRun::default();
+            }
             self.delete_by_policy(&release.hooks[at], leftovers(phase), run).await?;
+            let expiring = objects.iter().any(|object| expiry(&object.kind, &object.body) == Expiry::AfterFinish);
             let phase = if expiring { HookPhase::Unknown } else { HookPhase::Running };
             release.hooks[at].last_run = LastRun { started_at: Some(outside::now()), phase, ..LastRun::default() };
             record(release, at, run).await?;
@@ -59,12 +67,16 @@ impl Applier {
         let hook = release.hooks[at].clone();
         let clock = Clock::start(&hook, run);
         let mut awaited = Vec::new();
-        for object in &objects {
-            let found = if resumed { self.find_resumed(object, &stamp, phase, &clock).await? } else { None };
+        for (object, found) in objects.iter().zip(found) {
             match found {
                 Some(Found::Ended) => {}
                 Some(Found::At(path)) => awaited.push((object, path)),
-                None => awaited.push((object, self.create_or_overwrite(object, &stamp, &clock).await?)),
+                None => {
+                    if is_resumed {
+                        self.delete_before_creation(object, &clock).await?;
+                    }
+                    awaited.push((object, self.create_or_overwrite(object, &stamp, &clock).await?));
+                }
             }
         }
         if release.hooks[at].last_run.phase == HookPhase::Unknown {
@@ -88,7 +100,28 @@ impl Applier {
             .map_err(|refused| HookError::OutOfReach { path: path(), refused })
     }
 
-    /// Finds the object of a run that an earlier process started; `None` if it must be created.
+    /// Finds each object of a run that was started before; `None` for those to create, which are all in a new run.
+    async fn find_all_resumed(
+        &self,
+        release: &Release,
+        at: usize,
+        objects: &[Object],
+        run: &HookRun<'_>,
+    ) -> Result<Vec<Option<Found>>, HookError> {
+        let hook = &release.hooks[at];
+        let phase = hook.last_run.phase;
+        if !matches!(phase, HookPhase::Running | HookPhase::Unknown) {
+            return Ok(objects.iter().map(|_| None).collect());
+        }
+        let (stamp, clock) = (Stamp::of(release, at), Clock::start(hook, run));
+        let mut found = Vec::new();
+        for object in objects {
+            found.push(self.find_resumed(object, &stamp, phase, &clock).await?);
+        }
+        Ok(found)
+    }
+
+    /// Finds the object of a run that was started before; `None` if it must be created.
     async fn find_resumed(
         &self,
         object: &Object,
@@ -104,13 +137,15 @@ impl Applier {
         match absence(evidence(phase, expiry), expiry) {
             Absence::Ended(HookResult::Succeeded) => Ok(Some(Found::Ended)),
             Absence::Ended(HookResult::Failed(why)) => Err(clock.failed(object, &why)),
-            Absence::Create => {
-                // Any object with this name belongs to an earlier run.
-                if clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
-                    self.delete_hook(object, clock).await?;
-                }
-                Ok(None)
-            }
+            Absence::Create => Ok(None),
+        }
+    }
+
+    /// Deletes the object with this one's name if the hook's policy says so. It belongs to an earlier run.
+    async fn delete_before_creation(&self, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
+        match clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
+            true => self.delete_hook(object, clock).await,
+            false => Ok(()),
         }
     }
 
@@ -174,7 +209,7 @@ impl Applier {
     }
 }
 
-/// The hook object of an earlier process.
+/// The object of a hook's run that was started before.
 enum Found {
     /// It exists, at this path.
     At(String),
