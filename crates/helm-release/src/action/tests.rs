@@ -694,6 +694,16 @@ async fn post_delete_hooks_run_unless_disabled_or_given_up() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn only_answered_failures_count_against_a_post_delete_hook() {
+    for (code, counted) in [(500, 0), (422, 1)] {
+        let (world, mut at) = installed_with(&[HookEvent::PostDelete]).await;
+        world.server.disturb(&format!("POST {MAPS}"), 1_000, Disturbance::Refused(code));
+        let error = run_post_delete(&world.env(), &mut at).await.unwrap_err();
+        assert_eq!((error.is_unanswered(), at.marks.failed_post_deletes), (code == 500, counted), "{error}");
+    }
+}
+
 #[tokio::test]
 async fn kinds_are_deleted_in_order_and_their_objects_concurrently() {
     let world = World::new();

@@ -12,7 +12,8 @@ use crate::kube::{HookError, Left, Owner, Removal, intern, recorded_objects, uni
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Stored, Written};
 
-/// Number of failures of post-delete hooks after which the release is removed without them.
+/// Number of failures of post-delete hooks after which the release is removed without them. Attempts that ended because
+/// the API server did not answer, or because they were interrupted, do not count.
 pub const POST_DELETE_TRIES: u32 = 5;
 
 /// The revision that is being uninstalled. The functions here keep it in step with its record.
@@ -129,7 +130,9 @@ pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Re
         }
         Err(error) => error,
     };
-    at.marks.failed_post_deletes += 1;
+    if !error.is_unanswered() && !error.is_interruption() {
+        at.marks.failed_post_deletes += 1;
+    }
     if let Err(error) = at.take(env.storage.update(&release, &at.marks).await) {
         tracing::warn!(release = release.name, %error, "cannot record a failed hook");
     }

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::charts::handlers::Dependents;
-use crate::charts::tests::{MAPS, PRIMARY, SECRETS, World, key, spec, with_sources};
+use crate::charts::tests::{MAPS, PRIMARY, SECRETS, World, events, key, spec, with_sources};
 use crate::reconcile;
 use crate::reconcile::controller_context::Settings;
 
@@ -314,6 +314,30 @@ async fn a_post_delete_hook_that_always_fails_is_given_up() {
     reconcile(&world, "Failed").await;
     assert_eq!(count(&world, &format!("POST {JOBS}")), 5);
     assert_eq!(world.server.paths(), [format!("{JOBS}/gone")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_outage_removes_no_release_before_its_post_delete_hook_has_run() {
+    let world = World::new(with_hooks(json!([hook("gone", "post-delete")])));
+    reconcile(&world, "Complete").await;
+    world.delete();
+    world.server.refuse(|call| {
+        let is_new_job = call.method == http::Method::POST && call.path.starts_with(JOBS);
+        is_new_job.then(|| Error::from_status(500, "InternalError", "etcdserver: no leader"))
+    });
+    for _ in 0..6 {
+        assert_eq!(reconcile(&world, "Complete").await, ReconcileResult::Error);
+        assert!(world.server.object(PRIMARY).is_some());
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    world.server.accept();
+    reconcile(&world, "Complete").await;
+    assert!(world.server.object(PRIMARY).is_none());
+    assert_eq!(world.server.paths(), [format!("{JOBS}/gone")], "it has run");
+    assert_eq!(world.server.object(&format!("{JOBS}/gone")).unwrap()["status"]["conditions"][0]["type"], "Complete");
+    sleep(Duration::from_secs(1)).await;
+    let given_up = |event: &Value| event["reason"] == "HookGivenUp";
+    assert!(!events(&world.server).iter().any(given_up), "{:?}", events(&world.server));
 }
 
 #[tokio::test(start_paused = true)]
