@@ -4,6 +4,7 @@
 use helm::manifest::HOOK_ANNOTATION;
 use outside::{Call, Error};
 use serde_json::Value;
+use sha2::{Digest as _, Sha256};
 
 use super::clock::Clock;
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
@@ -13,6 +14,11 @@ use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::write::Body;
 use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, NotOurs, Object, Response, objects_of};
 use crate::release::{Hook, Release};
+
+/// Maximum length of a chosen name, which is also that of the names that the server chooses.
+const MAX_NAME: usize = 63;
+/// Number of digest bytes in a chosen name, as hexadecimal digits: enough that the runs of one hook do not collide.
+const SUFFIX_BYTES: usize = 4;
 
 pub(super) fn of(hook: &Hook) -> Result<Vec<Object>, HookError> {
     objects_of(&hook.manifest).map_err(|source| HookError::Object { path: hook.path.clone(), source })
@@ -52,7 +58,7 @@ impl Applier {
             let live = self.get(&path).await?;
             return Ok(live.filter(|live| stamp.is_on(live)).map(|_| path));
         }
-        // The server chose its name.
+        // An earlier version of the operator let the server choose its name.
         let collection = resource.collection(namespace)?;
         let chart = run.decoration.chart_label();
         let call = Call::get(format!("{collection}?labelSelector={CHART_LABEL}%3D{chart}"));
@@ -62,11 +68,18 @@ impl Applier {
         name.map(|name| resource.path(namespace, name)).transpose()
     }
 
-    /// Creates an object, or finds the one that an earlier request of this run created without getting a response.
+    /// Creates an object, or finds the one that an earlier request of this run created without getting a response. A
+    /// repeated request conflicts with that one, even if its name was left open.
     pub(super) async fn create_once(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<String, Error> {
-        match self.create_hook(object, stamp, run).await {
-            Err(error) => self.find(object, stamp, run).await.ok().flatten().ok_or(error),
-            made => made,
+        let error = match self.create_hook(object, stamp, run).await {
+            Ok(path) => return Ok(path),
+            Err(error) => error,
+        };
+        match self.find(object, stamp, run).await {
+            Ok(Some(path)) => Ok(path),
+            // Only a search that is answered tells our object from another one.
+            Err(unanswered) if error.is_conflict() && unanswered.is_unanswered() => Err(unanswered),
+            Ok(None) | Err(_) => Err(error),
         }
     }
 
@@ -78,7 +91,7 @@ impl Applier {
         resource.path(&key.namespace, made["metadata"]["name"].as_str().unwrap_or(&object.name))
     }
 
-    /// Returns the request body for an object of this run; without a path if the server chooses its name.
+    /// Returns the request body for an object of this run; without a path if the chart leaves its name open.
     pub(super) async fn stamped(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Body, Error> {
         let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
         let key = key_of(object, run.decoration, &resource);
@@ -86,6 +99,9 @@ impl Applier {
         let path = if named { resource.path(&key.namespace, &object.name)? } else { String::new() };
         let mut json = run.decoration.decorate(object, &resource);
         json["metadata"]["annotations"][HOOK_RUN_ANNOTATION] = stamp.own.as_str().into();
+        if let Some(prefix) = object.body["metadata"]["generateName"].as_str().filter(|_| !named) {
+            json["metadata"]["name"] = chosen_name(prefix, &bytes(&json)).into();
+        }
         let owner = run.decoration.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
         Ok(Body { resource, key, path, json, handed_over: Vec::new(), owner })
     }
@@ -118,6 +134,16 @@ impl Applier {
             answer => answer.map(|_| true),
         }
     }
+}
+
+/// Chooses the name of an object with a `generateName`, of at most 63 characters. The server would choose another one for
+/// each request, so a request that is repeated because its response was lost would create a second object. Each run has
+/// its own name, because the object contains the stamp of its run.
+fn chosen_name(prefix: &str, object: &[u8]) -> String {
+    let digest = Sha256::digest(object);
+    let suffix: String = digest.iter().take(SUFFIX_BYTES).map(|byte| format!("{byte:02x}")).collect();
+    let prefix: String = prefix.chars().take(MAX_NAME - suffix.len()).collect();
+    format!("{prefix}{suffix}")
 }
 
 /// Checks that the object may be overwritten or deleted: it belongs to this release, or it is an unclaimed hook of

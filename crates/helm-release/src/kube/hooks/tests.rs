@@ -317,6 +317,35 @@ async fn objects_are_created_once_even_if_responses_are_lost() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn objects_with_generated_names_are_created_once_even_if_the_search_for_them_fails() {
+    for search in [Disturbance::Refused(503), Disturbance::Refused(403), Disturbance::Unanswered] {
+        let world = World::new();
+        world.server.disturb("POST", 1, Disturbance::AnswerLost);
+        world.server.disturb(&format!("GET {MAPS}?"), 1, search);
+        let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: j-}\n".to_owned();
+        let ran = world.run(&mut release(vec![Hook { manifest, ..map("j", 0) }])).await;
+        assert_eq!((ran.is_ok(), world.server.paths().len()), (true, 1), "{search:?}: {ran:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_a_chart_leaves_open_differs_for_each_run_and_is_short_enough() {
+    let world = World::new();
+    let long = "a".repeat(80);
+    let manifest = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{generateName: {long}}}\n");
+    for _ in 0..2 {
+        world.run(&mut release(vec![Hook { manifest: manifest.clone(), ..map("j", 0) }])).await.unwrap();
+    }
+    let paths = world.server.paths();
+    assert_eq!(paths.len(), 2);
+    for path in paths {
+        let name = path.rsplit('/').next().unwrap();
+        assert!(name.len() == 63 && name.starts_with("aaaa"), "{name}");
+        assert_eq!(world.server.object(&path).unwrap()["metadata"]["generateName"], *long);
+    }
+}
+
 fn terminating() -> Error {
     Error::from_status(403, "NamespaceTerminating", "namespace ns is being terminated")
 }
