@@ -97,6 +97,21 @@ impl Mask {
         }
     }
 
+    /// Redacts what values do not share with `shown`, as if it came from a Secret.
+    pub(crate) fn add_secrets_beside(&mut self, values: &serde_json::Value, shown: &serde_json::Value) {
+        match values {
+            serde_json::Value::Object(map) => {
+                map.iter().for_each(|(key, inner)| self.add_secrets_beside(inner, &shown[key]));
+            }
+            serde_json::Value::Array(list) => {
+                list.iter().enumerate().for_each(|(at, inner)| self.add_secrets_beside(inner, &shown[at]));
+            }
+            // Go has one number where JSON has 1 and 1.0.
+            scalar if scalar == shown || (scalar.is_number() && scalar.as_f64() == shown.as_f64()) => {}
+            scalar => self.add_secret(&json::from_serde(scalar)),
+        }
+    }
+
     /// Redacts the strings in values that users or the operator configure. Numbers and short words stay, because
     /// messages are about them.
     pub(crate) fn add_values(&mut self, values: &serde_json::Value) {

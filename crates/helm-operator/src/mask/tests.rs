@@ -166,6 +166,15 @@ fn everyday_functions_of_a_secret_do_not_disguise_it() {
     check(&values(json!({"kind": "deployment"})), "Deployment is not deployment", "Deployment is not ****");
 }
 
+#[test]
+fn what_values_do_not_share_with_shown_ones_counts_as_secret() {
+    let mut mask = Mask::default();
+    let shown = json!({"a": {"port": 80, "name": "abc"}, "l": [1, "xyz"]});
+    let values = json!({"a": {"port": 80.0, "name": "abc", "pin": 907}, "l": [1, "uvw", 5], "b": "abc-d", "on": true});
+    mask.add_secrets_beside(&values, &shown);
+    check(&mask, "80 abc 907 1 uvw xyz 5 Abc-D true null", "80 abc **** 1 **** xyz **** **** true null");
+}
+
 fn of_words(count: usize) -> Mask {
     let mut mask = Mask::default();
     (0..count).for_each(|n| mask.add_secret_text(&format!("s3cret{n:06}")));

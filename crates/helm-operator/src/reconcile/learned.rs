@@ -119,12 +119,13 @@ impl Findings {
 }
 
 impl Learned {
-    /// Drops the contents of value sources, because they may be secret, and the next step may take an hour.
+    /// Drops the values to render with. The mask stays, because the next step's errors and logs may quote what the chart
+    /// was rendered with; the candidate holds the same contents for as long.
     pub(crate) fn without_values(self) -> Learned {
         match self {
             Learned::Sources(Some(loaded)) => {
-                let digest = loaded.digest.clone();
-                Learned::Sources(Some(Arc::new(Loaded { digest, spec: None, mask: Mask::default() })))
+                let (digest, mask) = (loaded.digest.clone(), loaded.mask.clone());
+                Learned::Sources(Some(Arc::new(Loaded { digest, spec: None, mask })))
             }
             learned => learned,
         }

@@ -122,6 +122,9 @@ fn cases() -> Vec<Case> {
             let text = format!("admission webhook \"a.b\" denied the request: {canary} and {canary:?} are weak");
             Error::from_status(400, "BadRequest", &text)
         }),
+        refused("a short secret", |_| {
+            Error::from_status(400, "BadRequest", "admission webhook \"a.b\" denied the request: pin 907 is weak")
+        }),
         refused("an invalid value", |canary| {
             let text = format!("ConfigMap \"a\" is invalid: data.x: Invalid value: {canary:?}: no");
             Error::from_status(422, "Invalid", &text)
@@ -178,7 +181,9 @@ fn set_source(server: &MemoryApi, text: &str) {
 
 /// Rejects every write of a ConfigMap, and quotes the secrets in `spec` and in the source.
 fn denied(call: &Call) -> Option<Error> {
-    let text = format!("admission webhook \"a.b\" denied the request: {CANARY} and {CANARY:?} and {SOURCED} are weak");
+    let text = format!(
+        "admission webhook \"a.b\" denied the request: {CANARY} and {CANARY:?} and {SOURCED} and pin 907 are weak"
+    );
     let write = call.method != http::Method::GET && call.path.contains("/configmaps");
     write.then(|| Error::from_status(400, "BadRequest", &text))
 }
@@ -250,7 +255,7 @@ async fn refused_repairs_and_uninstalls_show_no_value_after_a_restart_either() {
     let world = started(&case).await;
     world.reconcile().await;
     assert_eq!(world.maps(), ["a"]);
-    let world = World::with_events(world.server.clone(), renderer(&world.server, &case).await, |_| {});
+    let world = World::with_events(world.server.clone(), renderer(&world.server, &case).await, settings);
     world.server.refuse(denied);
     world.server.remove(&format!("{MAPS}/a"));
     world.reconcile().await;
@@ -325,7 +330,7 @@ async fn a_message_stays_hidden_while_the_record_with_its_values_cannot_be_read(
     let case = Case::default();
     let world = started(&case).await;
     world.reconcile().await;
-    let world = World::with_events(world.server.clone(), renderer(&world.server, &case).await, |_| {});
+    let world = World::with_events(world.server.clone(), renderer(&world.server, &case).await, settings);
     let is_refused = Arc::new(AtomicBool::default());
     world.server.refuse(move |call| {
         let denied = denied(call);

@@ -6,6 +6,7 @@ use helm_release::kube::digest_json;
 use serde_json::json;
 
 use super::state::Inputs;
+use crate::values_from::SourceKind;
 use crate::view::primary::Primary;
 
 /// The version of the digest scheme. Digests of different schemes are not compared; the record decides instead.
@@ -17,7 +18,7 @@ pub(crate) fn with_scheme(all: &str, own: &str) -> String {
     format!("{SCHEME}:{all}.{own}")
 }
 
-/// Appends a digest per input: `name=digest,…`. Only [`changed_parts`] reads these.
+/// Appends a digest per input: `name=digest,…`. They only explain a change, so they are not compared.
 pub(crate) fn with_parts(digest: &str, parts: &str) -> String {
     format!("{digest}.{parts}")
 }
@@ -58,6 +59,12 @@ pub(crate) fn has_same(one: &str, other: &str, names: &[&str]) -> bool {
         parts.split(',').filter_map(|part| part.rsplit_once('=')).find(|(of, _)| *of == name).map(|(_, d)| d.to_owned())
     };
     names.iter().all(|name| of(one, name) == of(other, name))
+}
+
+/// Returns whether a Secret is among the sources of the values, if the digest names them.
+pub(crate) fn has_secret_source(digest: &str) -> bool {
+    let parts = digest.splitn(3, '.').nth(2).unwrap_or_default();
+    parts.split(',').any(|part| part.split_once('/').is_some_and(|(kind, _)| kind == SourceKind::Secret.as_str()))
 }
 
 /// Compares a revision's inputs with the resource's, as far as digests allow.
@@ -120,6 +127,18 @@ mod tests {
             (None, Inputs::Changed),
         ] {
             assert_eq!(judge(recorded, &current), expected, "{recorded:?}");
+        }
+    }
+
+    #[test]
+    fn a_digest_names_the_kinds_of_its_sources() {
+        for (digest, expected) in [
+            ("2:abc.def.chart=1,Secret/web-values/values.yaml=2", true),
+            ("2:abc.def.chart=1,ConfigMap/Secret/a=2", false),
+            ("2:abc.def", false),
+            ("", false),
+        ] {
+            assert_eq!(has_secret_source(digest), expected, "{digest:?}");
         }
     }
 

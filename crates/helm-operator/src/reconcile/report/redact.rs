@@ -7,18 +7,17 @@ use std::error::Error as _;
 
 use controller::report::chain;
 use go_encoding::json;
-use go_template::Value;
-use helm_release::action::Candidate;
 use helm_release::kube::{self, Object, objects_of};
 use helm_release::release::{self, Hook, Packed};
 use helm_release::storage;
+use serde_json::Value;
 
 use crate::mask::Mask;
+use crate::reconcile::decide::inputs;
 use crate::reconcile::step_context::StepContext;
 use crate::status::Fault;
 use crate::values::Spec;
 use crate::view::primary::Primary;
-use crate::view::release::Release;
 
 impl StepContext<'_> {
     pub(crate) async fn redacted(&self, primary: &Primary, fault: Fault) -> Fault {
@@ -39,36 +38,46 @@ impl StepContext<'_> {
     /// and of the candidate for the next one, even if that failed.
     pub(crate) async fn redactions(&self, primary: &Primary) -> Mask {
         let mut mask = self.base_mask(primary);
-        match self.spec(primary).await {
-            Some(spec) => add_spec(&mut mask, &spec),
+        let own = self.own_values(primary).await;
+        match &own.spec {
+            Some(spec) => mask.add_values(spec),
             None => mask.hide_all(""),
         }
         let effective = self.effective_spec(primary);
         if effective.digest() != primary.spec.digest() {
-            add_spec(&mut mask, &effective);
+            own.add_config(&mut mask, &values_of(&effective), "");
         }
         for candidate in [&self.found.candidate, &self.found.rendered].into_iter().flatten() {
-            add_candidate(&mut mask, candidate);
+            own.add_config(&mut mask, &candidate.config, &candidate.inputs);
+            mask.add_objects(&candidate.objects);
+            mask.add_hooks(&candidate.hooks);
         }
         // A rollback applies an older revision as the newest one, which is recorded before the first object is applied.
         let release = self.release().unwrap_or_default();
-        for (version, _) in release.live() {
-            self.add_revision(&mut mask, primary, &release, version).await;
+        for (version, revision) in release.live() {
+            let inputs = revision.marks.as_ref().map_or("", |marks| &marks.inputs);
+            if let Some(packed) = release.record(version) {
+                own.add_packed(&mut mask, packed.facts(), inputs);
+                continue;
+            }
+            match self.shared.storage.get(primary.namespace(), primary.name(), version).await {
+                Ok(record) => own.add_record(&mut mask, record.release.facts(), inputs),
+                // Nothing is applied from it.
+                Err(error) if error.is_damage() || error.is_missing() => {}
+                Err(error) => mask.hide_all(&why(&error)),
+            }
         }
         mask
     }
 
-    /// Adds the values of a revision, from memory if they are there. Nothing is applied from a record that is damaged
-    /// or gone.
-    async fn add_revision(&self, mask: &mut Mask, primary: &Primary, release: &Release, version: u32) {
-        if let Some(packed) = release.record(version) {
-            return add_packed(mask, packed.facts());
-        }
-        match self.shared.storage.get(primary.namespace(), primary.name(), version).await {
-            Ok(record) => add_record(mask, record.release.facts()),
-            Err(error) if error.is_damage() || error.is_missing() => {}
-            Err(error) => mask.hide_all(&why(&error)),
-        }
+    /// Adds the values of a record that the cache does not know yet.
+    pub(crate) async fn add_made(&self, mask: &mut Mask, primary: &Primary, made: &Packed) {
+        self.own_values(primary).await.add_packed(mask, made, "");
+    }
+
+    async fn own_values(&self, primary: &Primary) -> OwnValues {
+        let spec = self.spec(primary).await.map(|spec| values_of(&spec));
+        OwnValues { spec, has_secrets: self.has_secret_source(primary) }
     }
 
     /// Redacts notes of a chart with these objects and hooks. They may contain the values that users configured, which
@@ -112,29 +121,39 @@ fn why(error: &storage::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
 
-pub(crate) fn add_candidate(mask: &mut Mask, candidate: &Candidate) {
-    mask.add_values(&candidate.config);
-    mask.add_objects(&candidate.objects);
-    mask.add_hooks(&candidate.hooks);
+/// The values that the resource itself shows, and what else may be in a revision's values.
+struct OwnValues {
+    /// The values in `spec`, if it can be read.
+    spec: Option<Value>,
+    /// Whether a Secret is among the resource's sources.
+    has_secrets: bool,
 }
 
-/// Adds the values of a record in memory.
-pub(crate) fn add_packed(mask: &mut Mask, packed: &Packed) {
-    match packed.unpack() {
-        Ok(record) => add_record(mask, &record),
-        Err(_) => mask.hide_all(""),
+impl OwnValues {
+    /// Adds the values of a revision. With a Secret among its sources or the resource's, everything that `spec` does
+    /// not say may come from there.
+    fn add_config(&self, mask: &mut Mask, config: &Value, inputs: &str) {
+        mask.add_values(config);
+        if self.has_secrets || inputs::has_secret_source(inputs) {
+            mask.add_secrets_beside(config, self.spec.as_ref().unwrap_or_default());
+        }
+    }
+
+    fn add_packed(&self, mask: &mut Mask, packed: &Packed, inputs: &str) {
+        match packed.unpack() {
+            Ok(record) => self.add_record(mask, &record, inputs),
+            Err(_) => mask.hide_all(""),
+        }
+    }
+
+    fn add_record(&self, mask: &mut Mask, record: &release::Release, inputs: &str) {
+        self.add_config(mask, &record.config, inputs);
+        mask.add_objects(&objects_of(&record.manifest).unwrap_or_default());
+        mask.add_hooks(&record.hooks);
     }
 }
 
-fn add_record(mask: &mut Mask, record: &release::Release) {
-    mask.add_values(&record.config);
-    mask.add_objects(&objects_of(&record.manifest).unwrap_or_default());
-    mask.add_hooks(&record.hooks);
-}
-
-/// Adds the values of a `spec`. One that cannot be read has none to quote.
-fn add_spec(mask: &mut Mask, spec: &Spec) {
-    if let Ok(values) = spec.values() {
-        mask.add_values(&json::to_serde(&Value::Map(values)));
-    }
+/// Returns the values of a `spec`. One that cannot be read has none to quote.
+fn values_of(spec: &Spec) -> Value {
+    spec.values().map(|values| json::to_serde(&values.into())).unwrap_or_default()
 }

@@ -14,7 +14,6 @@ use super::uninstall;
 use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::reconcile::report::blame::blame;
-use crate::reconcile::report::redact::add_packed;
 use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
 use crate::status::reason::Reason;
@@ -233,7 +232,9 @@ pub(crate) async fn publish_client_side_applies(
         return;
     }
     let mut mask = context.redactions(primary).await;
-    made.into_iter().for_each(|made| add_packed(&mut mask, made));
+    if let Some(made) = made {
+        context.add_made(&mut mask, primary, made).await;
+    }
     for (one, why) in refused {
         let why = mask.clone().hide_apart(why).await;
         let note = format!("server-side apply rejects {}, so it is written client-side: {why}", one.key);

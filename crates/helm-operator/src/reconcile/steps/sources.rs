@@ -18,7 +18,7 @@ use crate::reconcile::report::outcome::invalid_annotation;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::values::Spec;
-use crate::values_from::{self, Content, Found, Resolved, SourceKey};
+use crate::values_from::{self, Content, Found, Resolved, SourceKey, SourceKind};
 use crate::view::primary::Primary;
 use crate::view::sources::named::{Unnamed, named};
 use crate::view::sources::registry::Read;
@@ -39,6 +39,11 @@ impl StepContext<'_> {
             Unnamed::Watch(_) => FailedAttempt::invalid_values(error.to_string()).into(),
             Unnamed::Annotation(_) => invalid_annotation(&error.to_string()).into(),
         })
+    }
+
+    /// Returns whether a Secret is among the resource's sources, or may be because they are unknown.
+    pub(crate) fn has_secret_source(&self, primary: &Primary) -> bool {
+        self.sources(primary).map_or(true, |all| all.iter().any(|source| source.key.kind == SourceKind::Secret))
     }
 
     /// Returns whether the content of every source is known, and no required source is missing.
