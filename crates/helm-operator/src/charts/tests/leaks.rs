@@ -399,3 +399,36 @@ async fn notes_from_a_record_that_helm_wrote_show_no_secret() {
     assert_eq!(said, "True/UpgradeSuccessful/logins **** **** **** ****");
     assert_eq!(found(&visible(&world, &log).await), Vec::<String>::new());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_chart_that_does_not_render_while_its_release_is_deleted_shows_no_source() {
+    let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\n---\n\
+        apiVersion: batch/v1\nkind: Job\nmetadata: {name: bye, annotations: {helm.sh/hook: pre-delete}}\n---\n\
+        {{ if contains \"tr0ub4dor\" .Values.sourced }}{{ fail .Values.sourced }}{{ end }}";
+    let case = Case { template, ..Case::default() };
+    let world = started(&case).await;
+    set_source(&world.server, "fine");
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 deployed"]);
+    // From here on, nothing proves who wrote the record.
+    let mut release = world.shared.storage.get("ns", "web", 1).await.unwrap().release.facts().clone();
+    release.info.notes = "changed".into();
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let mut secret = world.server.object(&path).unwrap();
+    let record = Packed::pack(&release).unwrap().to_record().into_bytes();
+    secret["data"]["release"] = serde_json::to_value(ByteString(record)).unwrap();
+    world.server.put(&path, secret, "tenant");
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    set_source(&world.server, SOURCED);
+    let world = World::with_events(world.server.clone(), renderer(&world.server, &case).await, settings);
+    world.delete();
+    world.reconcile().await;
+    tokio::time::sleep(SECOND).await;
+    let published = format!("{:?} {}", events(&world.server), log.0.lock().unwrap());
+    assert!(
+        found(&published).is_empty() && published.contains("HookSkipped"),
+        "{:?} in {published}",
+        found(&published)
+    );
+}

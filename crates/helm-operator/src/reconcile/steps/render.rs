@@ -42,14 +42,7 @@ impl StepContext<'_> {
             return Ok(NextStep::Again.into());
         }
         let sources = self.load_sources(primary).await?;
-        let context = self.knowing([&sources]);
-        let rendered = match context.render_loaded(primary).await {
-            Err(failed) => {
-                let fault = context.redacted(primary, failed.fault().clone()).await;
-                Err(failed.reported_as(fault))
-            }
-            rendered => rendered,
-        };
+        let rendered = self.knowing([&sources]).render_loaded(primary).await;
         after(vec![sources.without_values()], rendered)
     }
 
@@ -189,7 +182,20 @@ impl StepContext<'_> {
     }
 
     /// Renders a revision, and lets post-renderers change it.
+    ///
+    /// # Errors
+    /// It does not render. The message is redacted here, where the sources are known: a chart may quote them whole.
     pub(crate) async fn candidate(&self, primary: &Primary, revision: u32) -> Result<Rendered, Failed> {
+        match self.unredacted_candidate(primary, revision).await {
+            Err(failed) => {
+                let fault = self.redacted(primary, failed.fault().clone()).await;
+                Err(failed.reported_as(fault))
+            }
+            rendered => rendered,
+        }
+    }
+
+    async fn unredacted_candidate(&self, primary: &Primary, revision: u32) -> Result<Rendered, Failed> {
         helm::release_name::check(primary.name())
             .map_err(|e| FailedAttempt::rendering(Reason::InvalidName, e.to_string()))?;
         let candidate = match self.shared.renderer.render(self.request(primary, revision)).await {
