@@ -36,8 +36,8 @@ impl<E: Reason + 'static> Failure<E> {
             Failure::Reconciler(error) => chain(error),
             Failure::Finalizer(error) => format!("cannot write the finalizer: {}", chain(error)),
             Failure::WatchRefused(what) => format!(
-                "cannot list and watch {what}, so what is cached may be outdated: nothing is done until it has been listed \
-                 again"
+                "cannot list and watch {what}, so what is cached may be outdated: nothing is done until it has been \
+                 listed again"
             ),
             Failure::Undecodable(cause) => {
                 format!("the resource does not fit its type and is left alone until it is corrected: {cause}")

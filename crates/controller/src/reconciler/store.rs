@@ -214,8 +214,8 @@ impl<K: Kind> Store<K> {
         }
     }
 
-    /// Returns the newest known state of the object: this one, the one that the watch delivered last, or the response to
-    /// the last write.
+    /// Returns the newest known state of the object: this one, the one that the watch delivered last, or the response
+    /// to the last write.
     pub(super) fn newest(&self, known: &Arc<K>) -> Arc<K> {
         let state = self.read();
         let kept = state.objects.get(&ResourceKey::of(&**known)).and_then(Kept::valid);

@@ -276,7 +276,8 @@ mod conditions_of_others {
     /// Stores the deployment with a condition of another manager, if it has one; returns it as a watch delivers it.
     fn stored(world: &World, foreign: Option<&str>) -> Arc<Deployment> {
         let mut object = world.server.object(PATH).unwrap_or_else(|| {
-            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "a", "namespace": "ns"}, "spec": {}})
+            let metadata = json!({"name": "a", "namespace": "ns"});
+            json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {}})
         });
         let last = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
         let mut conditions: Vec<Value> = last.into_iter().filter(|known| known["type"] != "Foo").collect();
@@ -562,8 +563,8 @@ async fn nothing_is_decided_on_a_cache_whose_watch_is_refused() {
         watches.end();
         pass(60).await;
         assert_eq!(text(), "one");
-        let why = "Warning WatchRefused: cannot list and watch ConfigMap (v1) in the whole cluster, so what is cached may be \
-                   outdated: nothing is done until it has been listed again";
+        let why = "Warning WatchRefused: cannot list and watch ConfigMap (v1) in the whole cluster, so what is cached \
+                   may be outdated: nothing is done until it has been listed again";
         assert_eq!(world.events("a"), [why]);
         watches.refused.store(false, Ordering::SeqCst);
         pass(60).await;

@@ -78,9 +78,9 @@ impl<R: Kind> Watching<R> {
 
     /// Serves only resources with these labels, such as `tier=gold`. Default: all.
     ///
-    /// A resource that loses the labels leaves the watch, with its objects and with the reconciler's finalizers: nothing
-    /// cleans up after it, and its deletion waits until it has the labels again or someone removes the finalizers. Use
-    /// [`filter`](Self::filter) together with finalizers: it watches all resources and has no such gap.
+    /// A resource that loses the labels leaves the watch, with its objects and with the reconciler's finalizers:
+    /// nothing cleans up after it, and its deletion waits until it has the labels again or someone removes the
+    /// finalizers. Use [`filter`](Self::filter) together with finalizers: it watches all resources and has no such gap.
     pub fn labels(&mut self, labels: &str) -> &mut Self {
         self.settings.selector = labels.into();
         self
