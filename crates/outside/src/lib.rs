@@ -17,5 +17,5 @@ pub use cause::chain;
 pub use intern::intern;
 pub use memory::{Disturbance, MemoryApi};
 pub use memory_api::{Target, group_of, object_path, written_path};
-pub use refusal::{is_transient, is_unanswered, value_at};
+pub use refusal::{is_transient, is_unanswered, named, value_at};
 pub use world::*;

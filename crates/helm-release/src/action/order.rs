@@ -193,6 +193,6 @@ async fn read(env: &Environment<'_>, awaited: &Awaited<'_>) -> Option<Unready> {
         Ok(Some(live)) => live.unready_as_annotated(&key.group, &key.kind),
         Ok(None) if object.expires() => None,
         Ok(None) => because("it does not exist".to_owned()),
-        Err(error) => because(format!("it cannot be read: {}", outside::chain(&error))),
+        Err(error) => because(format!("it cannot be read: {}", error.named())),
     }
 }

@@ -99,6 +99,29 @@ impl Error {
     }
 }
 
+impl Error {
+    /// Names the failure without the server's message, which may quote values: `HTTP 500 InternalError`. For texts that
+    /// nothing redacts: progress and logs.
+    pub fn named(&self) -> String {
+        match self {
+            // A webhook or a proxy may send any text.
+            Error::Refused { code, reason, .. } if is_word(reason) => format!("HTTP {code} {reason}"),
+            Error::Refused { code, .. } => format!("HTTP {code}"),
+            Error::InvalidName(_) => "invalid name".to_owned(),
+            error => error.to_string(),
+        }
+    }
+}
+
+fn is_word(reason: &str) -> bool {
+    !reason.is_empty() && reason.chars().all(|c| c.is_ascii_alphabetic())
+}
+
+/// Names the first API server error in the chain of causes, as [`Error::named`] does; `None` without one.
+pub fn named(error: &(dyn std::error::Error + 'static)) -> Option<String> {
+    request_of(error).map(Error::named)
+}
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {

@@ -348,3 +348,24 @@ fn roles_that_the_server_has_not_read_yet_are_no_judgement() {
     ));
     assert!(!forbidden("") && !forbidden(": RBAC: allowed by nobody"));
 }
+
+#[test]
+fn a_failure_is_named_without_what_the_server_quotes() {
+    let transport = || Error::Transport("connect to https://x/?q=secret".into());
+    let cases = [
+        (status(500, "InternalError", "webhook denied secret"), "HTTP 500 InternalError"),
+        (status(400, "it is secret", "denied"), "HTTP 400"),
+        (status(502, "", "<html>secret"), "HTTP 502"),
+        (Error::InvalidName("secret/name".into()), "invalid name"),
+        (transport(), "cannot reach the API server"),
+        (Error::TimedOut { seconds: 90 }, "the API server did not complete its response within 90 s"),
+    ];
+    for (error, expected) in cases {
+        assert_eq!(error.named(), expected);
+    }
+    assert_eq!(
+        named(&crate::Error::Json(serde_json::from_str::<u8>("x").unwrap_err())).as_deref(),
+        Some("cannot parse the API server's response")
+    );
+    assert_eq!(named(&std::fmt::Error), None);
+}

@@ -248,6 +248,30 @@ async fn no_value_of_any_source_shows_in_anything_that_people_see() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hook_whose_creation_is_repeated_shows_no_value_while_it_waits() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let world = started(&Case { template: SECRET_AND_HOOK, ..Case::default() }).await;
+    world.server.refuse(|call| {
+        let text = format!("admission webhook \"a.b\" cannot check {HOOKED}: EOF");
+        let creates = call.method == http::Method::POST
+            && call.body.as_ref().is_some_and(|(_, body)| String::from_utf8_lossy(body).contains("hook-run"));
+        creates.then(|| Error::from_status(500, "InternalError", &text))
+    });
+    let seen = async {
+        tokio::time::sleep(10 * SECOND).await;
+        visible(&world, &log).await
+    };
+    tokio::select! {
+        _ = world.reconcile() => unreachable!("it is refused for two minutes"),
+        seen = seen => {
+            let waits = "waiting for Secret \\\"h\\\" to be created (HTTP 500 InternalError)";
+            assert!(found(&seen).is_empty() && seen.contains(waits), "{:?} in {seen}", found(&seen));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn refused_repairs_and_uninstalls_show_no_value_after_a_restart_either() {
     let log = Log::default();
     let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));

@@ -67,7 +67,7 @@ impl<'a> Clock<'a> {
             let over = refused.zip(refused_since).is_some_and(|(limit, since)| since.elapsed() >= limit);
             let trouble = match answer {
                 Ok(Ok(answer)) => return Ok(answer),
-                Ok(Err(error)) if error.is_transient() && !over => error.to_string(),
+                Ok(Err(error)) if error.is_transient() && !over => error.named(),
                 Ok(Err(source)) => return Err(HookError::Api { path: self.hook.path.clone(), source }),
                 Err(_) => format!("no answer within {} s", REQUEST_LIMIT.as_secs()),
             };

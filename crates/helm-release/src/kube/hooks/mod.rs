@@ -154,8 +154,8 @@ impl HookError {
         matches!(self, HookError::Interrupted { .. })
     }
 
-    /// Returns whether the failure says nothing about the hook, because a request or a write of the record failed: it may
-    /// be running or have succeeded, and the next attempt finds out.
+    /// Returns whether the failure says nothing about the hook, because a request or a write of the record failed: it
+    /// may be running or have succeeded, and the next attempt finds out.
     pub(crate) fn is_unanswered(&self) -> bool {
         match self {
             HookError::Record { .. } | HookError::Unanswered { .. } => true,
@@ -193,8 +193,8 @@ impl Applier {
     /// Each other hook runs in these steps: delete the objects of an earlier run, by its policy; record the run as started; create its
     /// objects, annotated with [`HOOK_RUN_ANNOTATION`], or apply them over objects of the release with the same names;
     /// wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its own delete
-    /// policies and those of the hooks before it are applied, and the rest is not run. A hook whose end is unknown keeps
-    /// its phase and all objects: the next call finds them and continues to wait. A hook that the slot interrupts
+    /// policies and those of the hooks before it are applied, and the rest is not run. A hook whose end is unknown
+    /// keeps its phase and all objects: the next call finds them and continues to wait. A hook that the slot interrupts
     /// has failed, and its objects with the policy `before-hook-creation` are deleted immediately, too. Once all have
     /// succeeded, the caller records `release` and then calls [`Applier::clean_up_hooks`]: after a restart, the record
     /// must show what succeeded before its objects are deleted.
@@ -340,6 +340,7 @@ impl Applier {
 
 fn log_cleanup(result: Result<(), HookError>) {
     if let Err(error) = result {
-        tracing::warn!(%error, "cannot delete a hook's object");
+        let cause = outside::named(&error);
+        tracing::warn!(%error, cause, "cannot delete a hook's object");
     }
 }

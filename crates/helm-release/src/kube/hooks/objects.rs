@@ -136,9 +136,9 @@ impl Applier {
     }
 }
 
-/// Chooses the name of an object with a `generateName`, of at most 63 characters. The server would choose another one for
-/// each request, so a request that is repeated because its response was lost would create a second object. Each run has
-/// its own name, because the object contains the stamp of its run.
+/// Chooses the name of an object with a `generateName`, of at most 63 characters. The server would choose another one
+/// for each request, so a request that is repeated because its response was lost would create a second object. Each run
+/// has its own name, because the object contains the stamp of its run.
 fn chosen_name(prefix: &str, object: &[u8]) -> String {
     let digest = Sha256::digest(object);
     let suffix: String = digest.iter().take(SUFFIX_BYTES).map(|byte| format!("{byte:02x}")).collect();

@@ -233,7 +233,8 @@ async fn record(release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), H
         match run.journal.record(release).await {
             Ok(()) => return Ok(()),
             Err(error) if is_transient(&*error) => {
-                clock.wait("the release to be recorded", Some(&error.to_string()), &mut pause).await?;
+                let trouble = outside::named(&*error).unwrap_or_default();
+                clock.wait("the release to be recorded", Some(&trouble), &mut pause).await?;
             }
             Err(source) => return Err(HookError::Record { path: clock.hook.path.clone(), source }),
         }

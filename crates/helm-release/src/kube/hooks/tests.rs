@@ -401,6 +401,20 @@ async fn creates_that_keep_being_rejected_fail_before_the_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_wait_names_a_refusal_without_what_the_server_quotes() {
+    let world = World { timeout: Some(Duration::from_secs(60)), ..World::new() };
+    let refusal = || Error::from_status(500, "InternalError", "admission webhook cannot check hunter2");
+    world.server.refuse(move |call| (call.method == http::Method::POST).then(refusal));
+    world.notes.refuse.lock().unwrap().push(refusal());
+    let error = world.run(&mut release(vec![map("a", 0)])).await.unwrap_err();
+    let waits = world.notes.waits.lock().unwrap();
+    let named = "hook c/templates/a.yaml: waiting for the release to be recorded (HTTP 500 InternalError)";
+    assert!(waits[0].starts_with(named), "{waits:?}");
+    assert!(waits.len() > 5 && !waits.iter().any(|wait| wait.contains("hunter2")), "{waits:?}");
+    assert!(error.to_string().ends_with("ConfigMap \"a\" to be created (HTTP 500 InternalError)"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn outages_restart_the_rejection_limit() {
     let world = World { timeout: Some(Duration::from_secs(3600)), ..World::new() };
     // Each series of rejections is shorter than two minutes; the outage between them restarts the limit.

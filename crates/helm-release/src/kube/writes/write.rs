@@ -231,7 +231,7 @@ impl Applier {
         let Ok(live) = moved.parse::<Live>() else { return };
         let version = live.metadata.resource_version.unwrap_or_default();
         if let Err(error) = self.set_managers(&body.path, managers, &version).await {
-            tracing::debug!(object = %body.key, %error, "cannot restore managed fields");
+            tracing::debug!(object = %body.key, error = error.named(), "cannot restore managed fields");
         }
     }
 
