@@ -82,8 +82,8 @@ fn pod_node(pod: &Value) -> Node {
     let is_failed = text(pod, "/status/phase") == "Failed";
     if pod.pointer("/metadata/deletionTimestamp").is_some() {
         (node.health, node.why) = (Health::Progressing, "it is being deleted".to_owned());
-    } else if let Some((_, why)) = pods::problem(pod) {
-        (node.health, node.why) = (if is_failed { Health::Failed } else { Health::Progressing }, tidy(&why));
+    } else if let Some((_, cause)) = pods::problem(pod) {
+        (node.health, node.why) = (if is_failed { Health::Failed } else { Health::Progressing }, tidy(&cause.text));
     }
     node
 }

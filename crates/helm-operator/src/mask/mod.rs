@@ -171,6 +171,11 @@ impl Mask {
         self.unread.get_or_insert_with(|| why.to_owned());
     }
 
+    /// Returns whether all words to redact are known.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.unread.is_none() && !self.is_full
+    }
+
     fn add_secret_text(&mut self, text: &str) {
         self.add(text, false, |word| word.len() < SHORTEST_INSIDE);
         self.add_parts(text, false, |part| part.len() >= SHORTEST_INSIDE);

@@ -17,7 +17,9 @@ use tokio_util::sync::CancellationToken;
 use crate::reconcile::changes::{RanHook, RanHooks};
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::interruption::Running;
+use crate::reconcile::decide::quotations::Quotations;
 use crate::reconcile::report::{diagnose, hook_log, status_writer};
+use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::sources::have_changed;
 
 /// The minimum wait that is worth a write.
@@ -42,6 +44,8 @@ pub(crate) struct Progress<'a> {
 pub(crate) struct Wait {
     /// What the step waits for; empty while it does not wait.
     text: String,
+    /// The part of it that others wrote.
+    quoted: String,
     /// The object of the hook that it waits for, with its API version, if pods can explain why it does not end.
     hook: Option<(ObjectKey, &'static str)>,
 }
@@ -80,11 +84,11 @@ impl<'a> Progress<'a> {
         Waits { waits: self.waits.subscribe(), running: self.running.clone(), abandoned: self.abandoned.clone() }
     }
 
-    fn set(&self, what: &str, hook: Option<(ObjectKey, &'static str)>) {
+    fn set(&self, what: &str, quoted: &str, hook: Option<(ObjectKey, &'static str)>) {
         self.waits.send_if_modified(|wait| {
             let news = wait.text != what;
             if news {
-                *wait = Wait { text: what.to_owned(), hook };
+                *wait = Wait { text: what.to_owned(), quoted: quoted.to_owned(), hook };
             }
             news
         });
@@ -107,7 +111,7 @@ impl Slot for Progress<'_> {
     }
 
     fn enter(&self) -> BoxFuture<'_, ()> {
-        self.set("", None);
+        self.set("", "", None);
         self.slot.enter()
     }
 
@@ -123,12 +127,12 @@ impl Slot for Progress<'_> {
         })
     }
 
-    fn waiting_for(&self, what: &str) {
-        self.set(what, None);
+    fn waiting_for(&self, what: &str, quoted: &str) {
+        self.set(what, quoted, None);
     }
 
-    fn hook_waits(&self, hook: &Hook, what: &str) {
-        self.set(what, self.object(hook));
+    fn hook_waits(&self, hook: &Hook, what: &str, quoted: &str) {
+        self.set(what, quoted, self.object(hook));
     }
 
     fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
@@ -175,7 +179,7 @@ pub(crate) async fn publish_progress<T>(
     Waits { mut waits, running, abandoned }: Waits,
     mut steps: BoxFuture<'_, T>,
 ) -> Option<T> {
-    let (mut pause, mut reported) = (SHORT, None);
+    let (mut pause, mut published) = (SHORT, Published::default());
     loop {
         let wait = tokio::select! {
             biased;
@@ -187,7 +191,7 @@ pub(crate) async fn publish_progress<T>(
             if have_changed(shared, &running.used()).await {
                 running.sources_changed();
             }
-            write(shared, key, wait, &mut reported).await;
+            write(shared, key, wait, &mut published).await;
         });
         tokio::select! {
             biased;
@@ -202,21 +206,36 @@ pub(crate) async fn publish_progress<T>(
     }
 }
 
+/// What was published about the waits of a reconcile.
+#[derive(Default)]
+struct Published {
+    /// Why a hook's pod does not run, as the last event says.
+    cause: Option<String>,
+    /// What is shown of the texts that others wrote.
+    quotations: Quotations,
+}
+
 /// Writes what a step waits for into the status. Also publishes, once, why a hook's pod does not run.
-async fn write(shared: &ControllerContext, key: &ResourceKey, wait: Wait, reported: &mut Option<String>) {
+async fn write(shared: &ControllerContext, key: &ResourceKey, wait: Wait, published: &mut Published) {
     let cause = match &wait.hook {
         Some((object, api_version)) => diagnose::at_hook(shared, object, api_version).await,
         None => None,
     };
     let Some(primary) = shared.cache.primary(key) else { return };
+    let quoted = [Some(&wait.quoted), cause.as_ref().map(|cause| &cause.quoted)];
+    let quoted = quoted.into_iter().flatten().filter(|text| !text.is_empty()).cloned().collect();
+    let context = StepContext::new(shared, key, &());
+    context.hide_quotations(&primary, &mut published.quotations, quoted).await;
+    let text = published.quotations.show(&wait.text, &wait.quoted);
+    let cause = cause.map(|cause| published.quotations.show(&cause.text, &cause.quoted));
     if let (Some((object, _)), Some(cause)) = (&wait.hook, &cause)
-        && reported.as_ref() != Some(cause)
+        && published.cause.as_ref() != Some(cause)
     {
         let note = format!("hook {object} waits: {cause}");
         shared.publish(&primary, Outcome::warning("HookWaiting", "Hook", note));
-        reported.clone_from(&Some(cause.clone()));
+        published.cause = Some(cause.clone());
     }
-    status_writer::write_progress(shared, key, &described(&wait.text, cause.as_deref(), primary.deleting)).await;
+    status_writer::write_progress(shared, key, &described(&text, cause.as_deref(), primary.deleting)).await;
 }
 
 /// Returns the status text of a wait.

@@ -53,7 +53,8 @@ impl Judged {
                 Judged { unready: self.unready.or(old.unready.clone()), whole: old.whole.clone(), is_partial: true }
             }
             None if self.is_partial && self.unready.is_none() => {
-                let unready = Unready { failed: false, why: "its state is not known yet".into(), progress: 0 };
+                let unready =
+                    Unready { failed: false, why: "its state is not known yet".into(), quotes: false, progress: 0 };
                 Judged { unready: Some(Box::new(unready)), ..self }
             }
             _ => self,

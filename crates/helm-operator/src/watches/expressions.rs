@@ -90,7 +90,9 @@ impl Rule {
         let object: Value = serde_json::from_str(object).unwrap_or_default();
         let variables: &cel::Variables<'_> = &[("self", &object)];
         let verdict = |failed, why: String| {
-            Some(Unready { failed, why, progress: helm_release::kube::progress_of(&object["status"]) })
+            let progress = helm_release::kube::progress_of(&object["status"]);
+            // The rule's message reads the object.
+            Some(Unready { failed, why, quotes: true, progress })
         };
         let fails = |what: &str, fault: cel::Fault| format!("the rule {what:?} of watches.yaml fails: {fault}");
         let why = |default: &str| match self.message.as_ref().map(|message| message.text(variables)) {

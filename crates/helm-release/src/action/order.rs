@@ -163,7 +163,8 @@ impl Wait<'_> {
         }
         let (number, of) = self.round;
         let more = if pending.len() > 1 { format!(" and {} more", pending.len() - 1) } else { String::new() };
-        self.env.slot.waiting_for(&format!("group {group} (round {number} of {of}): {first}{more}"));
+        let quoted = if first.unready.quotes { &*first.unready.why } else { "" };
+        self.env.slot.waiting_for(&format!("group {group} (round {number} of {of}): {first}{more}"), quoted);
         Ok(true)
     }
 }
@@ -188,11 +189,11 @@ async fn pending<'a>(env: &Environment<'_>, awaited: &[Awaited<'a>]) -> (Vec<Pen
 /// Reads why an object is not ready; `None` if it is. A failed request is repeated, as part of the wait.
 async fn read(env: &Environment<'_>, awaited: &Awaited<'_>) -> Option<Unready> {
     let (object, key) = (awaited.object, awaited.key);
-    let because = |why: String| Some(Unready { failed: false, why, progress: 0 });
+    let because = |why: String, quotes| Some(Unready { failed: false, why, quotes, progress: 0 });
     match env.applier.read_live(key, &object.api_version).await {
         Ok(Some(live)) => live.unready_as_annotated(&key.group, &key.kind),
         Ok(None) if object.expires() => None,
-        Ok(None) => because("it does not exist".to_owned()),
-        Err(error) => because(format!("it cannot be read: {}", error.named())),
+        Ok(None) => because("it does not exist".to_owned(), false),
+        Err(error) => because(format!("it cannot be read: {}", error.named()), false),
     }
 }

@@ -456,3 +456,41 @@ async fn a_chart_that_does_not_render_while_its_release_is_deleted_shows_no_sour
         found(&published)
     );
 }
+
+/// Returns what a webhook says about a pod with secrets.
+fn refused_pod() -> String {
+    format!("pods \"web-1\" is forbidden: admission webhook \"a.b\" denied the request: {SOURCED}, pin 907 are weak")
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_object_that_is_not_ready_quotes_shows_no_value() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let template = "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {template: {spec: {containers: [\
+        {name: app, env: [{name: P, value: {{ .Values.sourced | quote }}}]}]}}}";
+    let case = Case { template, ..Case::default() };
+    let world = started(&case).await;
+    world.reconcile().await;
+    let path = "/apis/apps/v1/namespaces/ns/deployments/web";
+    let mut deployment = world.server.object(path).unwrap();
+    let failure =
+        json!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "message": refused_pod()});
+    deployment["status"] = json!({"replicas": 0, "conditions": [failure]});
+    world.server.put(path, deployment, "kube-controller-manager");
+    world.reconcile().await;
+    let seen = visible(&world, &log).await;
+    assert!(
+        found(&seen).is_empty() && seen.contains("is not ready: FailedCreate: pods"),
+        "{:?} in {seen}",
+        found(&seen)
+    );
+    tokio::time::advance(Duration::from_secs(700)).await;
+    world.reconcile().await;
+    let seen = visible(&world, &log).await;
+    assert!(found(&seen).is_empty() && seen.contains("ProgressTimeout"), "{:?} in {seen}", found(&seen));
+    // Another process has read no source.
+    let world = World::with_events(world.server.clone(), renderer(&world.server, &case).await, settings);
+    world.reconcile().await;
+    let seen = visible(&world, &log).await;
+    assert!(found(&seen).is_empty() && seen.contains("denied the request: ****"), "{:?} in {seen}", found(&seen));
+}

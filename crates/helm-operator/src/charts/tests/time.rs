@@ -294,23 +294,23 @@ async fn the_status_shows_what_a_step_waits_for_seldom_and_only_if_it_changed() 
     let writes = || world.server.writes();
     let steps = async {
         let before = writes();
-        helm_release::kube::Slot::waiting_for(&progress, "a Job");
+        helm_release::kube::Slot::waiting_for(&progress, "a Job", "");
         tokio::time::sleep(SECOND).await;
         assert_eq!(writes(), before, "a short wait is not worth a write");
         tokio::time::sleep(2 * SECOND).await;
         assert_eq!((writes(), reconciling().unwrap()), (before + 1, "True/Progressing/waiting for a Job".to_owned()));
         for n in 0..300 {
-            helm_release::kube::Slot::waiting_for(&progress, &format!("a Job for {n} s"));
+            helm_release::kube::Slot::waiting_for(&progress, &format!("a Job for {n} s"), "");
             tokio::time::sleep(SECOND / 10).await;
         }
         assert!((before + 3..=before + 4).contains(&writes()), "{} writes in 30 s", writes() - before);
         let before = writes();
         for _ in 0..300 {
-            helm_release::kube::Slot::waiting_for(&progress, "a Job for long");
+            helm_release::kube::Slot::waiting_for(&progress, "a Job for long", "");
             tokio::time::sleep(SECOND).await;
         }
         assert_eq!(writes(), before + 1);
-        helm_release::kube::Slot::waiting_for(&progress, "what is over at once");
+        helm_release::kube::Slot::waiting_for(&progress, "what is over at once", "");
         helm_release::kube::Slot::enter(&progress).await;
         tokio::time::sleep(60 * SECOND).await;
         assert_eq!(writes(), before + 1);

@@ -10,6 +10,7 @@ use std::time::Duration;
 use helm_release::kube::{ObjectKey, Unready};
 use tokio::time::Instant;
 
+use super::quotations::{Cause, Quotations};
 use crate::status::{Health, MAX_NAMED};
 
 /// The wait before the first diagnosis, and the minimum between two.
@@ -60,7 +61,9 @@ pub(crate) struct Waiting {
     /// Whether a diagnosis can explain one of the objects.
     is_examinable: bool,
     /// The causes that the last diagnosis found, by object.
-    causes: Vec<(ObjectKey, String)>,
+    causes: Vec<(ObjectKey, Cause)>,
+    /// What the message shows of the texts that it quotes.
+    pub(crate) quotations: Quotations,
 }
 
 /// Digests the state of a release that is not ready. A changed digest is progress.
@@ -84,6 +87,7 @@ impl Waiting {
             next_diagnosis,
             is_examinable: false,
             causes: Vec::new(),
+            quotations: Quotations::default(),
         }
     }
 
@@ -112,7 +116,7 @@ impl Waiting {
     }
 
     /// Stores the findings of a diagnosis, and doubles the wait for the next one.
-    pub(crate) fn diagnosed(&mut self, causes: Vec<(ObjectKey, String)>, now: Instant) {
+    pub(crate) fn diagnosed(&mut self, causes: Vec<(ObjectKey, Cause)>, now: Instant) {
         self.causes = causes;
         self.next_diagnosis = now + FIRST_DIAGNOSIS.saturating_mul(1 << self.diagnoses.min(16)).min(RAREST_DIAGNOSIS);
         self.diagnoses = self.diagnoses.saturating_add(1);
@@ -121,6 +125,16 @@ impl Waiting {
     /// Postpones a diagnosis that could not run.
     pub(crate) fn postpone(&mut self, until: Instant) {
         self.next_diagnosis = until;
+    }
+
+    /// Returns the texts of other programs that the message quotes.
+    pub(crate) fn quoted(&self, unhealthy: &[Unhealthy]) -> Vec<String> {
+        let named = unhealthy.iter().take(MAX_NAMED);
+        let quoted = named.flat_map(|one| {
+            let cause = self.cause(&one.key).map(|cause| &*cause.quoted);
+            [quotation(&one.unready), cause.unwrap_or_default()]
+        });
+        quoted.filter(|text| !text.is_empty()).map(str::to_owned).collect()
     }
 
     /// Returns the health of a release with these unready objects, failed ones first. Zero sets no limit.
@@ -152,16 +166,24 @@ impl Waiting {
     /// Describes one object: `Deployment "web" is not ready: 0 of 1 replicas are available: pod "web-1": …`
     fn sentence(&self, one: &Unhealthy) -> String {
         let state = if one.unready.failed { "failed" } else { "is not ready" };
-        let why = one.unready.why.trim_end_matches('.');
+        let why = self.quotations.show(&one.unready.why, quotation(&one.unready));
+        let why = why.trim_end_matches('.');
         match self.cause(&one.key) {
-            Some(cause) => format!("{} {state}: {why}: {cause}", one.key),
+            Some(cause) => {
+                format!("{} {state}: {why}: {}", one.key, self.quotations.show(&cause.text, &cause.quoted))
+            }
             None => format!("{} {state}: {why}", one.key),
         }
     }
 
-    fn cause(&self, key: &ObjectKey) -> Option<&str> {
-        self.causes.iter().find(|(of, _)| of == key).map(|(_, cause)| cause.as_str())
+    fn cause(&self, key: &ObjectKey) -> Option<&Cause> {
+        self.causes.iter().find(|(of, _)| of == key).map(|(_, cause)| cause)
     }
+}
+
+/// Returns the part of a reason that another program wrote; empty if there is none.
+fn quotation(unready: &Unready) -> &str {
+    if unready.quotes { &unready.why } else { "" }
 }
 
 #[cfg(test)]
@@ -176,7 +198,7 @@ mod tests {
     }
 
     fn unhealthy(name: &str, failed: bool, progress: u64) -> Unhealthy {
-        let unready = Unready { failed, why: "0 of 1 replicas are available.".into(), progress };
+        let unready = Unready { failed, why: "0 of 1 replicas are available.".into(), quotes: false, progress };
         Unhealthy { key: key(name), api_version: "apps/v1".into(), is_live: true, unready }
     }
 
@@ -265,7 +287,10 @@ mod tests {
         let begin = Instant::now();
         let mut waiting = Waiting::begin(1, begin);
         assert_eq!(waiting.health(&[], LIMIT, begin + LIMIT), Health::Ready);
-        waiting.diagnosed(vec![(key("b"), "pod \"b-1\" is unschedulable".into())], begin);
+        waiting.diagnosed(
+            vec![(key("b"), Cause { text: "pod \"b-1\" is unschedulable".into(), ..Cause::default() })],
+            begin,
+        );
         let all: Vec<Unhealthy> = ["a", "b", "c", "d", "e"].map(|name| unhealthy(name, false, 1)).into();
         let text = "Deployment \"a\" is not ready: 0 of 1 replicas are available; \
             Deployment \"b\" is not ready: 0 of 1 replicas are available: pod \"b-1\" is unschedulable; \

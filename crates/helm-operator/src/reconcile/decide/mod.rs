@@ -5,6 +5,8 @@ pub(crate) mod recorded;
 pub(crate) mod memory;
 pub(crate) mod remembered;
 
+pub(crate) mod quotations;
+
 pub(crate) mod health;
 
 pub(crate) mod rollout;

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use super::pods::{self, Culprit};
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::health::{Unhealthy, Waiting, progress_of};
+use crate::reconcile::decide::quotations::Cause;
 use crate::reconcile::step_context::StepContext;
 use crate::status::{Health, MAX_NAMED, ObjectCount, condition};
 use crate::view::primary::Primary;
@@ -48,6 +49,8 @@ pub(crate) async fn current_health(context: &StepContext<'_>, primary: &Primary)
             Err(turn) => waiting.postpone(turn),
         }
     }
+    let quoted = waiting.quoted(&unhealthy);
+    context.hide_quotations(primary, &mut waiting.quotations, quoted).await;
     let health = waiting.health(&unhealthy, context.shared.settings.progress_timeout, now);
     memory.change(context.key, |history| history.status.waiting = Some(waiting));
     (health, count)
@@ -65,7 +68,7 @@ fn begin(primary: &Primary, progress: u64, now: Instant) -> Waiting {
 
 /// Examines the objects that the message names, without occupying a worker. Fails with the time of the next turn if
 /// another diagnosis is running or in its cooldown.
-async fn diagnose(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Result<Vec<(ObjectKey, String)>, Instant> {
+async fn diagnose(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Result<Vec<(ObjectKey, Cause)>, Instant> {
     let throttle = &context.shared.diagnoses.throttle;
     let taken = throttle.try_begin().ok_or_else(|| throttle.next_turn())?;
     context.slot.leave();
@@ -83,7 +86,7 @@ async fn diagnose(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Result<
 
 /// Returns why a hook's pod does not run. Returns `None` if no cause is found, or if another diagnosis is running or in
 /// its cooldown.
-pub(crate) async fn at_hook(shared: &ControllerContext, key: &ObjectKey, api_version: &str) -> Option<String> {
+pub(crate) async fn at_hook(shared: &ControllerContext, key: &ObjectKey, api_version: &str) -> Option<Cause> {
     let _taken = shared.diagnoses.throttle.try_begin()?;
     Diagnosis { shared, key, api_version }.cause().await
 }
@@ -96,7 +99,7 @@ struct Diagnosis<'a> {
 
 impl Diagnosis<'_> {
     /// Returns why the object is not ready, if its pods and events show it.
-    async fn cause(&self) -> Option<String> {
+    async fn cause(&self) -> Option<Cause> {
         let ObjectKey { kind, name, .. } = self.key;
         let resource = self.shared.applier.mapper.any_version(self.api_version, kind).await.ok()?;
         let object = self.get("objects", resource.path(self.namespace(), name).ok()?).await?;
@@ -109,13 +112,14 @@ impl Diagnosis<'_> {
             return if explains_itself(kind) {
                 None
             } else {
-                self.event(object.pointer("/metadata/uid")?.as_str()?).await
+                self.event(object.pointer("/metadata/uid")?.as_str()?).await.map(|event| Cause::quoting("", event))
             };
         };
-        let Culprit { uid, text, .. } = culprit;
+        let Culprit { uid, text, quoted, .. } = culprit;
         match if culprit.ask { self.event(&uid).await } else { None } {
-            Some(event) => Some(format!("{text}: {event}")),
-            None => Some(text),
+            // What an event explains further is in the operator's own words.
+            Some(event) => Some(Cause::quoting(&format!("{text}: "), event)),
+            None => Some(Cause { text, quoted }),
         }
     }
 

@@ -8,6 +8,8 @@ use std::cmp::Reverse;
 use controller::report::shorten;
 use serde_json::Value;
 
+use crate::reconcile::decide::quotations::Cause;
+
 /// The maximum length of a quotation, in bytes.
 const QUOTED: usize = 400;
 
@@ -17,6 +19,8 @@ pub(crate) struct Culprit {
     pub(crate) uid: String,
     /// The explanation: `pod "web-1": container "app" cannot pull image "x": ErrImagePull`
     pub(crate) text: String,
+    /// The part of it that the kubelet, the scheduler or a controller wrote.
+    pub(crate) quoted: String,
     /// Whether an event of the pod may explain more.
     pub(crate) ask: bool,
     pub(crate) problem: Problem,
@@ -57,20 +61,20 @@ const TELLING: [&str; 14] = [
 /// Returns the pod that explains most: the one with the gravest problem, and of these the newest.
 pub(crate) fn culprit(pods: &[Value]) -> Option<Culprit> {
     let alive = pods.iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none());
-    let mut problems: Vec<(Problem, &Value, String)> =
-        alive.filter_map(|pod| problem(pod).map(|(rank, text)| (rank, pod, text))).collect();
+    let mut problems: Vec<(Problem, &Value, Cause)> =
+        alive.filter_map(|pod| problem(pod).map(|(rank, cause)| (rank, pod, cause))).collect();
     let created = |pod: &Value| text(pod, "/metadata/creationTimestamp").to_owned();
     problems
         .sort_by_cached_key(|(rank, pod, _)| (*rank, Reverse(created(pod)), text(pod, "/metadata/name").to_owned()));
-    let (rank, pod, what) = problems.first()?;
+    let (rank, pod, cause) = problems.first()?;
     let more = problems.iter().filter(|(other, ..)| other == rank).count() - 1;
-    let mut words = format!("pod {:?}: {what}", text(pod, "/metadata/name"));
+    let mut words = format!("pod {:?}: {}", text(pod, "/metadata/name"), cause.text);
     if more > 0 {
         words.push_str(&format!(" ({more} more like it)"));
     }
     let ask = matches!(rank, Problem::Creating | Problem::Pending);
     let uid = text(pod, "/metadata/uid").to_owned();
-    Some(Culprit { uid, text: words, ask, problem: *rank })
+    Some(Culprit { uid, text: words, quoted: cause.quoted.clone(), ask, problem: *rank })
 }
 
 /// Returns the newest event that explains why something does not happen: `FailedMount: secret "x" not found`.
@@ -103,7 +107,7 @@ fn quote(reason: &str, message: &str) -> String {
 }
 
 /// Returns the problem of a pod that is not ready, with an explanation without the pod's name.
-pub(crate) fn problem(pod: &Value) -> Option<(Problem, String)> {
+pub(crate) fn problem(pod: &Value) -> Option<(Problem, Cause)> {
     let condition = |kind: &str| list(pod, "/status/conditions").find(|c| text(c, "/type") == kind);
     let is_ready = condition("Ready").is_some_and(|c| text(c, "/status") == "True");
     if is_ready || text(pod, "/status/phase") == "Succeeded" {
@@ -118,16 +122,21 @@ pub(crate) fn problem(pod: &Value) -> Option<(Problem, String)> {
     }
     if let Some(unscheduled) = condition("PodScheduled").filter(|c| text(c, "/status") == "False") {
         let message = without_preemption(text(unscheduled, "/message"));
-        return Some((Problem::Unschedulable, quote(text(unscheduled, "/reason"), message)));
+        return Some((Problem::Unschedulable, Cause::quoting("", quote(text(unscheduled, "/reason"), message))));
     }
     let gate = condition("Ready").filter(|c| text(c, "/reason") == "ReadinessGatesNotReady");
     match (text(pod, "/status/phase"), gate) {
-        ("Failed", _) => Some((Problem::Exit, quote(text(pod, "/status/reason"), text(pod, "/status/message")))),
-        (_, Some(gate)) => Some((Problem::Gate, quote(text(gate, "/reason"), text(gate, "/message")))),
-        ("Pending", _) if text(pod, "/spec/nodeName").is_empty() => {
-            Some((Problem::Pending, "it is not scheduled yet".into()))
+        ("Failed", _) => {
+            let said = quote(text(pod, "/status/reason"), text(pod, "/status/message"));
+            Some((Problem::Exit, Cause::quoting("", said)))
         }
-        ("Pending", _) => Some((Problem::Creating, "its containers do not exist yet".into())),
+        (_, Some(gate)) => {
+            Some((Problem::Gate, Cause::quoting("", quote(text(gate, "/reason"), text(gate, "/message")))))
+        }
+        ("Pending", _) if text(pod, "/spec/nodeName").is_empty() => {
+            Some((Problem::Pending, own("it is not scheduled yet")))
+        }
+        ("Pending", _) => Some((Problem::Creating, own("its containers do not exist yet"))),
         _ => None,
     }
 }
@@ -139,17 +148,22 @@ fn without_preemption(message: &str) -> &str {
     end.map_or(message, |end| &message[..end])
 }
 
-fn container_problems(pod: &Value, what: &str, statuses: &str, specs: &str) -> Vec<(Problem, String)> {
+fn container_problems(pod: &Value, what: &str, statuses: &str, specs: &str) -> Vec<(Problem, Cause)> {
     let spec = |name: &str| list(pod, specs).find(|c| text(c, "/name") == name);
     let problem = |status: &Value| {
         let name = text(status, "/name");
-        let (rank, words) = container_problem(status, spec(name).unwrap_or(&Value::Null), what)?;
-        Some((rank, format!("{what} {name:?} {words}")))
+        let (rank, cause) = container_problem(status, spec(name).unwrap_or(&Value::Null), what)?;
+        Some((rank, Cause { text: format!("{what} {name:?} {}", cause.text), ..cause }))
     };
     list(pod, statuses).filter_map(problem).collect()
 }
 
-fn container_problem(status: &Value, spec: &Value, what: &str) -> Option<(Problem, String)> {
+/// Returns an explanation in the operator's own words.
+fn own(text: impl Into<String>) -> Cause {
+    Cause { text: text.into(), quoted: String::new() }
+}
+
+fn container_problem(status: &Value, spec: &Value, what: &str) -> Option<(Problem, Cause)> {
     let (reason, message) = (text(status, "/state/waiting/reason"), text(status, "/state/waiting/message"));
     match reason {
         "ErrImagePull"
@@ -158,19 +172,17 @@ fn container_problem(status: &Value, spec: &Value, what: &str) -> Option<(Proble
         | "ErrImageNeverPull"
         | "RegistryUnavailable"
         | "ImageInspectError" => {
-            return Some((
-                Problem::Image,
-                format!("cannot pull image {:?}: {}", text(status, "/image"), quote(reason, message)),
-            ));
+            let image = format!("cannot pull image {:?}: ", text(status, "/image"));
+            return Some((Problem::Image, Cause::quoting(&image, quote(reason, message))));
         }
-        "CrashLoopBackOff" => return Some((Problem::Crash, format!("keeps crashing: {}", last_exit(status)))),
-        "ContainerCreating" | "PodInitializing" => return Some((Problem::Creating, "is being created".into())),
+        "CrashLoopBackOff" => return Some((Problem::Crash, own(format!("keeps crashing: {}", last_exit(status))))),
+        "ContainerCreating" | "PodInitializing" => return Some((Problem::Creating, own("is being created"))),
         "" => {}
-        _ => return Some((Problem::Config, format!("cannot start: {}", quote(reason, message)))),
+        _ => return Some((Problem::Config, Cause::quoting("cannot start: ", quote(reason, message)))),
     }
     let exited = status.pointer("/state/terminated/exitCode").and_then(Value::as_i64);
     if exited.is_some_and(|code| code != 0) {
-        return Some((Problem::Exit, format!("exited: {}", last_exit(status))));
+        return Some((Problem::Exit, own(format!("exited: {}", last_exit(status)))));
     }
     let runs = status.pointer("/state/running").is_some();
     let is_ready = status.get("ready").and_then(Value::as_bool).unwrap_or(false);
@@ -178,9 +190,9 @@ fn container_problem(status: &Value, spec: &Value, what: &str) -> Option<(Proble
         return None;
     }
     if what == "init container" && text(spec, "/restartPolicy") != "Always" {
-        return Some((Problem::Probe, "is still running".into()));
+        return Some((Problem::Probe, own("is still running")));
     }
-    Some((Problem::Probe, format!("runs, but {}", probe(status, spec))))
+    Some((Problem::Probe, own(format!("runs, but {}", probe(status, spec)))))
 }
 
 /// Returns which probe keeps a running container from being ready, and how often it was restarted.

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::mask::Mask;
 use crate::reconcile::decide::inputs;
+use crate::reconcile::decide::quotations::Quotations;
 use crate::reconcile::step_context::StepContext;
 use crate::status::Fault;
 use crate::values::Spec;
@@ -68,6 +69,19 @@ impl StepContext<'_> {
             }
         }
         mask
+    }
+
+    /// Redacts these texts of other programs, unless they are known. If it is unknown what to redact, none of them shows.
+    pub(crate) async fn hide_quotations(&self, primary: &Primary, known: &mut Quotations, quoted: Vec<String>) {
+        let revision = self.release().and_then(|release| release.newest().map(|(version, _)| version)).unwrap_or(0);
+        if known.cover(revision, &quoted) {
+            return;
+        }
+        let (mask, mut shown) = (self.redactions(primary).await, Vec::new());
+        for text in quoted.into_iter().filter(|_| mask.is_complete()) {
+            shown.push((text.clone(), mask.clone().hide_apart(text).await));
+        }
+        *known = Quotations::new(revision, shown);
     }
 
     /// Adds the values of a record that the cache does not know yet.

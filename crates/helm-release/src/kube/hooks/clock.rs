@@ -71,7 +71,9 @@ impl<'a> Clock<'a> {
                 Ok(Err(source)) => return Err(HookError::Api { path: self.hook.path.clone(), source }),
                 Err(_) => format!("no answer within {} s", REQUEST_LIMIT.as_secs()),
             };
-            tracing::debug!(hook = self.hook.path, what, trouble, "waiting for the API server");
+            // A refusal may quote values.
+            let logged = if is_refusal { "it refuses the request" } else { &*trouble };
+            tracing::debug!(hook = self.hook.path, what, trouble = logged, "waiting for the API server");
             self.wait(what, Some(&trouble), &mut pause).await?;
         }
     }
@@ -95,7 +97,7 @@ impl<'a> Clock<'a> {
             return Err(HookError::Interrupted { path: self.hook.path.clone(), what, why });
         }
         let text = format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit));
-        self.run.slot.hook_waits(self.hook, &text);
+        self.run.slot.hook_waits(self.hook, &text, trouble.unwrap_or_default());
         self.run.slot.pause(pause.next().min(left.unwrap_or(Duration::MAX))).await;
         Ok(())
     }

@@ -54,7 +54,7 @@ impl Slot for Notes {
         Box::pin(ready(()))
     }
 
-    fn waiting_for(&self, what: &str) {
+    fn waiting_for(&self, what: &str, _: &str) {
         self.waits.lock().unwrap().push(what.to_owned());
     }
 

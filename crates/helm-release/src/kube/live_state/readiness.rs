@@ -28,6 +28,8 @@ pub struct Unready {
     pub failed: bool,
     /// The reason for people: `0 of 3 replicas are available`.
     pub why: String,
+    /// Whether the reason is that of the object's own status, which may quote values: a webhook refuses its pods.
+    pub quotes: bool,
     /// A digest of its status without times and messages: it changes when the object makes progress.
     pub progress: u64,
 }
@@ -46,14 +48,27 @@ type Verdict = Result<(), Fault>;
 struct Fault {
     failed: bool,
     why: String,
+    quotes: bool,
+}
+
+impl Fault {
+    fn as_unready(self, status: &Value) -> Unready {
+        let Fault { failed, why, quotes } = self;
+        Unready { failed, why, quotes, progress: progress_of(status) }
+    }
 }
 
 fn progressing(why: impl Into<String>) -> Verdict {
-    Err(Fault { failed: false, why: why.into() })
+    Err(Fault { failed: false, why: why.into(), quotes: false })
 }
 
 fn failed(why: impl Into<String>) -> Verdict {
-    Err(Fault { failed: true, why: why.into() })
+    Err(Fault { failed: true, why: why.into(), quotes: false })
+}
+
+/// Gives the reason in the words of the object's status.
+fn quoting(verdict: Verdict) -> Verdict {
+    verdict.map_err(|fault| Fault { quotes: true, ..fault })
 }
 
 /// Returns an object's readiness by the rules of its kind. The core group is "".
@@ -79,8 +94,7 @@ pub(in crate::kube) fn unready_of(
     spec: &Value,
     status: &Value,
 ) -> Option<Unready> {
-    let fault = verdict(group, kind, generation, spec, status).err()?;
-    Some(Unready { failed: fault.failed, why: fault.why, progress: progress_of(status) })
+    Some(verdict(group, kind, generation, spec, status).err()?.as_unready(status))
 }
 
 /// Returns why an object is not ready by the conditions in its annotations; `None` if it is.
@@ -91,11 +105,10 @@ pub(in crate::kube) fn unready_as(
 ) -> Option<Unready> {
     let fault = observed_generation(generation, status).and_then(|()| match said {
         sequence::Verdict::Ready => Ok(()),
-        sequence::Verdict::Failed(condition) => failed(format!("{condition} (helm.sh/readiness-failure)")),
+        sequence::Verdict::Failed(condition) => quoting(failed(format!("{condition} (helm.sh/readiness-failure)"))),
         sequence::Verdict::Waiting => progressing("no condition of helm.sh/readiness-success holds"),
     });
-    let fault = fault.err()?;
-    Some(Unready { failed: fault.failed, why: fault.why, progress: progress_of(status) })
+    Some(fault.err()?.as_unready(status))
 }
 
 /// Requires that a controller has seen the object as it is, if its status says what it has seen.
@@ -131,8 +144,8 @@ fn verdict(group: &str, kind: &str, generation: Option<i64>, spec: &Value, statu
 fn by_standard_conditions(status: &Value) -> Verdict {
     for condition in conditions(status).filter(|c| text(c, "status") == "True") {
         match text(condition, "type") {
-            "Reconciling" => return progressing(words(condition)),
-            "Stalled" => return failed(words(condition)),
+            "Reconciling" => return quoting(progressing(words(condition))),
+            "Stalled" => return quoting(failed(words(condition))),
             _ => {}
         }
     }
@@ -194,7 +207,7 @@ fn deployment(spec: &Value, status: &Value) -> Verdict {
     let rollout = find_condition(status, "Progressing");
     let failure = replica_failure(status);
     if let Some(exceeded) = rollout.filter(|c| text(c, "reason") == "ProgressDeadlineExceeded") {
-        return failed(failure.unwrap_or_else(|| words(exceeded)));
+        return quoting(failed(failure.unwrap_or_else(|| words(exceeded))));
     }
     let (wanted, updated) = (wanted(spec), number(status, "updatedReplicas"));
     let counts = enough(number(status, "replicas"), wanted, "created")
@@ -203,7 +216,7 @@ fn deployment(spec: &Value, status: &Value) -> Verdict {
         .and_then(|()| enough(number(status, "availableReplicas"), updated, "available"))
         .and_then(|()| enough(number(status, "readyReplicas"), wanted, "ready"));
     if let (Err(_), Some(failure)) = (&counts, failure) {
-        return progressing(failure);
+        return quoting(progressing(failure));
     }
     counts?;
     let deadline = spec.get("progressDeadlineSeconds").and_then(Value::as_i64).unwrap_or(NO_DEADLINE);
@@ -254,7 +267,7 @@ fn daemon_set(status: &Value) -> Verdict {
 
 fn replica_set(spec: &Value, status: &Value) -> Verdict {
     if let Some(failure) = replica_failure(status) {
-        return progressing(failure);
+        return quoting(progressing(failure));
     }
     replicas(spec, status, &["fullyLabeled", "available", "ready"])
 }
@@ -269,7 +282,7 @@ fn replicas(spec: &Value, status: &Value, states: &[&str]) -> Verdict {
 /// Judges a Job. A running one counts as ready, as kstatus counts it as current.
 fn job(status: &Value) -> Verdict {
     match find_condition(status, "Failed").filter(|c| text(c, "status") == "True") {
-        Some(over) => failed(words(over)),
+        Some(over) => quoting(failed(words(over))),
         None if condition(status, "Complete") == Some("True") || status.get("startTime").is_some() => Ok(()),
         None => progressing("it has not started"),
     }
@@ -284,7 +297,7 @@ fn pod(status: &Value) -> Verdict {
     match text(status, "phase") {
         "Succeeded" => Ok(()),
         "Failed" if text(status, "reason").is_empty() => failed("it failed"),
-        "Failed" => failed(words(status)),
+        "Failed" => quoting(failed(words(status))),
         "Running" if condition(status, "Ready") == Some("True") => Ok(()),
         "Running" => match crashes() {
             Some(container) => failed(format!("container {container:?} keeps crashing")),
@@ -312,8 +325,10 @@ fn service(spec: &Value, status: &Value) -> Verdict {
 fn definition(status: &Value) -> Verdict {
     for condition in conditions(status) {
         match (text(condition, "type"), text(condition, "status")) {
-            ("NamesAccepted", "False") => return failed(words(condition)),
-            ("Established", "False") if text(condition, "reason") != "Installing" => return failed(words(condition)),
+            ("NamesAccepted", "False") => return quoting(failed(words(condition))),
+            ("Established", "False") if text(condition, "reason") != "Installing" => {
+                return quoting(failed(words(condition)));
+            }
             ("Established", "True") => return Ok(()),
             _ => {}
         }
@@ -324,7 +339,7 @@ fn definition(status: &Value) -> Verdict {
 /// Judges any other kind by its condition `Ready`, if it has one.
 fn generic(status: &Value) -> Verdict {
     match find_condition(status, "Ready") {
-        Some(ready) if text(ready, "status") != "True" => progressing(words(ready)),
+        Some(ready) if text(ready, "status") != "True" => quoting(progressing(words(ready))),
         _ => Ok(()),
     }
 }

@@ -18,12 +18,13 @@ pub trait Slot: Send + Sync {
     fn pause(&self, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(tokio::time::sleep(time))
     }
-    /// Reports what the run waits for: `hook templates/x.yaml: waiting for Job "y" to finish (2m0s of 1h0m0s)`. Called
-    /// at every poll, every 50 ms at first and every 2 s later; must return immediately.
-    fn waiting_for(&self, _what: &str) {}
+    /// Reports what the run waits for: `hook templates/x.yaml: waiting for Job "y" to finish (2m0s of 1h0m0s)`. `quoted`
+    /// is the part of it that others wrote, which may contain values; empty if there is none. Called at every poll,
+    /// every 50 ms at first and every 2 s later; must return immediately.
+    fn waiting_for(&self, _what: &str, _quoted: &str) {}
     /// Reports what a hook waits for, as `waiting_for` does; the hook's own object shows why.
-    fn hook_waits(&self, _hook: &Hook, what: &str) {
-        self.waiting_for(what);
+    fn hook_waits(&self, _hook: &Hook, what: &str, quoted: &str) {
+        self.waiting_for(what, quoted);
     }
     /// Returns why the run must no longer wait for this hook, for example because its release must be uninstalled.
     /// Called at every poll while the server answers; must return immediately. The hook then fails with

@@ -210,7 +210,7 @@ impl Applier {
                 if Instant::now() >= deadline {
                     return Err(ApplyError::StillDeleting { object, seconds: LIMIT.as_secs(), finalizers });
                 }
-                options.slot.waiting_for(&format!("{object} to be deleted, to create it anew"));
+                options.slot.waiting_for(&format!("{object} to be deleted, to create it anew"), "");
                 options.slot.pause(pause.next()).await;
             }
         }

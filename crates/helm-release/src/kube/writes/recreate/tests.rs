@@ -168,7 +168,7 @@ impl Slot for Told {
         Box::pin(ready(()))
     }
 
-    fn waiting_for(&self, what: &str) {
+    fn waiting_for(&self, what: &str, _: &str) {
         self.tell(what);
     }
 
