@@ -8,7 +8,7 @@ use std::time::Duration;
 use controller::report::Outcome;
 use controller::runtime::key::ResourceKey;
 use futures::future::{BoxFuture, pending};
-use helm_release::kube::{ObjectKey, Slot};
+use helm_release::kube::{HookObject, ObjectKey, Slot};
 use helm_release::release::{Hook, HookEvent};
 use tokio::sync::watch;
 use tokio::time::sleep;
@@ -46,8 +46,8 @@ pub(crate) struct Wait {
     text: String,
     /// The part of it that others wrote.
     quoted: String,
-    /// The object of the hook that it waits for, with its API version, if pods can explain why it does not end.
-    hook: Option<(ObjectKey, &'static str)>,
+    /// The object of the hook that it waits for, if pods can explain why it does not end.
+    hook: Option<HookObject>,
 }
 
 /// Follows the waits of a running step.
@@ -84,7 +84,7 @@ impl<'a> Progress<'a> {
         Waits { waits: self.waits.subscribe(), running: self.running.clone(), abandoned: self.abandoned.clone() }
     }
 
-    fn set(&self, what: &str, quoted: &str, hook: Option<(ObjectKey, &'static str)>) {
+    fn set(&self, what: &str, quoted: &str, hook: Option<HookObject>) {
         self.waits.send_if_modified(|wait| {
             let news = wait.text != what;
             if news {
@@ -92,16 +92,6 @@ impl<'a> Progress<'a> {
             }
             news
         });
-    }
-
-    /// Returns the object of a hook in the resource's namespace.
-    fn object(&self, hook: &Hook) -> Option<(ObjectKey, &'static str)> {
-        let (group, api_version) = match hook.kind.as_str() {
-            "Job" => ("batch", "batch/v1"),
-            "Pod" => ("", "v1"),
-            _ => return None,
-        };
-        Some((ObjectKey::new(group, &hook.kind, &self.key.namespace, &hook.name), api_version))
     }
 }
 
@@ -131,8 +121,8 @@ impl Slot for Progress<'_> {
         self.set(what, quoted, None);
     }
 
-    fn hook_waits(&self, hook: &Hook, what: &str, quoted: &str) {
-        self.set(what, quoted, self.object(hook));
+    fn hook_waits(&self, object: &HookObject, what: &str, quoted: &str) {
+        self.set(what, quoted, Some(object.clone()).filter(has_pods));
     }
 
     fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
@@ -151,11 +141,11 @@ impl Slot for Progress<'_> {
         self.ran.add(RanHook { object: format!("{} {:?}", hook.kind, hook.name), took });
     }
 
-    fn hook_failed<'h>(&'h self, hook: &'h Hook) -> BoxFuture<'h, ()> {
-        let object = self.object(hook).filter(|(object, _)| self.shared.settings.hook_logs && !object.name.is_empty());
+    fn hook_failed<'h>(&'h self, object: &'h HookObject) -> BoxFuture<'h, ()> {
         Box::pin(async move {
-            if let Some((object, _)) = object
-                && let Some(log) = hook_log::read(self.shared, &object).await
+            if self.shared.settings.hook_logs
+                && has_pods(object)
+                && let Some(log) = hook_log::read(self.shared, object).await
             {
                 self.ran.add_log(log);
             }
@@ -206,6 +196,11 @@ pub(crate) async fn publish_progress<T>(
     }
 }
 
+/// Returns whether pods of a hook's object can explain why it does not end, or have its log.
+fn has_pods(object: &HookObject) -> bool {
+    matches!((&*object.key.group, &*object.key.kind), ("batch", "Job") | ("", "Pod"))
+}
+
 /// What was published about the waits of a reconcile.
 #[derive(Default)]
 struct Published {
@@ -218,7 +213,7 @@ struct Published {
 /// Writes what a step waits for into the status. Also publishes, once, why a hook's pod does not run.
 async fn write(shared: &ControllerContext, key: &ResourceKey, wait: Wait, published: &mut Published) {
     let cause = match &wait.hook {
-        Some((object, api_version)) => diagnose::at_hook(shared, object, api_version).await,
+        Some(object) => diagnose::at_hook(shared, object).await,
         None => None,
     };
     let Some(primary) = shared.cache.primary(key) else { return };
@@ -228,7 +223,7 @@ async fn write(shared: &ControllerContext, key: &ResourceKey, wait: Wait, publis
     context.hide_quotations(&primary, &mut published.quotations, quoted).await;
     let text = published.quotations.show(&wait.text, &wait.quoted);
     let cause = cause.map(|cause| published.quotations.show(&cause.text, &cause.quoted));
-    if let (Some((object, _)), Some(cause)) = (&wait.hook, &cause)
+    if let (Some(HookObject { key: object, .. }), Some(cause)) = (&wait.hook, &cause)
         && published.cause.as_ref() != Some(cause)
     {
         let note = format!("hook {object} waits: {cause}");

@@ -48,7 +48,7 @@ pub use outside::{
     Api, Call, Disturbance, Error, MAX_RESPONSE_BYTES, MemoryApi, Pieces, Purpose, Response, intern, read_within,
     value_at,
 };
-pub use waiting::slot::Slot;
+pub use waiting::slot::{HookObject, Slot};
 pub use writes::apply::{Applied, Applier, ApplyError};
 pub use writes::check::Conflict;
 pub use writes::definition::CrdPolicy;

@@ -268,13 +268,25 @@ async fn tests_and_their_rollback_end_alike_wherever_they_are_interrupted() {
 
 /// Ends the Job as failed, with a pod that wrote this log.
 async fn fail_with_log(world: &World, log: Value) -> ReconcileResult {
-    let pod = json!({"apiVersion": "v1", "kind": "Pod",
-        "metadata": {"name": "check-x", "namespace": "ns", "labels": {"batch.kubernetes.io/job-name": "check"}},
-        "spec": {"containers": [{"name": "work"}]},
-        "status": {"containerStatuses": [{"name": "work", "state": {"terminated": {"exitCode": 1}}}]}});
-    world.server.put("/api/v1/namespaces/ns/pods/check-x", pod, "kubelet");
-    world.server.put("/api/v1/namespaces/ns/pods/check-x/log", log, "kubelet");
-    reconcile(world, "Failed").await
+    let start_pods = async {
+        loop {
+            tokio::time::sleep(SECOND).await;
+            let Some(job) = world.server.object(&format!("{JOBS}/check")) else { continue };
+            let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "check", "uid": job["metadata"]["uid"],
+                "controller": true});
+            let labels = json!({"batch.kubernetes.io/job-name": "check"});
+            let pod = json!({"apiVersion": "v1", "kind": "Pod",
+                "metadata": {"name": "check-x", "namespace": "ns", "labels": labels, "ownerReferences": [owner]},
+                "spec": {"containers": [{"name": "work"}]},
+                "status": {"containerStatuses": [{"name": "work", "state": {"terminated": {"exitCode": 1}}}]}});
+            world.server.put("/api/v1/namespaces/ns/pods/check-x", pod, "kubelet");
+            world.server.put("/api/v1/namespaces/ns/pods/check-x/log", log.clone(), "kubelet");
+        }
+    };
+    tokio::select! {
+        result = reconcile(world, "Failed") => result,
+        () = start_pods => unreachable!("it has no end"),
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::charts::handlers::Dependents;
-use crate::charts::tests::{MAPS, PRIMARY, SECRETS, World, events, key, spec, with_sources};
+use crate::charts::tests::reporting::published;
+use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, events, key, spec, with_sources};
 use crate::reconcile;
 use crate::reconcile::controller_context::Settings;
 
@@ -686,4 +687,82 @@ async fn the_objects_of_a_release_with_deletion_hooks_have_no_owner_reference() 
     world.reconcile().await;
     assert_eq!((references(), &metadata()["uid"]), (1, &uid));
     assert_eq!(metadata()["annotations"]["operator-sdk/primary-resource"], Value::Null);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_log_of_a_failed_hook_is_that_of_its_own_pod_in_its_own_namespace() {
+    let spec = with_hooks(json!([{"name": "check", "namespace": "infra", "events": ["pre-install"]}]));
+    let world = World::with_events(World::new(spec).server, Arc::new(Stub::default()), |settings| {
+        settings.hook_logs = true;
+    });
+    let pod = |namespace: &str, name: &str, uid: &Value| {
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "check", "uid": uid, "controller": true});
+        let labels = json!({"batch.kubernetes.io/job-name": "check"});
+        let pod = json!({
+            "metadata": {"name": name, "namespace": namespace, "labels": labels, "ownerReferences": [owner]},
+            "spec": {"containers": [{"name": "work"}]},
+            "status": {"containerStatuses": [{"name": "work", "state": {"terminated": {"exitCode": 1}}}]},
+        });
+        let path = format!("/api/v1/namespaces/{namespace}/pods/{name}");
+        world.server.put(&path, pod, "kubelet");
+        world.server.put(&format!("{path}/log"), json!({"from": name}), "kubelet");
+    };
+    let fail = async {
+        let path = "/apis/batch/v1/namespaces/infra/jobs/check";
+        loop {
+            sleep(Duration::from_secs(5)).await;
+            let Some(mut job) = world.server.object(path) else { continue };
+            if job["status"].is_null() {
+                pod("infra", "own", &job["metadata"]["uid"]);
+                pod("infra", "stranger", &"another".into());
+                pod("ns", "namesake", &"a third".into());
+                job["status"]["conditions"] = json!([{"type": "Failed", "status": "True", "message": "as told"}]);
+                world.server.put(path, job, "kube-controller-manager");
+            }
+        }
+    };
+    tokio::select! {
+        _ = world.reconcile() => {}
+        () = fail => unreachable!("it has no end"),
+    }
+    let logs: Vec<String> = published(&world).await.into_iter().filter(|event| event.contains(" HookLog ")).collect();
+    let quotes = |name: &str| logs.iter().any(|log| log.contains(name));
+    assert!(quotes("own") && !quotes("stranger") && !quotes("namesake"), "{logs:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pod_with_the_labels_of_a_hook_in_another_namespace_does_not_explain_its_wait() {
+    let spec = with_hooks(json!([{"name": "slow", "namespace": "infra", "events": ["pre-install"],
+        "spec": {"selector": {"matchLabels": {"job-name": "slow"}}}}]));
+    let world = World::with_events(World::new(spec).server, Arc::new(Stub::default()), |_| {});
+    let pod = |namespace: &str, owner: &Value, message: &str| {
+        let unscheduled =
+            json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message});
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "slow", "uid": owner, "controller": true});
+        let metadata = json!({"name": message, "labels": {"job-name": "slow"}, "ownerReferences": [owner]});
+        let pod = json!({"metadata": metadata, "status": {"phase": "Pending", "conditions": [unscheduled]}});
+        world.server.put(&format!("/api/v1/namespaces/{namespace}/pods/{message}"), pod, "kubelet");
+    };
+    let mut namesake = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "slow", "uid": "a third"}});
+    namesake["spec"]["selector"] = json!({"matchLabels": {"job-name": "slow"}});
+    world.server.put(&format!("{JOBS}/slow"), namesake, "user");
+    pod("ns", &"a third".into(), "namesake");
+    let said = async {
+        loop {
+            if let Some(job) = world.server.object("/apis/batch/v1/namespaces/infra/jobs/slow") {
+                pod("infra", &"another".into(), "a-stranger");
+                pod("infra", &job["metadata"]["uid"], "own");
+            }
+            match world.condition("Reconciling") {
+                Some(said) if said.contains("Unschedulable") => return said,
+                _ => sleep(Duration::from_secs(1)).await,
+            }
+        }
+    };
+    let said = tokio::select! {
+        said = said => said,
+        () = sleep(Duration::from_secs(60)) => panic!("{:?}", world.condition("Reconciling")),
+        _ = world.reconcile() => unreachable!("the hook never ends"),
+    };
+    assert!(said.ends_with("pod \"own\": Unschedulable: own"), "{said}");
 }

@@ -262,10 +262,14 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     })
 }
 
-/// Returns a Job that runs at some events: `{"name": …, "events": […], "policies": […], "spec": …, "annotations": …}`.
+/// Returns a Job that runs at some events:
+/// `{"name": …, "namespace": …, "events": […], "policies": […], "spec": …, "annotations": …}`.
 fn hook(of: &Value) -> Hook {
     let mut job =
         json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": of["name"]}, "spec": of["spec"]});
+    if let Some(namespace) = of.get("namespace") {
+        job["metadata"]["namespace"] = namespace.clone();
+    }
     if let Some(annotations) = of.get("annotations") {
         job["metadata"]["annotations"] = annotations.clone();
     }

@@ -186,14 +186,18 @@ async fn a_hook_whose_pod_cannot_be_scheduled_says_so_in_status_and_event() {
     let world = World::with_events(World::new(spec).server, Arc::new(Stub::default()), |_| {});
     world.server.serve("v1", "Pod", "pods");
     let condition = json!({"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/1 nodes are available"});
-    let pod = json!({"metadata": {"name": "slow-x", "uid": "p", "labels": {"job-name": "slow"}}, "status": {"phase": "Pending", "conditions": [condition]}});
-    world.server.put("/api/v1/namespaces/ns/pods/slow-x", pod, "kubelet");
+    let pod = |job: &Value| {
+        let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "slow", "uid": job["metadata"]["uid"], "controller": true});
+        let metadata = json!({"name": "slow-x", "labels": {"job-name": "slow"}, "ownerReferences": [owner]});
+        json!({"metadata": metadata, "status": {"phase": "Pending", "conditions": [condition]}})
+    };
     let path = "/apis/batch/v1/namespaces/ns/jobs/slow";
     let seen = async {
         loop {
             if let Some(mut job) = world.server.object(path)
                 && job["spec"]["selector"].is_null()
             {
+                world.server.put("/api/v1/namespaces/ns/pods/slow-x", pod(&job), "kubelet");
                 job["spec"]["selector"] = json!({"matchLabels": {"job-name": "slow"}});
                 world.server.put(path, job, "kube-controller-manager");
             }

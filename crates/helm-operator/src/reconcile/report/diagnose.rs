@@ -2,7 +2,7 @@
 //! bounded. Without permission it falls back to the objects' own conditions.
 
 use controller::report::chain;
-use helm_release::kube::{Call, ObjectKey, read_within};
+use helm_release::kube::{Call, HookObject, ObjectKey, read_within};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 use serde_json::Value;
@@ -74,7 +74,8 @@ async fn diagnose(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Result<
     context.slot.leave();
     let mut causes = Vec::new();
     for one in unhealthy.iter().take(MAX_NAMED).filter(|one| one.is_examinable()) {
-        let diagnosis = Diagnosis { shared: context.shared, key: &one.key, api_version: &one.api_version };
+        let shared = context.shared;
+        let diagnosis = Diagnosis { shared, key: &one.key, api_version: &one.api_version, uid: None };
         if let Some(cause) = diagnosis.cause().await {
             causes.push((one.key.clone(), cause));
         }
@@ -86,15 +87,29 @@ async fn diagnose(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Result<
 
 /// Returns why a hook's pod does not run. Returns `None` if no cause is found, or if another diagnosis is running or in
 /// its cooldown.
-pub(crate) async fn at_hook(shared: &ControllerContext, key: &ObjectKey, api_version: &str) -> Option<Cause> {
+pub(crate) async fn at_hook(shared: &ControllerContext, object: &HookObject) -> Option<Cause> {
     let _taken = shared.diagnoses.throttle.try_begin()?;
-    Diagnosis { shared, key, api_version }.cause().await
+    let HookObject { key, api_version, uid } = object;
+    Diagnosis { shared, key, api_version, uid: Some(uid) }.cause().await
+}
+
+/// Returns whether a pod is a hook's own: the Pod itself, or one that its Job controls. Anyone can give a pod the name
+/// of another Job's label.
+pub(super) fn is_of(pod: &Value, kind: &str, uid: &str) -> bool {
+    let is_uid = |of: &Value| of["uid"] == uid && !uid.is_empty();
+    let owners = pod["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    match kind {
+        "Pod" => is_uid(&pod["metadata"]),
+        _ => owners.into_iter().any(|owner| owner["controller"] == true && is_uid(owner)),
+    }
 }
 
 struct Diagnosis<'a> {
     shared: &'a ControllerContext,
     key: &'a ObjectKey,
     api_version: &'a str,
+    /// The uid that it must have, and that its pods must name as their controller.
+    uid: Option<&'a str>,
 }
 
 impl Diagnosis<'_> {
@@ -103,6 +118,9 @@ impl Diagnosis<'_> {
         let ObjectKey { kind, name, .. } = self.key;
         let resource = self.shared.applier.mapper.any_version(self.api_version, kind).await.ok()?;
         let object = self.get("objects", resource.path(self.namespace(), name).ok()?).await?;
+        if self.uid.is_some_and(|uid| object["metadata"]["uid"] != uid) {
+            return None;
+        }
         let culprit = match &**kind {
             "Pod" => pods::culprit(std::slice::from_ref(&object)),
             "PersistentVolumeClaim" | "Service" => None,
@@ -126,7 +144,9 @@ impl Diagnosis<'_> {
     async fn pods(&self, workload: &Value) -> Option<Vec<Value>> {
         let selector = pod_selector(workload)?.replace(' ', "%20");
         let path = format!("/api/v1/namespaces/{}/pods?labelSelector={selector}&limit={PAGE}", self.namespace());
-        items(self.get("pods", path).await?)
+        let mut pods = items(self.get("pods", path).await?)?;
+        pods.retain(|pod| self.uid.is_none_or(|uid| is_of(pod, &self.key.kind, uid)));
+        Some(pods)
     }
 
     /// Returns the newest event about an object that explains something.

@@ -4,10 +4,10 @@
 use std::time::Duration;
 
 use controller::report::{Outcome, chain};
-use helm_release::kube::{Call, Error, ObjectKey, read_within};
+use helm_release::kube::{Call, Error, HookObject, ObjectKey, read_within};
 use serde_json::Value;
 
-use super::diagnose::items;
+use super::diagnose::{is_of, items};
 use crate::reconcile::changes::HookLog;
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::step_context::StepContext;
@@ -53,8 +53,11 @@ impl StepContext<'_> {
 }
 
 /// Reads the end of the log of a hook's Job or Pod; returns `None` if it has no log, or if we may not read it.
-pub(crate) async fn read(shared: &ControllerContext, hook: &ObjectKey) -> Option<HookLog> {
-    let Source { pod, container, was_restarted } = source(&pods(shared, hook).await?)?;
+pub(crate) async fn read(shared: &ControllerContext, object: &HookObject) -> Option<HookLog> {
+    let hook = &object.key;
+    let mut pods = pods(shared, hook).await?;
+    pods.retain(|pod| is_of(pod, &hook.kind, &object.uid));
+    let Source { pod, container, was_restarted } = source(&pods)?;
     let namespace = &hook.namespace;
     let mut path = format!("/api/v1/namespaces/{namespace}/pods/{pod}/log?container={container}&tailLines={LINES}");
     path.push_str(&format!("&limitBytes={MAX_LOG}&previous={was_restarted}"));

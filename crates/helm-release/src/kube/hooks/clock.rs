@@ -9,6 +9,7 @@ use tokio::time::Instant;
 use super::{HookError, HookRun, Patience};
 use crate::kube::Object;
 use crate::kube::waiting::pause::Pause;
+use crate::kube::waiting::slot::HookObject;
 use crate::kube::writes::apply::describe;
 use crate::release::{Hook, HookPhase};
 
@@ -81,6 +82,17 @@ impl<'a> Clock<'a> {
     /// Pauses before the next poll; fails if the hook timed out or was interrupted. Ignores interruptions while the
     /// server does not answer: the action that would follow would not be answered either.
     pub(super) async fn wait(&self, what: &str, trouble: Option<&str>, pause: &mut Pause) -> Result<(), HookError> {
+        self.wait_on(what, trouble, None, pause).await
+    }
+
+    /// Pauses as [`Clock::wait`] does, for an object of the hook that has not ended.
+    pub(super) async fn wait_on(
+        &self,
+        what: &str,
+        trouble: Option<&str>,
+        object: Option<&HookObject>,
+        pause: &mut Pause,
+    ) -> Result<(), HookError> {
         let answered = trouble.is_none();
         let what = trouble.map_or_else(|| what.to_owned(), |trouble| format!("{what} ({trouble})"));
         let (elapsed, limit) = (self.elapsed(), self.run.timeout);
@@ -97,7 +109,11 @@ impl<'a> Clock<'a> {
             return Err(HookError::Interrupted { path: self.hook.path.clone(), what, why });
         }
         let text = format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit));
-        self.run.slot.hook_waits(self.hook, &text, trouble.unwrap_or_default());
+        let quoted = trouble.unwrap_or_default();
+        match object {
+            Some(object) => self.run.slot.hook_waits(object, &text, quoted),
+            None => self.run.slot.waiting_for(&text, quoted),
+        }
         self.run.slot.pause(pause.next().min(left.unwrap_or(Duration::MAX))).await;
         Ok(())
     }

@@ -238,7 +238,8 @@ impl Applier {
         let deletes = matches!(event, HookEvent::PreDelete | HookEvent::PostDelete);
         let mut skipped = Vec::new();
         for (done, at) in order.iter().enumerate() {
-            let ran = self.run_hook(release, *at, event, run).await;
+            let mut judged = None;
+            let ran = self.run_hook(release, *at, event, run, &mut judged).await;
             if let Err(error) = ran {
                 if deletes && error.is_terminating() {
                     skipped.push(error);
@@ -248,8 +249,8 @@ impl Applier {
                     return Err(error);
                 }
                 // The hook's error matters more than a failing clean-up, which is only logged.
-                if error.is_verdict() {
-                    run.slot.hook_failed(&release.hooks[*at]).await;
+                if let Some(object) = judged.filter(|_| error.is_verdict()) {
+                    run.slot.hook_failed(&object).await;
                 }
                 let run = run.after(&error);
                 log_cleanup(self.delete_by_policy(&release.hooks[*at], error.policies(), &run).await);

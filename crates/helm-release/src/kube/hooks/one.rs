@@ -10,8 +10,9 @@ use super::decide::{Absence, Evidence, Expiry, HookResult, absence, evidence, ex
 use super::objects::{self, Stamp};
 use super::{HookError, HookRun};
 use crate::kube::waiting::pause::Pause;
+use crate::kube::waiting::slot::HookObject;
 use crate::kube::writes::apply::{Applier, describe, key_of};
-use crate::kube::{Object, Response, is_transient};
+use crate::kube::{Object, ObjectKey, Response, intern, is_transient};
 use crate::release::{DeletePolicy, HookEvent, HookPhase, LastRun, Release};
 
 /// How long to retry a create that the server keeps rejecting. The server is up, so the action fails and is retried
@@ -19,12 +20,14 @@ use crate::release::{DeletePolicy, HookEvent, HookPhase, LastRun, Release};
 const REFUSED_LIMIT: Duration = Duration::from_secs(120);
 
 impl Applier {
+    /// Runs a hook. `judged` becomes the object that decided how it ended, if there is one.
     pub(super) async fn run_hook(
         &self,
         release: &mut Release,
         at: usize,
         event: HookEvent,
         run: &HookRun<'_>,
+        judged: &mut Option<HookObject>,
     ) -> Result<(), HookError> {
         let hook = &mut release.hooks[at];
         if hook.last_run.phase == HookPhase::Succeeded {
@@ -33,7 +36,7 @@ impl Applier {
         if hook.delete_policies.is_empty() {
             hook.delete_policies = vec![DeletePolicy::BeforeHookCreation];
         }
-        let ended = self.start_and_wait(release, at, run).await;
+        let ended = self.start_and_wait(release, at, run, judged).await;
         if ended.as_ref().is_err_and(HookError::is_unanswered) {
             return ended;
         }
@@ -44,7 +47,13 @@ impl Applier {
         ended
     }
 
-    async fn start_and_wait(&self, release: &mut Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
+    async fn start_and_wait(
+        &self,
+        release: &mut Release,
+        at: usize,
+        run: &HookRun<'_>,
+        judged: &mut Option<HookObject>,
+    ) -> Result<(), HookError> {
         let objects = objects::of(&release.hooks[at])?;
         for object in &objects {
             self.check_hook_reach(object, &Clock::start(&release.hooks[at], run)).await?;
@@ -84,7 +93,7 @@ impl Applier {
             record(release, at, run).await?;
         }
         for (object, path) in awaited {
-            self.wait_for(object, &path, &clock).await?;
+            self.wait_for(object, &path, &clock, judged).await?;
         }
         Ok(())
     }
@@ -173,14 +182,27 @@ impl Applier {
     }
 
     /// Waits until a Job or Pod finishes.
-    async fn wait_for(&self, object: &Object, path: &str, clock: &Clock<'_>) -> Result<(), HookError> {
-        let name = format!("{} {:?}", object.kind, path.rsplit('/').next().unwrap_or_default());
+    async fn wait_for(
+        &self,
+        object: &Object,
+        path: &str,
+        clock: &Clock<'_>,
+        judged: &mut Option<HookObject>,
+    ) -> Result<(), HookError> {
+        let own_name = path.rsplit('/').next().unwrap_or_default();
+        let name = format!("{} {own_name:?}", object.kind);
         let what = format!("{name} to finish");
+        let resource = clock.retry(&what, || self.mapper.resource(&object.api_version, &object.kind)).await?;
+        // The server may have chosen its name.
+        let key = ObjectKey { name: intern(own_name), ..key_of(object, clock.run.decoration, &resource) };
+        *judged = None;
         let (mut seen, mut pause) = (Value::Null, Pause::default());
         loop {
             let live = clock.retry(&what, || self.get(path)).await?;
             let ended = match live {
                 Some(live) => {
+                    let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
+                    *judged = Some(HookObject { key: key.clone(), api_version: object.api_version.clone(), uid });
                     seen = live["status"].clone();
                     outcome(&object.kind, &seen)
                 }
@@ -194,7 +216,7 @@ impl Applier {
                 Some(HookResult::Failed(why)) => {
                     return Err(HookError::Failed { path: clock.hook.path.clone(), why: format!("{name}: {why}") });
                 }
-                None => clock.wait(&what, None, &mut pause).await?,
+                None => clock.wait_on(&what, None, judged.as_ref(), &mut pause).await?,
             }
         }
     }

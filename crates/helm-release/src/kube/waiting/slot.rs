@@ -7,6 +7,17 @@ use futures::future::BoxFuture;
 use crate::kube::ObjectKey;
 use crate::release::{Hook, HookEvent};
 
+/// The live object of a hook that a run waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HookObject {
+    /// Its kind, namespace and name on the server.
+    pub key: ObjectKey,
+    /// Its API version.
+    pub api_version: String,
+    /// Its uid, which distinguishes it and its pods from namesakes.
+    pub uid: String,
+}
+
 /// A worker slot, which a run releases while it waits for hooks or deletions.
 pub trait Slot: Send + Sync {
     /// Releases the slot.
@@ -22,8 +33,8 @@ pub trait Slot: Send + Sync {
     /// is the part of it that others wrote, which may contain values; empty if there is none. Called at every poll,
     /// every 50 ms at first and every 2 s later; must return immediately.
     fn waiting_for(&self, _what: &str, _quoted: &str) {}
-    /// Reports what a hook waits for, as `waiting_for` does; the hook's own object shows why.
-    fn hook_waits(&self, _hook: &Hook, what: &str, quoted: &str) {
+    /// Reports that a hook waits for its object to end, as `waiting_for` does; the object shows why.
+    fn hook_waits(&self, _object: &HookObject, what: &str, quoted: &str) {
         self.waiting_for(what, quoted);
     }
     /// Returns why the run must no longer wait for this hook, for example because its release must be uninstalled.
@@ -38,9 +49,9 @@ pub trait Slot: Send + Sync {
     }
     /// Reports that a hook has ended, with its times and its phase in `last_run`. Must return immediately.
     fn hook_ended(&self, _hook: &Hook, _event: HookEvent) {}
-    /// Reports that a hook's Job or Pod failed, or did not end in time, while its objects still exist. The run goes on
+    /// Reports that a hook's Job or Pod failed, or did not end in time, while it still exists. The run goes on
     /// afterwards, so it must return soon.
-    fn hook_failed<'a>(&'a self, _hook: &'a Hook) -> BoxFuture<'a, ()> {
+    fn hook_failed<'a>(&'a self, _object: &'a HookObject) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
     /// Reports that the run has deleted an object in order to recreate it, and why. Must return immediately.
