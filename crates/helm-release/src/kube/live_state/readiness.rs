@@ -52,7 +52,7 @@ struct Fault {
 }
 
 impl Fault {
-    fn as_unready(self, status: &Value) -> Unready {
+    fn into_unready(self, status: &Value) -> Unready {
         let Fault { failed, why, quotes } = self;
         Unready { failed, why, quotes, progress: progress_of(status) }
     }
@@ -94,7 +94,7 @@ pub(in crate::kube) fn unready_of(
     spec: &Value,
     status: &Value,
 ) -> Option<Unready> {
-    Some(verdict(group, kind, generation, spec, status).err()?.as_unready(status))
+    Some(verdict(group, kind, generation, spec, status).err()?.into_unready(status))
 }
 
 /// Returns why an object is not ready by the conditions in its annotations; `None` if it is.
@@ -108,7 +108,7 @@ pub(in crate::kube) fn unready_as(
         sequence::Verdict::Failed(condition) => quoting(failed(format!("{condition} (helm.sh/readiness-failure)"))),
         sequence::Verdict::Waiting => progressing("no condition of helm.sh/readiness-success holds"),
     });
-    Some(fault.err()?.as_unready(status))
+    Some(fault.err()?.into_unready(status))
 }
 
 /// Requires that a controller has seen the object as it is, if its status says what it has seen.
