@@ -8,6 +8,7 @@ use std::time::Duration;
 use controller::report::Outcome;
 use controller::runtime::key::ResourceKey;
 use futures::future::{BoxFuture, pending};
+use helm_release::action::Candidate;
 use helm_release::kube::{HookObject, ObjectKey, Slot};
 use helm_release::release::{Hook, HookEvent};
 use tokio::sync::watch;
@@ -181,7 +182,7 @@ pub(crate) async fn publish_progress<T>(
             if have_changed(shared, &running.used()).await {
                 running.sources_changed();
             }
-            write(shared, key, wait, &mut published).await;
+            write((shared, key), wait, running.candidate(), &mut published).await;
         });
         tokio::select! {
             biased;
@@ -211,7 +212,12 @@ struct Published {
 }
 
 /// Writes what a step waits for into the status. Also publishes, once, why a hook's pod does not run.
-async fn write(shared: &ControllerContext, key: &ResourceKey, wait: Wait, published: &mut Published) {
+async fn write(
+    (shared, key): (&ControllerContext, &ResourceKey),
+    wait: Wait,
+    candidate: Option<Arc<Candidate>>,
+    published: &mut Published,
+) {
     let cause = match &wait.hook {
         Some(object) => diagnose::at_hook(shared, object).await,
         None => None,
@@ -219,7 +225,8 @@ async fn write(shared: &ControllerContext, key: &ResourceKey, wait: Wait, publis
     let Some(primary) = shared.cache.primary(key) else { return };
     let quoted = [Some(&wait.quoted), cause.as_ref().map(|cause| &cause.quoted)];
     let quoted = quoted.into_iter().flatten().filter(|text| !text.is_empty()).cloned().collect();
-    let context = StepContext::new(shared, key, &());
+    let mut context = StepContext::new(shared, key, &());
+    context.found.candidate = candidate;
     context.hide_quotations(&primary, &mut published.quotations, quoted).await;
     let text = published.quotations.show(&wait.text, &wait.quoted);
     let cause = cause.map(|cause| published.quotations.show(&cause.text, &cause.quoted));

@@ -114,7 +114,7 @@ impl StepContext<'_> {
     }
 
     pub(crate) fn environment(&self, primary: &Primary, action: Action) -> Environment<'_> {
-        self.running.begin(Aim::of(primary, action), self.used_sources(primary));
+        self.running.begin(Aim::of(primary, action), self.used_sources(primary), self.found.candidate.clone());
         self.recorder.begin();
         let options = Options {
             // A hook may do what the account may do, and not what the operator may.

@@ -494,3 +494,35 @@ async fn what_an_object_that_is_not_ready_quotes_shows_no_value() {
     let seen = visible(&world, &log).await;
     assert!(found(&seen).is_empty() && seen.contains("denied the request: ****"), "{:?} in {seen}", found(&seen));
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_the_pod_of_a_hook_that_waits_quotes_shows_no_value() {
+    let log = Log::default();
+    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+    let template = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: slow, annotations: {helm.sh/hook: pre-install}}\n\
+        spec: {selector: {matchLabels: {job: slow}}, template: {spec: {containers: [{name: app, env: [{name: P, value: {{ .Values.sourced | quote }}}]}]}}}";
+    let world = started(&Case { template, ..Case::default() }).await;
+    world.server.serve("v1", "Pod", "pods");
+    let waits = async {
+        while events(&world.server).iter().all(|event| event["reason"] != "HookWaiting") {
+            if let Some(job) = world.server.object("/apis/batch/v1/namespaces/ns/jobs/slow") {
+                let owner = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "slow", "uid": job["metadata"]["uid"],
+                    "controller": true});
+                let metadata = json!({"name": "slow-x", "labels": {"job": "slow"}, "ownerReferences": [owner]});
+                let said =
+                    json!({"type": "PodScheduled", "status": "False", "reason": "Gated", "message": refused_pod()});
+                let pod = json!({"metadata": metadata, "status": {"phase": "Pending", "conditions": [said]}});
+                world.server.put("/api/v1/namespaces/ns/pods/slow-x", pod, "kubelet");
+            }
+            tokio::time::sleep(SECOND).await;
+        }
+    };
+    tokio::select! {
+        () = waits => {}
+        () = tokio::time::sleep(60 * SECOND) => panic!("{:?}", world.condition("Reconciling")),
+        _ = world.reconcile() => unreachable!("the hook never ends"),
+    }
+    let seen = visible(&world, &log).await;
+    let shows = seen.contains("waits: pod") && seen.contains("denied the request: ****");
+    assert!(found(&seen).is_empty() && shows, "{:?} in {seen}", found(&seen));
+}

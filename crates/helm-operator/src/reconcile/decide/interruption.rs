@@ -4,9 +4,9 @@
 //! Any other change, such as the chart of a new process, is handled after the hook: only the person who sets the values
 //! can know that a running migration is worthless now. See docs/decisions/0045-interrupted-hooks.md.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
-use helm_release::action::Action;
+use helm_release::action::{Action, Candidate};
 use outside::sync::lock;
 use serde_json::Value;
 
@@ -81,12 +81,18 @@ struct Begun {
     aim: Aim,
     used: Vec<Used>,
     sources: Sources,
+    candidate: Option<Arc<Candidate>>,
 }
 
 impl Running {
-    /// Records that an action starts, with values from these sources.
-    pub(crate) fn begin(&self, aim: Aim, used: Vec<Used>) {
-        *lock(&self.0) = Some(Begun { aim, used, sources: Sources::Same });
+    /// Records that an action starts, with values from these sources, and what it is about to record.
+    pub(crate) fn begin(&self, aim: Aim, used: Vec<Used>, candidate: Option<Arc<Candidate>>) {
+        *lock(&self.0) = Some(Begun { aim, used, sources: Sources::Same, candidate });
+    }
+
+    /// Returns what the action records. Its event may be late.
+    pub(crate) fn candidate(&self) -> Option<Arc<Candidate>> {
+        lock(&self.0).as_ref()?.candidate.clone()
     }
 
     /// Returns the value sources of the action.
@@ -167,7 +173,7 @@ mod tests {
     fn other_values_from_a_source_end_a_wait_as_another_spec_does() {
         let check = |action, change: &dyn Fn(&mut Value), expected: Option<&str>| {
             let running = Running::default();
-            running.begin(Aim::of(&primary(|_| ()), action), Vec::new());
+            running.begin(Aim::of(&primary(|_| ()), action), Vec::new(), None);
             running.sources_changed();
             assert_eq!(running.outdated(Some(&primary(change))), expected, "{action:?}");
         };
