@@ -167,7 +167,8 @@ async fn health_names_failed_objects_first_and_says_why() {
     assert_eq!(health(&[("r", "ready")]), Health::Ready);
     let both = format!("{}; {}", waits("p"), waits("q"));
     assert_eq!(health(&[("r", "ready"), ("p", "progressing"), ("q", "progressing")]), Health::Progressing(both));
-    let failed = format!("Deployment \"f\" failed: ProgressDeadlineExceeded; {}", waits("p"));
+    // What the Deployment says about it is shown once it is redacted.
+    let failed = format!("Deployment \"f\" failed: ****; {}", waits("p"));
     assert_eq!(health(&[("p", "progressing"), ("f", "failed")]), Health::Failed(failed));
     let gone = "Deployment \"gone\" is not ready: it does not exist".to_owned();
     assert_eq!(health(&[("gone", "absent")]), Health::Progressing(gone), "its kind is listed");

@@ -1,6 +1,8 @@
 //! Tests of requests that are not answered: the attempt does not count as failed, nothing is cleaned up, and what was
 //! created keeps its identity.
 
+use std::sync::atomic::AtomicBool;
+
 use helm_release::kube::{Call, Disturbance};
 
 use super::hooks::{JOBS, count};
@@ -204,7 +206,19 @@ async fn a_hook_that_is_not_answered_until_its_time_is_up_rolls_back_nothing() {
     world.reconcile().await;
     let before = identities(&world);
     world.edit(|p| p["spec"]["more"] = 1.into());
-    without_answers(&world, |call| call.method == http::Method::GET && call.path.contains("/jobs/"), 500).await;
+    let is_created = AtomicBool::default();
+    world.server.refuse(move |call| {
+        if call.method == http::Method::POST && call.path.contains("/jobs") {
+            is_created.store(true, Ordering::SeqCst);
+        }
+        let asks = call.method == http::Method::GET && call.path.contains("/jobs");
+        (asks && is_created.load(Ordering::SeqCst)).then(|| Error::from_status(500, "", "no answer"))
+    });
+    for _ in 0..3 {
+        world.reconcile().await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    world.server.accept();
     assert_eq!((identities(&world), deletions(&world)), (before, vec![]));
     assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
     let condition = world.condition("Irreconcilable").unwrap();
