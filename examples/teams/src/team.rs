@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use helm_operator::ResourceKey;
 use helm_operator::reconciler::{Cache, Conditions, Next, Reconciler, Rights, Scope, Watching, WriteError};
+use helm_operator::report::Reason as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::ResourceExt as _;
 use kube::core::PartialObjectMeta;
@@ -42,18 +43,22 @@ impl Reconciler for Controller {
         let is_here = |namespace: &Arc<PartialObjectMeta<Namespace>>| namespace.metadata.deletion_timestamp.is_none();
         let namespaces = caches.namespaces.of(team).into_iter().filter(is_here).map(|namespace| namespace.name_any());
         let namespaces: Vec<String> = namespaces.collect();
+        let mut failures = Vec::new();
         for old in caches.workspaces.of(team) {
             if !old.namespace().is_some_and(|namespace| namespaces.contains(&namespace)) {
-                scope.delete(&caches.workspaces, &ResourceKey::of(&*old)).await?;
+                let deleted = scope.delete(&caches.workspaces, &ResourceKey::of(&*old)).await;
+                failures.extend(deleted.err().map(|error| (old.namespace().unwrap_or_default(), error)));
             }
         }
-        let mut ready = 0;
+        let mut applied = Vec::new();
         for namespace in &namespaces {
-            let applied = scope.apply(&caches.workspaces, workspace(team, namespace)).await?;
-            ready += usize::from(applied.object.status.as_ref().is_some_and(|status| is_ready(&status.conditions)));
+            match scope.apply(&caches.workspaces, workspace(team, namespace)).await {
+                Ok(done) => applied.push(done.object),
+                Err(error) => failures.push((namespace.clone(), error)),
+            }
         }
-        scope.status(&status(team, namespaces, ready)).await?;
-        Ok(Next::Wait)
+        scope.status(&status(team, &applied, namespaces.len(), failures.first())).await?;
+        failures.into_iter().next().map_or(Ok(Next::Wait), |(_, error)| Err(error))
     }
 }
 
@@ -64,14 +69,21 @@ fn workspace(team: &Team, namespace: &str) -> Workspace {
     workspace
 }
 
-fn status(team: &Team, namespaces: Vec<String>, ready: usize) -> TeamStatus {
+/// Returns the status of a team with these Workspaces, which should have `count` of them.
+fn status(team: &Team, applied: &[Arc<Workspace>], count: usize, failure: Option<&(String, WriteError)>) -> TeamStatus {
     let last = team.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
-    let (conditions, count) = (Conditions::after(team, &last), namespaces.len());
+    let conditions = Conditions::after(team, &last);
+    let is_ready = |of: &&Arc<Workspace>| of.status.as_ref().is_some_and(|status| is_ready(&status.conditions));
+    let ready = applied.iter().filter(is_ready).count();
     let message = format!("{ready} of {count} workspaces are ready");
-    let conditions = match ready == count {
-        true => conditions.set_true("Ready", "WorkspacesReady", message),
-        false => conditions.set_false("Ready", "Progressing", message),
+    let conditions = match failure {
+        Some((namespace, error)) => {
+            conditions.set_false("Ready", error.reason(), format!("{message}; {namespace}: {error}"))
+        }
+        None if ready == count => conditions.set_true("Ready", "WorkspacesReady", message),
+        None => conditions.set_false("Ready", "Progressing", message),
     };
+    let namespaces = applied.iter().filter_map(|workspace| workspace.namespace()).collect();
     TeamStatus { namespaces, conditions: conditions.list() }
 }
 
@@ -114,15 +126,22 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_workspace_of_another_team_stays() {
+    async fn the_workspace_of_another_team_stays_and_keeps_no_other_namespace_from_its_own() {
         let server = Server::new();
         server.put(&team("red"));
-        server.put(&namespace("shared", "red"));
+        for name in ["a", "shared", "z"] {
+            server.put(&namespace(name, "red"));
+        }
         let mut foreign = workspace(&team("blue"), "shared");
         foreign.metadata.uid = Some("foreign".into());
         server.put(&foreign);
         let error = server.reconcile(&Controller, "", "red").await.unwrap_err();
         assert!(error.to_string().contains("belongs to something else"), "{error}");
         assert_eq!(server.get::<Workspace>("shared", NAME).unwrap().spec.team, "blue");
+        assert!(server.get::<Workspace>("z", NAME).is_some());
+        let status = server.get::<Team>("", "red").unwrap().status.unwrap();
+        assert_eq!(status.namespaces, ["a", "z"]);
+        let message = &status.conditions[0].message;
+        assert!(message.starts_with("0 of 3 workspaces are ready; shared: "), "{message}");
     }
 }

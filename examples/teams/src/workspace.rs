@@ -29,15 +29,11 @@ impl Reconciler for Controller {
     type Error = WriteError;
     type Caches = Caches;
 
-    /// Wakes the Workspaces in all namespaces of a team, if more than its status changed. A quota's status changes with
-    /// each pod.
+    /// Wakes every Workspace if more than a team's status changed: a team may not know its Workspaces yet, and others are
+    /// made by hand. A quota's status changes with each pod.
     fn watch(&self, watching: &mut Watching<Workspace>) -> Caches {
-        let workspaces_of = |team: &Team| {
-            let namespaces = team.status.as_ref().map(|status| status.namespaces.clone()).unwrap_or_default();
-            namespaces.into_iter().map(|namespace| ResourceKey::new(&namespace, NAME))
-        };
         Caches {
-            teams: watching.objects("").when(generation_changed).mapped(workspaces_of),
+            teams: watching.objects("").when(generation_changed).shared(),
             quotas: watching.owned(SELECTOR),
             members: watching.owned(SELECTOR),
         }

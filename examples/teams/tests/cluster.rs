@@ -61,8 +61,14 @@ fn a_team_provides_its_namespaces_and_takes_nothing_else_with_it() {
     let workspace = ["workspace", "team", "-n", dev.name()];
     let uid = cluster.get(&workspace).unwrap()["metadata"]["uid"].clone();
 
+    let hand = cluster.namespace("red-hand").unwrap();
+    let own = json!({"apiVersion": "platform.example.com/v1", "kind": "Workspace", "metadata": {"name": "team"}, "spec": {"team": "red"}});
+    hand.apply(&own.to_string()).unwrap();
+    quota(cluster, hand.name(), &json!("4"));
+
     set_quota("8");
     quota(cluster, dev.name(), &json!("8"));
+    quota(cluster, hand.name(), &json!("8"));
     quota(cluster, test.name(), &json!("8"));
 
     label(test.name(), "platform.example.com/team-");
