@@ -26,7 +26,7 @@ pub(super) fn without_copies(mut wanted: Value, read: &Value, newest: &Value, ma
     let Some(conditions) = wanted.get_mut("conditions").and_then(Value::as_array_mut) else { return wanted };
     let all = conditions.len();
     conditions.retain(is_ours);
-    // An empty list would be a value of its own.
+    // The server would store an empty list as a value.
     if all > 0
         && conditions.is_empty()
         && let Some(status) = wanted.as_object_mut()

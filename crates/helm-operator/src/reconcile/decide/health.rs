@@ -181,7 +181,7 @@ impl Waiting {
     }
 }
 
-/// Returns the part of a reason that another program wrote; empty if there is none.
+/// Returns the part of a reason that another program wrote; may be empty.
 fn quotation(unready: &Unready) -> &str {
     if unready.quotes { &unready.why } else { "" }
 }

@@ -6,7 +6,7 @@ use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 /// Replaces a quotation when it is unknown what to redact in it.
 const HIDDEN: &str = "****";
 
-/// An explanation, with the part of it that another program wrote; empty if there is none.
+/// An explanation, with the part of it that another program wrote; may be empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Cause {
     pub(crate) text: String,
