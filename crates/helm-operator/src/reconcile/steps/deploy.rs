@@ -105,12 +105,8 @@ async fn conclude(
             tracing::info!(resource = %context.key, "Somebody else has just made the next revision");
             Ok(NextStep::At(Instant::now() + TAKEN).into())
         }
-        // The failure is not the action's own, so nothing is cleaned up. The record that it leaves is what the next attempt
-        // continues, and it may come before that record's event.
-        Err(failure) if context.is_outdated() => {
-            remediate::note(context, &failure);
-            Ok(NextStep::Anew.into())
-        }
+        // The failure is not the action's own, so nothing is cleaned up.
+        Err(_) if context.is_outdated() => Ok(NextStep::Anew.into()),
         Err(failure) if failure.cause.is_interruption() => {
             remediate::note(context, &failure);
             Ok(interrupted(context, primary, &failure.cause).await.into())
