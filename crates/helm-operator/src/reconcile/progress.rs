@@ -122,8 +122,8 @@ impl Slot for Progress<'_> {
         self.set(what, quoted, None);
     }
 
-    fn hook_waits(&self, object: &HookObject, what: &str, quoted: &str) {
-        self.set(what, quoted, Some(object.clone()).filter(has_pods));
+    fn hook_waits(&self, object: &HookObject, what: &str) {
+        self.set(what, "", Some(object.clone()).filter(has_pods));
     }
 
     fn interruption(&self, _hook: &Hook) -> Option<&'static str> {

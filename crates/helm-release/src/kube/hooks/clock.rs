@@ -72,9 +72,7 @@ impl<'a> Clock<'a> {
                 Ok(Err(source)) => return Err(HookError::Api { path: self.hook.path.clone(), source }),
                 Err(_) => format!("no answer within {} s", REQUEST_LIMIT.as_secs()),
             };
-            // A refusal may quote values.
-            let logged = if is_refusal { "it refuses the request" } else { &*trouble };
-            tracing::debug!(hook = self.hook.path, what, trouble = logged, "waiting for the API server");
+            tracing::debug!(hook = self.hook.path, what, trouble, "waiting for the API server");
             self.wait(what, Some(&trouble), &mut pause).await?;
         }
     }
@@ -85,7 +83,7 @@ impl<'a> Clock<'a> {
         self.wait_on(what, trouble, None, pause).await
     }
 
-    /// Pauses as [`Clock::wait`] does, for an object of the hook that has not ended.
+    /// Pauses like [`Clock::wait`], and names the object of the hook that it waits for.
     pub(super) async fn wait_on(
         &self,
         what: &str,
@@ -109,10 +107,9 @@ impl<'a> Clock<'a> {
             return Err(HookError::Interrupted { path: self.hook.path.clone(), what, why });
         }
         let text = format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit));
-        let quoted = trouble.unwrap_or_default();
         match object {
-            Some(object) => self.run.slot.hook_waits(object, &text, quoted),
-            None => self.run.slot.waiting_for(&text, quoted),
+            Some(object) => self.run.slot.hook_waits(object, &text),
+            None => self.run.slot.waiting_for(&text, ""),
         }
         self.run.slot.pause(pause.next().min(left.unwrap_or(Duration::MAX))).await;
         Ok(())

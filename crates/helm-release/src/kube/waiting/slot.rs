@@ -30,12 +30,12 @@ pub trait Slot: Send + Sync {
         Box::pin(tokio::time::sleep(time))
     }
     /// Reports what the run waits for: `hook templates/x.yaml: waiting for Job "y" to finish (2m0s of 1h0m0s)`. `quoted`
-    /// is the part of it that others wrote, which may contain values; may be empty. Called at every poll,
-    /// every 50 ms at first and every 2 s later; must return immediately.
+    /// is the part of it that another program wrote, which may contain values; often empty. Called at every poll, every
+    /// 50 ms at first and every 2 s later; must return immediately.
     fn waiting_for(&self, _what: &str, _quoted: &str) {}
     /// Reports that a hook waits for its object to end, as `waiting_for` does; the object shows why.
-    fn hook_waits(&self, _object: &HookObject, what: &str, quoted: &str) {
-        self.waiting_for(what, quoted);
+    fn hook_waits(&self, _object: &HookObject, what: &str) {
+        self.waiting_for(what, "");
     }
     /// Returns why the run must no longer wait for this hook, for example because its release must be uninstalled.
     /// Called at every poll while the server answers; must return immediately. The hook then fails with
@@ -49,8 +49,8 @@ pub trait Slot: Send + Sync {
     }
     /// Reports that a hook has ended, with its times and its phase in `last_run`. Must return immediately.
     fn hook_ended(&self, _hook: &Hook, _event: HookEvent) {}
-    /// Reports that a hook's Job or Pod failed, or did not end in time, while it still exists. The run
-    /// continues afterwards, so it must return soon.
+    /// Reports that a hook's Job or Pod failed, or did not end in time, while it still exists. The run continues afterwards,
+    /// so it must return soon.
     fn hook_failed<'a>(&'a self, _object: &'a HookObject) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
