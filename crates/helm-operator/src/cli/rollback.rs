@@ -1,6 +1,5 @@
 //! `rollback`: pins a release to one of its revisions with the annotation `pin`, and reports the result.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,6 +15,7 @@ use tokio::time::Instant;
 use super::diff::{self, Diff, Form};
 use super::flags::WATCHES_FILE;
 use super::kubeconfig;
+use super::values::watch;
 use crate::manager::operator::Operator;
 use crate::watches::{self, Watch};
 
@@ -172,18 +172,15 @@ impl Rollback {
     }
 }
 
-/// Returns the first watch of the kind with this name; kinds of several groups may share a name.
+/// Returns the watch of the kind with this name; kinds of several groups may share a name.
 fn meant<'w>(watches: &'w [Watch], kind: &str) -> Result<&'w Watch, String> {
-    let meant: Vec<&Watch> = watches.iter().filter(|watch| watch.is_meant_by(kind)).collect();
-    let groups: BTreeSet<String> = meant.iter().map(|watch| watch.full_name()).collect();
-    match (meant.first(), groups.len()) {
-        (Some(watch), 1) => Ok(watch),
-        (Some(_), _) => Err(format!("several kinds {kind}: name one of {}", Vec::from_iter(groups).join(", "))),
-        (None, _) => {
+    watch::named(watches, Some(kind)).map_err(|error| match error {
+        watch::Error::Several(names) => format!("several kinds {kind}: name one of {}", names.join(", ")),
+        _ => {
             let served: Vec<&str> = watches.iter().map(|watch| watch.kind.as_str()).collect();
-            Err(format!("no kind {kind}, only {}", served.join(", ")))
+            format!("no kind {kind}, only {}", served.join(", "))
         }
-    }
+    })
 }
 
 /// Judges what the status says about the annotation, once the resource has it.

@@ -10,7 +10,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod text;
-mod watch;
+pub(super) mod watch;
 mod yaml;
 
 use std::io::{ErrorKind, Write as _};

@@ -7,7 +7,7 @@ use crate::watches::{self, Watch};
 
 /// The reason why no watch is meant.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Error {
+pub(in crate::cli) enum Error {
     #[error("watches.yaml has no entry")]
     None,
     #[error("no chart serves kind {kind}{}", .near.as_deref().map(|near| format!("; did you mean {near}?")).unwrap_or_default())]
@@ -27,7 +27,7 @@ pub(super) fn all(file: &Path, own: Vec<Watch>) -> Result<Vec<Watch>, watches::E
 }
 
 /// Returns the watch that serves a kind, or the only one. Of several versions of a kind, the last one is meant.
-pub(super) fn named<'w>(watches: &'w [Watch], kind: Option<&str>) -> Result<&'w Watch, Error> {
+pub(in crate::cli) fn named<'w>(watches: &'w [Watch], kind: Option<&str>) -> Result<&'w Watch, Error> {
     let is_meant = |watch: &&Watch| kind.is_none_or(|kind| watch.is_meant_by(kind));
     let mut found: Vec<&Watch> = watches.iter().filter(is_meant).collect();
     let mut names: Vec<String> = found.iter().map(|watch| watch.full_name()).collect();
