@@ -70,7 +70,7 @@ impl<K: Kind> Cache<K> {
         Indexed(index)
     }
 
-    /// Returns the object with this key, with the controller's own last write even if its event has not arrived.
+    /// Returns the object with this key as last seen or written: an own write counts before its event arrives.
     pub(super) fn newest(&self, key: &ResourceKey) -> Option<Arc<K>> {
         self.get(key).map(|seen| self.store.newest(&seen))
     }

@@ -39,7 +39,7 @@ impl Keeper {
         let only = watcher::Config::default().fields(&format!("metadata.name={name}"));
         let mut events = pages::watch(secrets.clone(), only);
         let (mut is_there, mut last) = (false, String::new());
-        // When to create the Secret again: a watch stays silent while there is none.
+        // When to create the Secret again. A watch reports nothing about an object that does not exist.
         let mut again = None::<Retry>;
         loop {
             let retry = async {
