@@ -21,6 +21,23 @@ fn check<const N: usize>(seed: u64, setup: &Setup, actions: [(u64, Action); N]) 
 }
 
 #[test]
+fn an_install_whose_watches_break_continues_before_its_record_is_seen() {
+    let watch = "onFailure: uninstall".into();
+    let setup = Setup { chart: "web2".into(), watch, period: 0, ..Setup::default() };
+    for (seed, cut) in [
+        (930_758, 1287),
+        (282_794_826, 1269),
+        (396_387_717, 1294),
+        (345_708_337, 1315),
+        (787_842_145, 1311),
+        (259_944_094, 1278),
+    ] {
+        let values = json!({"hooks": false, "message": "m495"});
+        check(seed, &setup, [(1190, put(values)), (cut, Action::Cut)]);
+    }
+}
+
+#[test]
 fn a_release_that_is_being_installed_is_not_taken_over() {
     let watch = "adopt: any\napply: client".into();
     let setup = Setup { watch, period: 0, sites: true, ..Setup::default() };

@@ -14,18 +14,18 @@ pub(super) struct Resumed {
     pub(super) hooks_done: bool,
 }
 
-/// Returns an interrupted action from its record alone: what this process remembers may differ from it, because the
-/// last write of the record failed.
+/// Returns an interrupted action from its record alone. What this process remembers may differ from it, because the
+/// last write of the record failed; and the candidate may have been rendered before the record's event arrived, with
+/// other random values.
 ///
-/// Returns `None` for another action or other inputs, and for a record that this operator did not write. Also returns
-/// `None` without hooks: then the newly rendered candidate serves as well, and no record is read.
+/// Returns `None` for another action or other inputs, and for a record that this operator did not write.
 pub(super) async fn resume(
     env: &Environment<'_>,
     candidate: &Candidate,
     current: Option<&Current>,
     pending: Status,
 ) -> Result<Option<Resumed>, Error> {
-    let is_continued = |current: &&Current| current.is_continued_by(candidate) && !candidate.hooks.is_empty();
+    let is_continued = |current: &&Current| current.is_continued_by(candidate);
     let Some(current) = current.filter(is_continued) else { return Ok(None) };
     let record = env.storage.get(&env.decoration.namespace, &env.decoration.release, current.version).await?;
     let Some(release) = record.release.sealed().map(Sealed::into_inner) else { return Ok(None) };
