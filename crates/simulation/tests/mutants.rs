@@ -1,0 +1,24 @@
+//! Checks that the seeded faults can still be played. A patch that no longer applies proves nothing, and nobody would see
+//! it before the next `make simulate-mutants`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Returns the patches in the order of their numbers, as `hack/simulate-mutants` applies them.
+fn patches() -> Vec<PathBuf> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("mutants");
+    let entries = std::fs::read_dir(folder).expect("there are seeded faults").map(|entry| entry.unwrap().path());
+    let mut patches: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "patch")).collect();
+    patches.sort();
+    patches
+}
+
+#[test]
+fn every_seeded_fault_applies_to_the_code() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let patches = patches();
+    assert!(patches.len() > 32, "twelve mends and twenty more, and the switch: {}", patches.len());
+    let check = ["apply", "--check", "--recount"];
+    let git = Command::new("git").current_dir(root).args(check).args(patches).output().expect("git runs");
+    assert!(git.status.success(), "make these patches again:\n{}", String::from_utf8_lossy(&git.stderr));
+}
