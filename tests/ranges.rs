@@ -53,7 +53,7 @@ fn start(cluster: &TestCluster, served: &[&Namespace<'_>], (name, range): (&str,
     Operator::start_with(&kubeconfig(cluster, served[0], name), &names.join(","), &flags)
 }
 
-/// Returns the name of the process in whose range this uid is.
+/// Returns the name of the process whose range contains this uid.
 fn owner(uid: &Value) -> &'static str {
     let bytes = uid.as_str().unwrap().bytes();
     let hash =
@@ -131,7 +131,7 @@ fn two_ranges_share_releases_and_native_resources_and_each_has_one_writer() {
     let leases = leases.iter().filter(|lease| lease["metadata"]["name"].as_str().unwrap().starts_with("ranges-"));
     assert_eq!(leases.count(), 2);
 
-    // A restart makes no revision: after the next change each release has two.
+    // A restart creates no revision, so each release has two after the next change.
     assert!(low.terminate().0.success());
     let low = start(&cluster, &both, ("low", LOW), folder.path());
     paint(&both, "blue");

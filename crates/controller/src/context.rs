@@ -54,7 +54,7 @@ pub struct Context {
     pub rights: Arc<ProcessRights>,
     /// The process's name, in the lease and on the records that it writes.
     pub identity: Arc<str>,
-    /// What events are on that concern no single resource: the lease that the process holds, or its pod without leader
+    /// The object that process-wide events refer to: the lease that the process holds, or its pod if there is no leader
     /// election.
     pub process: ObjectReference,
     /// The requirements that keep the process unready until they are met.
@@ -107,8 +107,8 @@ impl Context {
         Context { events: self.events.for_controller(name), controller: name.into(), ..self.clone() }
     }
 
-    /// Counts an outcome that concerns no single resource, and publishes it in the background as an event on what
-    /// stands for the process.
+    /// Counts an outcome that concerns no single resource, and publishes it in the background as an event on
+    /// [`process`](Self::process).
     pub fn publish(&self, outcome: Outcome) {
         events::publish(&self.metrics, &self.events, &self.controller, self.process.clone(), outcome);
     }

@@ -21,7 +21,7 @@ const P256: [u8; 26] = [
 /// The length of an uncompressed point.
 const POINT: usize = 65;
 
-/// The text that each signature covers names what it is for.
+/// The type that each signed payload must declare.
 const KIND: &str = "cosign container image signature";
 
 /// A public key of cosign: ECDSA on the curve P-256, which `cosign generate-key-pair` makes.

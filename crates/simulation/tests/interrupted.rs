@@ -1,5 +1,5 @@
-//! Installs that are interrupted: they continue what they have recorded, with the values that they have generated. With
-//! each of these seeds and times, an earlier operator generated new ones, or made a revision without a cause.
+//! Interrupted installs continue from their record, with the values that were generated for it. With each of these
+//! seeds and times, an earlier operator generated new ones, or made a revision without a cause.
 
 use serde_json::{Value, json};
 use simulation::process::Setup;

@@ -1,4 +1,4 @@
-//! Calls functions by name in tests, with arguments that are already converted as by the executor.
+//! Calls functions by name in tests, with arguments converted as the executor would convert them.
 
 use std::sync::Arc;
 

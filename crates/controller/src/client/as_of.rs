@@ -19,7 +19,7 @@ pub struct AsOf {
     pub api: Arc<dyn Api>,
     /// The contact with its server.
     pub contact: Contact,
-    /// When what the requests rest on was decided.
+    /// When the decision was made that the requests carry out.
     pub decided: Instant,
 }
 

@@ -30,7 +30,7 @@ const HELD: Duration = Duration::from_secs(60);
 /// loaded all roles and definitions.
 pub(super) const START: Duration = Duration::from_secs(10);
 
-/// What stands for the lease among the interrupted watches.
+/// The lease's entry among the interrupted watches.
 const LEASE: &str = "the lease";
 
 /// The APIs whose objects are questions, which change nothing.
@@ -84,7 +84,7 @@ struct State {
     interrupted: HashMap<String, Instant>,
     /// Whether every stream was interrupted before all of them had resumed.
     is_lost: bool,
-    /// When that was last so.
+    /// When `is_lost` was last true.
     lost: Option<Instant>,
     /// Whether a watch has found since then that the server was restored.
     is_restored: bool,
@@ -138,8 +138,8 @@ impl Contact {
         may_be_starting(lock(&self.0.state).failed)
     }
 
-    /// Returns whether the server may no longer know the version from which a watch resumes. One that is new has just
-    /// listed.
+    /// Returns whether the server may no longer know the version from which a watch resumes. A new watch has just
+    /// listed, so its version is known.
     pub(super) fn doubts(&self, selection: &str) -> bool {
         let mut state = lock(&self.0.state);
         let outages = state.outages;
@@ -266,7 +266,7 @@ impl Contact {
     /// Admits a write, unless watches are interrupted, or were since it was first sent.
     ///
     /// # Errors
-    /// They were, so that the write must be decided again.
+    /// Watches were interrupted for too long, so the write must be decided again.
     pub(super) async fn admit_write(&self, first: Option<FirstSent>) -> Result<(), Interrupted> {
         if self.held_until().is_some() {
             _ = timeout(PATIENCE, self.resumed()).await;

@@ -1,5 +1,5 @@
-//! Tells the watches of one process apart. Two of them may ask for the same objects, and what one has seen since an
-//! interruption says nothing about the other.
+//! Tells the watches of one process apart. Two watches may request the same objects, and one that has caught up after
+//! an interruption does not vouch for the other.
 
 use std::sync::Arc;
 

@@ -129,7 +129,7 @@ where
                 Some(gone(answer))
             }
             status if status.is_success() || is_misunderstood(status) => {
-                // An answer about the watch's own version says nothing about a restore that was found meanwhile.
+                // An answer about the watch's own version does not rule out a restore that was found in the meantime.
                 if must_list {
                     self.contact.resumes(&watch.name);
                 }

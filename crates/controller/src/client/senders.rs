@@ -11,8 +11,8 @@ use super::{Counted, prepared};
 use crate::metrics::Metrics;
 
 /// Returns a function that connects to the cluster with a token and nothing else: no certificate, account or user of
-/// this process, which the API server would take for who asks. Each connection is for one request: people send few, and
-/// no token outlives its request.
+/// this process, with which the API server would authenticate the request instead. Each connection is for one request:
+/// people send few, and no token outlives its request.
 pub(crate) fn senders(
     cluster: Config,
     program: &str,

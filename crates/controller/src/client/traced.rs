@@ -11,7 +11,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 use crate::runtime::SPANS;
 
 /// Begins the span of a request. The span is disabled outside a reconcile, and without a collector.
-/// Queries are left out: they are long, and the path says what was asked.
+/// Queries are left out: they are long, and the path identifies the request.
 pub(super) fn begin<B>(request: &mut Request<B>) -> Span {
     if Span::current().is_disabled() {
         return Span::none();

@@ -42,13 +42,13 @@ struct Named {
     controller: Arc<str>,
     /// The pod's name.
     instance: Option<Arc<str>>,
-    /// Who else hears of events.
+    /// Receives a copy of each event.
     listener: Option<Arc<dyn Listener>>,
 }
 
-/// Hears of every event that is published.
+/// Receives every published event.
 pub(crate) trait Listener: Send + Sync {
-    /// Takes an event without waiting.
+    /// Queues an event without waiting.
     fn hear(&self, notice: Notice);
 
     /// Completes what it does in the background.
@@ -76,7 +76,7 @@ impl Events {
         Events { named: Some(Named { recorder, outbox, controller, instance, listener: None }) }
     }
 
-    /// Returns a publisher whose events a listener hears, too.
+    /// Returns a publisher whose events also go to a listener.
     #[must_use]
     pub(crate) fn heard_by(&self, listener: Arc<dyn Listener>) -> Events {
         Events { named: self.named.clone().map(|named| Named { listener: Some(listener), ..named }) }

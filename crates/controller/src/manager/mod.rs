@@ -60,7 +60,7 @@ pub struct Config {
     /// The lease's name; required with `leader_elect`. With a [`ControllerConfig::shard_selector`], the selector's
     /// digest is appended, so that processes of other ranges do not wait.
     pub leader_election_id: String,
-    /// The lease's namespace; empty means the pod's own. Outside a cluster, the webhooks' Secret is there, too.
+    /// The lease's namespace; empty means the pod's own. Outside a cluster, it also holds the webhooks' Secret.
     pub leader_election_namespace: String,
     /// How long running reconciles may take to finish once the process is asked to stop.
     pub shutdown_grace: Duration,
@@ -84,7 +84,7 @@ pub enum Error {
     /// `--leader-elect` without a name for the lease, and perhaps, outside a cluster, without a namespace.
     #[error("LeaderElectionID must be configured: set --leader-election-id{}", lacks_namespace(*.outside))]
     NoLeaseName {
-        /// Whether the namespace is missing, too.
+        /// Whether the namespace is missing as well.
         outside: bool,
     },
     /// `--leader-elect` outside a cluster, without a namespace.

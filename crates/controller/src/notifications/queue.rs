@@ -74,7 +74,7 @@ impl Queue {
         let is_full = waiting.notices.len() >= MOST;
         let was_full = std::mem::replace(&mut waiting.is_full, is_full);
         if is_full {
-            // It is not seen: if it happens again, there may be room.
+            // Forget it, so that it is queued if it happens again when there is room.
             waiting.seen.pop(&notice.key);
             self.metrics.notified(Notified::Dropped);
             if !was_full {

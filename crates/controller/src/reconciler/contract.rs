@@ -21,10 +21,10 @@ use crate::report::Reason;
 /// A failed reconcile is logged, counted and published as an event with the error's [`reason`](Reason::reason). It is
 /// retried after half a second, doubled each time up to five minutes ([`Watching::backoff`]), or only after a change if
 /// the error [is terminal](Reason::is_terminal). A panic is such a failure (`Panicked`) and delays only its own
-/// resource. A resource that its type cannot decode is one, too (`Undecodable`): the event names the field, and the
-/// reconciler never gets that state. No condition says so: the status is part of the type that does not fit, and the
-/// library does not know whether that type's status has conditions at all. While the server refuses one of the watches,
-/// nothing is reconciled (`WatchRefused`), because the caches may be outdated.
+/// resource. A resource that does not decode into its type counts as a failure (`Undecodable`): the event names the
+/// field, and the reconciler is not called. No condition says so: the status is part of the type that does not fit, and
+/// the library does not know whether that type's status has conditions at all. While the server refuses one of the
+/// watches, nothing is reconciled (`WatchRefused`), because the caches may be outdated.
 ///
 /// # What the reconciler does
 /// Each call reads the whole state and does what is missing, regardless of what triggered it. Any `.await` may be the

@@ -2,8 +2,8 @@
 //!
 //! A [`Reconciler`] serves one kind of custom resource: it declares what triggers a reconcile, and makes the cluster
 //! match a resource's `spec`. The library provides queue, caches, retries, events, metrics and finalizers. A
-//! [`Controller`] is what the manager runs: a name, and a loop that ends on request. Controllers of charts implement
-//! it, too. The counterparts in controller-runtime are `reconcile.Reconciler` and `manager.Runnable`.
+//! [`Controller`] is what the manager runs: a name, and a loop that ends on request. Chart controllers implement it as
+//! well. The counterparts in controller-runtime are `reconcile.Reconciler` and `manager.Runnable`.
 
 mod apply;
 mod cache;

@@ -83,7 +83,7 @@ impl Rights {
         self.rule(&K::group(&()), &K::plural(&()), verbs)
     }
 
-    /// Returns whether the reconciler sets owner references, which some clusters guard.
+    /// Returns whether the reconciler sets owner references, for which some clusters require an additional permission.
     pub fn owns_objects(&self) -> bool {
         self.owns_objects
     }

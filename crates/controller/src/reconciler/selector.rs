@@ -30,13 +30,13 @@ impl Selector {
         Selector { fields: fields.to_owned(), ..self }
     }
 
-    /// Returns the selector of those objects that have these labels, too.
+    /// Returns this selector, narrowed to objects with these labels.
     pub(super) fn and(&self, labels: &str) -> Selector {
         let both = [&*self.labels, labels].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(",");
         Selector { labels: both, ..self.clone() }
     }
 
-    /// Returns the selector of those objects that are in this range, too.
+    /// Returns this selector, narrowed to objects in this range.
     pub(super) fn within(self, range: Option<ShardSelector>) -> Selector {
         Selector { range, ..self }
     }

@@ -126,8 +126,8 @@ impl<R: Reconciler> Serving<R> {
         }
     }
 
-    /// Writes the finalizers; the event of that change continues the work. If the resource changed meanwhile, the work
-    /// continues by itself, because the event of a change that does not matter queues nothing.
+    /// Writes the finalizers; the event of that change continues the work. If the resource changed in the meantime, the
+    /// work continues without an event, because the event of an irrelevant change queues nothing.
     async fn set_finalizers(
         &self,
         context: &Context,

@@ -93,8 +93,8 @@ impl<R: Kind> Watching<R> {
         self
     }
 
-    /// Ignores writes to the resource that change only its status or managed fields. By default they wake it, too, so
-    /// that a foreign write to the status is noticed.
+    /// Ignores writes to the resource that change only its status or managed fields. By default they also trigger a
+    /// reconcile, so that another writer's change of the status is noticed.
     pub fn ignore_status(&mut self) -> &mut Self {
         self.settings.ignore_status = true;
         self

@@ -37,13 +37,13 @@ pub struct Queue<K> {
 /// How many keys a queue has, by what happens to them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Sizes {
-    /// Those that wait for a worker.
+    /// Keys that wait for a worker.
     pub waiting: usize,
-    /// Those that failed and wait for their next attempt's worker.
+    /// Keys whose reconcile failed, waiting for the worker of their retry.
     pub retrying: usize,
-    /// Those that a worker has.
+    /// Keys that a worker is processing.
     pub running: usize,
-    /// Those that are queued later, by a timer.
+    /// Keys that a timer will queue.
     pub later: usize,
 }
 
@@ -64,7 +64,7 @@ struct State<K> {
     metrics: Option<QueueMetrics>,
 }
 
-/// What still waits will never be handed out.
+/// Keys that still wait will never be handed out, so the metrics must not count them.
 impl<K> Drop for State<K> {
     fn drop(&mut self) {
         let waiting = self.queued.len() + self.again.len() + self.retries.len();

@@ -52,7 +52,8 @@ enum Wrong {
 /// or it hashes in another way.
 ///
 /// The field `shardInfo` of a list's metadata says that a server honoured the selector, but not in lists of custom
-/// resources, as of Kubernetes 1.36. The objects themselves show it for every kind, and in watches, too.
+/// resources, as of Kubernetes 1.36. So this checks the objects themselves, which works for every kind, and for watches
+/// as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the API server sends resources outside --shard-selector: enable its feature gate ShardedListAndWatch \

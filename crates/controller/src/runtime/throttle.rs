@@ -13,7 +13,7 @@ use outside::sync::lock;
 /// The maximum duration of a task without a cooldown: it shows that the server is not busy.
 const QUICK: Duration = Duration::from_millis(5);
 
-/// How far ahead turns are promised.
+/// How far in the future a turn may be.
 const LAST_TURN: Duration = Duration::from_secs(60);
 
 /// The length of the pause after a task.
@@ -88,7 +88,7 @@ impl Drop for Task<'_> {
 pub struct Throttle {
     pacer: Pacer,
     turns: tokio::sync::Mutex<()>,
-    /// When the last turn ends that was [promised](Throttle::next_turn).
+    /// When the last [promised](Throttle::next_turn) turn ends.
     promised: Mutex<Option<Instant>>,
 }
 

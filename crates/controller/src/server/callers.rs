@@ -17,9 +17,9 @@ use tokio::time::Instant;
 use super::gate::{self, Gate, Question, Turn, Turns, VALID_FOR, question};
 use super::reviews::{authenticate, authorize};
 
-/// How many rights are cached. The least recently used is dropped first, and asked for again.
+/// How many rights are cached. The least recently used is evicted first, and requested again when needed.
 const MAX_RIGHTS: NonZeroUsize = NonZeroUsize::new(4096).expect("4096 is not zero");
-/// How many rights are asked for concurrently, for all callers.
+/// Maximum concurrent access reviews, for all callers together.
 const MAX_QUESTIONS: usize = 16;
 /// How many views one user may have under way, until each is read. Any account of the cluster could otherwise load the
 /// API server in our name.
@@ -124,7 +124,7 @@ impl Callers {
     /// Identifies the caller with this token.
     ///
     /// # Errors
-    /// The API server cannot be asked.
+    /// The API server does not answer.
     pub(super) async fn identify(self: &Arc<Self>, client: IpAddr, token: &str, used: Use) -> Result<Called, Error> {
         let shares = match used {
             Use::View => &self.views,

@@ -1,5 +1,5 @@
-//! Decides which forms a site takes. Only its own pages may send them: a browser adds whatever signs its user in, at a
-//! proxy for example, to requests of other sites, too. Pure.
+//! Decides which forms a site takes. Only its own pages may send them: a browser also adds its user's credentials, such
+//! as a proxy's cookie, to requests that other sites make. Pure.
 
 use http::header::{CONTENT_TYPE, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName, StatusCode};

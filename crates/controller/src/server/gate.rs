@@ -44,7 +44,7 @@ struct Verdicts<T> {
     refused: LruCache<Question, (Verdict<T>, Instant)>,
 }
 
-/// The digest of what is asked. Tokens themselves are not kept.
+/// The digest of the request. Tokens themselves are not kept.
 pub(super) type Question = [u8; 32];
 
 /// The API server's answer.

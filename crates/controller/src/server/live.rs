@@ -32,7 +32,7 @@ pub(super) struct Follower {
     address: Uri,
     ticks: Interval,
     until: Instant,
-    /// The last generation of the site that was looked at.
+    /// The last generation of the site that was read.
     seen: Option<u64>,
     /// The last digest that was sent.
     told: Option<u64>,

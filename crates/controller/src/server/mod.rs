@@ -57,7 +57,7 @@ const MAX_SCRAPERS: usize = 16;
 /// six.
 const MAX_READERS: usize = 320;
 
-/// How many connections may ask webhooks at once. An API server opens one for each request that it has under way.
+/// Maximum concurrent connections to webhooks. An API server opens one for each request that it has under way.
 const MAX_ASKING: usize = 512;
 
 /// How long running requests may take to finish when the server stops.

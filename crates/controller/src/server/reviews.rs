@@ -13,7 +13,7 @@ pub(super) async fn authenticate(api: &dyn Api, token: &str) -> Result<Option<Us
     Ok(status.user.filter(|_| status.authenticated == Some(true)))
 }
 
-/// Returns whether the user may do what is asked, which names no user.
+/// Returns whether the user may do what these attributes describe; they must not name a user.
 pub(super) async fn authorize(api: &dyn Api, user: UserInfo, asked: SubjectAccessReviewSpec) -> Result<bool, Error> {
     let UserInfo { username: user, uid, groups, extra } = user;
     let spec = SubjectAccessReviewSpec { user, uid, groups, extra, ..asked };

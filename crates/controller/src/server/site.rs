@@ -36,8 +36,8 @@ use crate::report::chain;
 const UNAUTHORIZED: &str = "Unauthorized: send a bearer token of this cluster, for example with\n\
     curl -k -H \"Authorization: Bearer $(kubectl create token ACCOUNT)\" https://...\n";
 
-/// How much of a page is handed to the connection at a time, in bytes. The rest, and the caller's share, are held until
-/// the client has read what went before.
+/// How many bytes of a page are sent at a time. The rest, and the caller's share, are held until the client has read
+/// the previous ones.
 const FRAME: usize = 16 << 10;
 
 /// Returns a connection to the API server whose requests are those of the user with this token. It must not have
@@ -50,22 +50,22 @@ pub trait Site: Send + Sync {
     fn answer<'s>(&'s self, visit: Visit<'s>) -> BoxFuture<'s, Result<Page, Error>>;
     /// Handles a form submitted from a page of this site.
     fn submit<'s>(&'s self, visit: Visit<'s>, form: Form<'s>) -> BoxFuture<'s, Result<Submitted, Error>>;
-    /// Returns a number that differs whenever something that the site shows has changed. It is asked for several times
-    /// a second for each open view, so it must be cheap.
+    /// Returns a number that differs whenever something that the site shows has changed. It is called several times a
+    /// second for each open view, so it must be cheap.
     fn generation(&self) -> u64;
     /// Returns a digest of what the caller sees at an address, as far as it can change. Only what the rights allow may
     /// decide anything about it.
     fn version<'s>(&'s self, visit: Visit<'s>) -> BoxFuture<'s, Result<u64, Error>>;
 }
 
-/// What a caller asks for.
+/// A caller's request.
 #[derive(Clone, Copy)]
 pub struct Visit<'v> {
     /// The path, percent-encoded as it was sent.
     pub path: &'v str,
     /// The query, percent-encoded; empty without one.
     pub query: &'v str,
-    /// Whether a program asks, which gets JSON.
+    /// Whether the client is a program, which gets JSON.
     pub as_json: bool,
     /// Whether the site takes forms.
     pub takes_forms: bool,
@@ -180,7 +180,7 @@ async fn answer(guarded: &Arc<Guarded>, client: IpAddr, address: &Uri, headers: 
     Ok(written(page, caller))
 }
 
-/// Passes a form on to the site, with a connection whose requests are the caller's.
+/// Submits a form to the site, with a client that authenticates as the caller.
 async fn submit(guarded: &Arc<Guarded>, client: IpAddr, request: Request) -> Result<Response, Error> {
     let (parts, body) = request.into_parts();
     let (Some(token), Some(senders)) = (bearer_token(&parts.headers), &guarded.senders) else {

@@ -58,7 +58,7 @@ pub enum InvalidRing {
 )]
 pub struct ClusterScoped(String);
 
-/// What says which resources are this process's.
+/// How to tell which resources belong to this process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Share {
     /// Labels, which change.
@@ -131,7 +131,7 @@ impl Ring {
         &self.0.ring
     }
 
-    /// Returns this shard's name, which its lease has, too.
+    /// Returns this shard's name, which is also the name of its lease.
     pub fn shard(&self) -> &str {
         &self.0.shard
     }

@@ -45,8 +45,8 @@ pub trait Validate: Send + Sync + 'static {
 
 /// Changes objects of one kind before they are validated and stored.
 ///
-/// What holds for [`Validate`] holds here, too. Only what differs is sent to the API server: fields that the Rust type
-/// does not know keep their values. The API server may ask several times, so a change must be idempotent.
+/// The notes on [`Validate`] apply here as well. Only the difference is sent to the API server: fields that the Rust
+/// type does not know keep their values. The API server may ask several times, so a change must be idempotent.
 pub trait Mutate: Send + Sync + 'static {
     /// The kind, in the version that [`mutate`](Self::mutate) changes.
     type Resource: Kind;

@@ -12,7 +12,7 @@ use crate::runtime::backoff::{Backoff, LONGEST};
 /// How soon after a repair another change means that someone undid it.
 const SOON: Duration = Duration::from_secs(60);
 
-/// The first pause if the object serves another operator meanwhile.
+/// The initial pause if another operator has changed the object, and uses it until then.
 const FIRST: Duration = Duration::from_secs(10);
 
 /// What was applied, and how often it was undone.

@@ -65,7 +65,7 @@ struct Publishing {
     last: String,
 }
 
-/// The reason for a configuration that another operator keeps, too.
+/// The reason if another operator maintains the same configuration.
 const DISPUTED: &str = "WebhookConfigurationDisputed";
 
 /// A change of an object; `None` if it is gone.
@@ -216,7 +216,7 @@ impl Publishing {
         self.context.publish(Outcome::warning(DISPUTED, "Publish", message));
     }
 
-    /// Applies an object. With its uid, an object that was deleted meanwhile stays deleted.
+    /// Applies an object. With a uid, the apply does not re-create an object that was deleted in the meantime.
     async fn apply(&self, object: &Object, uid: Option<String>, mut content: Value) -> Result<DynamicObject, String> {
         let name = object.name();
         content["apiVersion"] = format!("{}/v1", object.group()).into();

@@ -50,7 +50,7 @@ struct Served {
     budget: Budget,
 }
 
-/// What a path asks for.
+/// What a path requests.
 enum Asked {
     Admission(Arc<Registered>),
     Conversion(Arc<Versions>),

@@ -12,8 +12,8 @@ const TRIED: usize = 64;
 /// A field's path and value.
 type Field = (Vec<String>, Value);
 
-/// Adds the fields of the original that `known`, the original as its type prints it, lacks. Leaves out those that type
-/// `B` knows: there, the name means something else.
+/// Copies fields that the original's type does not know: those missing in `known`, the original as its type serializes
+/// it. Skips names that type `B` declares, because there they mean something else.
 pub(super) fn keep<B: Kind>(original: &Value, known: &Value, converted: &mut Value) {
     let mut fields = Vec::new();
     for part in ["spec", "status"] {
@@ -50,7 +50,7 @@ fn collect(original: &Value, known: &Value, path: &mut Vec<String>, fields: &mut
     }
 }
 
-/// Inserts a field, unless something is there, or its parent is missing or a list.
+/// Inserts a field, unless it already exists, or its parent is missing or a list.
 fn insert(object: &mut Value, path: &[String], value: &Value) {
     let Some((last, parents)) = path.split_last() else { return };
     let parent = parents.iter().try_fold(object, |object, key| object.get_mut(key));

@@ -1,9 +1,9 @@
-//! How much memory a review takes once it is parsed. A few bytes of hostile JSON become a hundred times as many.
+//! Estimates the memory of a parsed review. Hostile JSON can grow a hundredfold when it is parsed.
 
-/// What an object takes, apart from its text: a node of a map.
+/// The memory of an object besides its text: a map node.
 const OBJECT: usize = 640;
 
-/// What a value takes, apart from its text.
+/// The memory of a value besides its text.
 const VALUE: usize = 32;
 
 /// Returns an upper bound of the memory that a JSON text takes as values. Reads it once, without parsing.

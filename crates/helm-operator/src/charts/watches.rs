@@ -56,7 +56,7 @@ pub(crate) fn primaries(context: &Context, resource: &Resource, selector: &Selec
     scopes(&context.config.namespaces, resource.namespaced).into_iter().map(stream).collect()
 }
 
-/// Reads discovery before a refusal is passed on, so that it is known whether the kind is served at all.
+/// Reads discovery before it passes a refusal on, to find out whether the kind is served at all.
 async fn after_discovery<T>(mapper: Arc<Mapper>, event: watcher::Result<Event<T>>) -> watcher::Result<Event<T>> {
     if event.as_ref().is_err_and(is_refused)
         && let Err(error) = mapper.refresh_if_older(DISCOVERED).await

@@ -157,7 +157,7 @@ impl Cache {
         sync::lock(&self.state)
     }
 
-    /// Returns the state to change it.
+    /// Locks the state for a change, and counts the change.
     fn changing(&self) -> MutexGuard<'_, State> {
         let state = self.state();
         // Counted under the lock, so a reader who sees the count also sees the change.

@@ -47,7 +47,7 @@ use html::Frame;
 use model::Caches;
 use submit::Refused;
 
-/// The answer for anything that does not exist or that the caller may not read.
+/// The response for anything that does not exist, or that the caller may not read.
 const NOTHING: &str = "There is nothing here that you may read.";
 
 /// The answer of a replica that serves no resources.

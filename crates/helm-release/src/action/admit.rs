@@ -2,7 +2,7 @@
 //! already live.
 //!
 //! Generated values, such as passwords, differ between renders, so the live ones are kept. Any other difference is
-//! someone's intention, and the chart decides about it.
+//! intentional, so the chart's value wins.
 
 use serde_json::{Map, Value};
 

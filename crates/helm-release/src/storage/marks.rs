@@ -106,7 +106,7 @@ pub struct Marks {
     /// The uids of the resources that had the release before its owner took it over.
     #[serde(rename = "w", default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Arc<str>>,
-    /// The objects, in install order. In JSON, they have a form of their own.
+    /// The objects, in install order. Serialized separately, in a compact form.
     #[serde(skip)]
     pub objects: Vec<MarkedObject>,
 }
@@ -163,7 +163,7 @@ pub struct Rejected {
     /// The digest of what it was rendered from.
     #[serde(rename = "i")]
     pub inputs: String,
-    /// What rejected it.
+    /// Whether its tests or its rollout rejected it.
     #[serde(rename = "b", default, skip_serializing_if = "RejectedBy::is_tests")]
     pub by: RejectedBy,
 }

@@ -62,8 +62,8 @@ impl Keyring {
         Keyring(Arc::new(watch::Sender::new(Keys { current, previous })))
     }
 
-    /// Replaces the keys, in all clones. What was verified before keeps its proof until it is read again:
-    /// [`replaced`](Self::replaced) says when.
+    /// Replaces the keys, in all clones. Records that were verified before keep their proof until they are read again;
+    /// [`replaced`](Self::replaced) signals when to do so.
     pub fn replace(&self, current: Key, previous: Vec<Key>) {
         self.0.send_replace(Keys { current, previous });
     }

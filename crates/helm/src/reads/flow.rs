@@ -12,7 +12,7 @@ use go_template::{Parsed, Str, Tree, Value};
 use super::cells::Cells;
 use super::held::{Held, Ref};
 
-/// Maximum number of commands to examine. Beyond it, everything counts as read. The largest public charts need a tenth of it.
+/// Maximum number of commands to examine. Beyond it, everything counts as read. The largest public charts need a tenth of this.
 const MAX_STEPS: u64 = 20_000_000;
 
 /// Stack size for one level of nesting, and the size of a new stack segment, in bytes.

@@ -1,9 +1,9 @@
 //! Checks that a plan (`diff`) names every write of the reconcile that follows it, and no other: object by object
 //! against the API server's audit log, field by field against the objects before and after.
 //!
-//! Each chart is copied, with one more template whose objects serve the changes that not every chart has: something to
-//! prune, an immutable field, hooks, an object of someone else. Then the chart goes through all [changes](Change),
-//! each planned first.
+//! Each chart is copied. An additional template provides the objects for changes that not every chart supports: one to
+//! prune, one with an immutable field, hooks, and one that someone else owns. Then the chart goes through all
+//! [changes](Change), each planned first.
 //!
 //! ```text
 //! chart ─▶ copy ─▶ for each change: plan ─▶ change ─▶ the operator reconciles ─▶ audit log, objects ─▶ agree

@@ -236,7 +236,7 @@ impl Journey<'_, '_> {
                 }
             };
             match answer {
-                // The operator wrote in between.
+                // The operator wrote since the read, so the update conflicts: read again.
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 answer => return Ok(answer.map(drop)?),
             }

@@ -21,7 +21,7 @@ const GROUPS: &str = "/apis";
 /// Returns a client that writes nothing.
 pub(super) fn over(inner: Client) -> Client {
     let namespace = inner.default_namespace().to_owned();
-    // What tasks outside of rehearsals created.
+    // Objects that tasks outside of rehearsals created.
     let background = Arc::<Overlay>::default();
     let service = tower::service_fn(move |request| serve(inner.clone(), background.clone(), request));
     Client::new(service, namespace)
@@ -66,9 +66,9 @@ async fn discovered(
 /// What happens to a request.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// It is sent as it is.
+    /// It is sent unchanged.
     Sent,
-    /// It is answered from what was written.
+    /// It is answered from memory.
     Kept,
     /// It is a write.
     Rehearsed,
@@ -194,8 +194,8 @@ impl Work {
         }
     }
 
-    /// Writes again to an object that was written. One that was deleted and is created anew is checked by the API
-    /// server; otherwise memory answers.
+    /// Answers another write to an object from memory. Only the re-creation of a deleted object is checked by the API
+    /// server.
     async fn again(&self, path: &str) -> Result<(Answer, Checked), BoxError> {
         if self.current.overlay.object(path).is_none()
             && let Some(substitute) = Substitute::of(&self.request, path)

@@ -4,7 +4,7 @@
 //! that the API server cannot check because it depends on an earlier one, is answered from there. An object that is
 //! deleted and recreated is checked under another name, and fields that the API server refused to change stay
 //! immutable. A re-applied object gets the API server's defaults again. Discovery includes the kinds of created
-//! definitions, whose objects are answered from memory, too.
+//! definitions, whose objects are also served from memory.
 
 mod defaults;
 mod definitions;
@@ -109,7 +109,7 @@ impl Rehearsal {
         lock(&self.writes).iter().flatten().cloned().collect()
     }
 
-    /// Takes the place of a write that is about to be sent.
+    /// Reserves the position of a write that is about to be sent.
     fn begin(&self) -> usize {
         let mut writes = lock(&self.writes);
         writes.push(None);

@@ -8,8 +8,8 @@ use super::super::site::Guarded;
 use super::super::{Form, Page, Right, Senders, Site, Submitted, Visit};
 use super::*;
 
-/// A site that shows what it was asked, and in which of two namespaces the caller may list shops. Its versions are those
-/// of the namespace `a` for whoever may list shops there; others always see the same.
+/// A site that shows what it was asked, and in which of two namespaces the caller may list shops. Callers who may list
+/// shops in the namespace `a` see its versions; others always see the same page.
 #[derive(Default)]
 struct Echo {
     generation: AtomicU64,

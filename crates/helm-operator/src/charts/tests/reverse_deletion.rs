@@ -194,7 +194,7 @@ async fn a_kind_that_is_not_served_holds_no_deletion() {
     is_gone(server, |server| server.unserve("cache.my.domain/v1", "Memcached")).await;
 }
 
-/// The next controller of the kind lists again. Resources that come and go before that are not seen.
+/// The next controller of the kind lists again. Resources that are created and deleted before then are never seen.
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_stops_vouches_for_no_resource() {
     let world = World::new(spec());

@@ -109,7 +109,7 @@ pub(crate) struct ResourceMemory {
     pub(crate) release: ReleaseMemory,
     /// What was done on demand or on schedule.
     pub(crate) requests: Requests,
-    /// Another process that serves the resource, too.
+    /// Another process that also serves the resource.
     pub(crate) competitor: Option<Box<Met>>,
 }
 
@@ -287,8 +287,8 @@ impl ResourceMemory {
         (wait >= NOTICEABLE).then_some(wait)
     }
 
-    /// Records a failure. The same inputs wait longer each time, and are no longer retried after `retries` retries.
-    /// Returns whether the failure is new.
+    /// Records a failure. Retries of the same inputs back off, and end after `retries` attempts. Returns whether the
+    /// failure is new.
     pub(crate) fn fail(&mut self, failed: &Failed, inputs: String, now: Instant, retries: Option<u32>) -> bool {
         let known = self.failure.as_ref();
         let (failures, attempts) = match (known, &self.restored) {

@@ -26,7 +26,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns whether a step needs the `spec` although the cache does not keep it.
+    /// Returns whether a step needs the `spec`, and the cache no longer holds it.
     pub(crate) fn lacks_spec(&self, step: Step, primary: &Primary) -> bool {
         primary.spec.is_away() && (step.reads_values() || !self.shared.settings.expressions.fields().is_empty())
     }

@@ -96,7 +96,7 @@ impl Object {
         ca_bundle::drop_placeholders(&mut body);
         let metadata = child(&mut body, "metadata");
         SERVER_SIDE.iter().for_each(|field| _ = metadata.remove(*field));
-        // Only the order of the chart's objects is about it, and the server would reject the key.
+        // It only orders the chart's objects, and the server would reject its key as invalid.
         if let Some(annotations) = metadata.get_mut("annotations").and_then(Value::as_object_mut) {
             annotations.remove(DEPENDS_ON_GROUPS);
         }

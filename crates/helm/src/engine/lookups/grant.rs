@@ -10,7 +10,7 @@ use super::{LookupCall, LookupNamespace};
 pub struct LookupGrant {
     /// Namespaces other than the release's own.
     pub namespaces: BTreeSet<String>,
-    /// Whether all namespaces are needed, because only a render determines which.
+    /// Whether all namespaces are needed, because the namespace is known only during a render.
     pub all: bool,
 }
 
