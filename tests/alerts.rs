@@ -62,7 +62,7 @@ fn labels(expression: &str) -> Vec<(&str, Option<&str>)> {
     groups.chain(matched).collect()
 }
 
-/// The labels of each metric of a scrape; none for a metric without a series.
+/// Returns the labels of each metric of a scrape; none for a metric without a series.
 fn scraped(text: &str) -> BTreeMap<&str, BTreeSet<&str>> {
     let mut all: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
     for line in text.lines() {

@@ -266,7 +266,7 @@ fn detected_drift_is_named_until_it_is_undone() {
     assert_eq!(image(&namespace), "a:1");
 }
 
-/// A ConfigMap whose manifest names an owner that does not exist.
+/// Returns a ConfigMap whose manifest names an owner that does not exist.
 fn orphan(name: &str) -> Value {
     let owner =
         json!({"apiVersion": "v1", "kind": "Secret", "name": "nobody", "uid": "8d3c1f0e-5d0b-4c38-9d1b-111111111111"});
@@ -274,7 +274,7 @@ fn orphan(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"a": "b"}})
 }
 
-/// A hook at the release's deletion, because of which objects have no owner of ours.
+/// Returns a `pre-delete` hook, because of which the release's objects get no owner reference of ours.
 fn last_hook() -> Value {
     let annotations = json!({"helm.sh/hook": "pre-delete"});
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "hook", "annotations": annotations}})

@@ -187,7 +187,7 @@ pub struct ControllerConfig {
     /// How many resources of one kind are reconciled concurrently; at least 1. Default: the number of processors, and
     /// at least 8.
     pub max_concurrent_reconciles: usize,
-    /// The ring of which the process is a shard: it serves only resources that are assigned to it. Default: none.
+    /// The ring of which the process is a shard: it serves only resources assigned to it. Default: none.
     pub ring: Option<Ring>,
     /// Which resources the process lists, watches and serves, if the API server supports that (KEP-5866, alpha). Excludes
     /// a ring. Default: all.

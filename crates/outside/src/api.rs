@@ -181,7 +181,7 @@ impl Response {
 /// The purpose of a request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Purpose {
-    /// To read. An error says nothing about the object.
+    /// To read. An error does not mean that the object is missing.
     Read,
     /// To write. A permanent error means that the server rejects the object.
     #[default]

@@ -1,4 +1,4 @@
-//! What the page shows for a chart and values. Reads no file and reaches no network.
+//! The result that the page shows for a chart and values. Reads no file and reaches no network.
 
 use go_encoding::json;
 use go_template::Limits;
@@ -41,7 +41,7 @@ impl Failure {
     }
 }
 
-/// Renders, and traces the values. What fails is part of the answer: values are traced even if a template fails.
+/// Renders, and traces the values. Failures are part of the result: values are traced even if a template fails.
 pub fn answer(engine: &Engine, question: &Question) -> Json {
     let given = match values::read(question.values.as_bytes()) {
         Ok(given) => given,
@@ -143,7 +143,7 @@ const MAX_EXECUTIONS: usize = 100;
 /// Opens a chart from its files, with lines of its values, and with a limit that a browser's stack holds.
 ///
 /// # Errors
-/// The files are no chart, or exceed a limit.
+/// The files are not a chart, or exceed a limit.
 pub fn open(files: Vec<File>) -> Result<Engine, LoadError> {
     let limits = Limits { executions: MAX_EXECUTIONS, ..Limits::default() };
     Ok(Engine::new(Chart::from_files_with_lines(files)?).with_limits(limits))

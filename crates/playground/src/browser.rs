@@ -1,4 +1,4 @@
-//! What JavaScript calls.
+//! The functions that JavaScript calls.
 
 use helm::chart::{Chart, File};
 use helm::disk::without_ignored;
@@ -46,7 +46,7 @@ impl Playground {
     /// Opens a chart.
     ///
     /// # Errors
-    /// The files are no chart, or exceed a limit.
+    /// The files are not a chart, or exceed a limit.
     #[wasm_bindgen(constructor)]
     pub fn new(files: Files) -> Result<Playground, JsError> {
         Ok(Playground(answer::open(files.0)?))

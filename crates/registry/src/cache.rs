@@ -29,7 +29,7 @@ pub struct Cache {
     served: Mutex<HashMap<String, [Option<Digest>; 2]>>,
 }
 
-/// What was found for a source.
+/// The cached result of a source.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     /// The source, so that a file under another name is not taken for its own.
@@ -38,7 +38,7 @@ pub(crate) struct Entry {
     pub(crate) version: Option<String>,
     /// The manifest's text; `None` for an archive from a web server.
     pub(crate) manifest: Option<String>,
-    /// The signatures of the manifest, if any were looked at.
+    /// The signatures of the manifest, if they were read.
     #[serde(default)]
     pub(crate) signatures: Vec<Signature>,
     /// The archive's digest.

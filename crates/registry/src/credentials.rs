@@ -1,4 +1,4 @@
-//! Finds the user and password for a registry in Docker's configuration, which Secrets for pulling images contain, too.
+//! Finds the user and password for a registry in Docker's configuration, the format that image pull Secrets also use.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

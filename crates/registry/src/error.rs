@@ -69,7 +69,7 @@ fn hint(status: StatusCode) -> &'static str {
 }
 
 impl Error {
-    /// Returns whether the chart is there, but not vouched for.
+    /// Returns whether the chart exists, but is not signed with the required key.
     pub fn is_unverified(&self) -> bool {
         matches!(self, Error::Unverified { .. })
     }

@@ -38,7 +38,7 @@ pub struct Source {
     pub plain: bool,
 }
 
-/// What besides the source is needed for a fetch.
+/// The settings of a fetch, besides the source.
 #[derive(Clone, Copy, Default)]
 pub struct Access<'a> {
     /// Docker's configuration, with credentials.
@@ -47,7 +47,7 @@ pub struct Access<'a> {
     pub ca: &'a [u8],
     /// The key that has to vouch for the chart.
     pub key: Option<&'a Key>,
-    /// What sends the requests; `None` for the network.
+    /// The transport for requests; `None` for the network.
     pub hop: Option<&'a Hop>,
 }
 
@@ -88,7 +88,7 @@ impl Source {
         Some(Fetched { archive, digest, name: entry.name(digest), version: entry.version })
     }
 
-    /// Fetches what is not in the cache. What a digest names is not even asked for if it is there.
+    /// Fetches a chart unless the cache has it. A chart named by its digest needs no request at all if it is cached.
     ///
     /// # Errors
     /// The server does not answer, or what it has may not be used.
@@ -262,7 +262,7 @@ impl Registry<'_> {
         Err(Error::TooLarge { what: "the list of tags", limit: MAX_PAGES as u64 * MAX_PAGE_BYTES })
     }
 
-    /// Returns a manifest. One that is named by its digest has it.
+    /// Returns a manifest; if the reference is a digest, one with this digest.
     async fn manifest(&mut self, reference: &str) -> Result<Vec<u8>, Error> {
         let path = format!("/v2/{}/manifests/{reference}", self.repository);
         let ask = Ask { path: &path, accept: MANIFEST, what: "the manifest", limit: MAX_MANIFEST_BYTES };

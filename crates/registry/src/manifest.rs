@@ -23,10 +23,10 @@ const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 /// The maximum size of what a signature covers, in bytes.
 pub(crate) const MAX_SIGNED_BYTES: u64 = 64 << 10;
 
-/// The maximum number of signatures that are looked at.
+/// The maximum number of signatures to verify.
 pub(crate) const MAX_SIGNATURES: usize = 16;
 
-/// What a manifest says about some content.
+/// A manifest's description of some content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
     pub(crate) digest: Digest,

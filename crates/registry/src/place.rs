@@ -9,7 +9,7 @@ use http::uri::{Authority, Scheme};
 /// The maximum length of a repository's name, as registries limit it.
 const MAX_NAME: usize = 255;
 
-/// The place of a chart.
+/// The location of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A repository of a registry, whose tags are versions.
@@ -23,7 +23,7 @@ pub enum Place {
     Archive(Uri),
 }
 
-/// The reason why a text is not a place. The messages never quote what may be a password.
+/// Why a text is not a valid location. The messages never quote what may be a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceError {
     /// It is not a URL with a host and a path.
@@ -44,7 +44,7 @@ pub enum PlaceError {
 }
 
 impl Place {
-    /// Returns whether a text is meant as the place of a chart that is fetched.
+    /// Returns whether a text is meant as the location of a chart to fetch, not as a path.
     pub fn is_meant(text: &str) -> bool {
         text.contains("://")
     }

@@ -7,7 +7,7 @@ use crate::Digest;
 /// The version of a chart that is wanted.
 #[derive(Clone, Debug)]
 pub enum Wanted {
-    /// Exactly this content: it never moves.
+    /// Exactly this content, which never changes.
     Digest(Digest),
     /// One version. It is looked up once, because a version is not published twice.
     Version(String),
@@ -15,7 +15,7 @@ pub enum Wanted {
     Range {
         /// The range as it is written.
         text: String,
-        /// What it means, by the rules of Helm.
+        /// The parsed constraint, by Helm's rules.
         constraint: Constraint,
     },
 }
@@ -58,7 +58,7 @@ pub(crate) fn tag(version: &str) -> String {
     version.replace('+', "_")
 }
 
-/// Returns the tag with the newest version that satisfies the constraint. Tags that are no versions are ignored, and
+/// Returns the tag with the newest version that satisfies the constraint. Tags that are not versions are ignored, and
 /// among tags of equal versions the last in the order of their texts wins, so that the choice does not depend on the
 /// registry's order.
 pub(crate) fn newest<'t>(constraint: &Constraint, tags: impl IntoIterator<Item = &'t String>) -> Option<&'t str> {

@@ -107,7 +107,7 @@ impl ProjectFile {
         }
     }
 
-    /// Allows Rust to serve kinds, too.
+    /// Allows Rust code to serve kinds as well.
     pub(crate) fn make_hybrid(&mut self) -> Result<(), Error> {
         if !self.is_charts() {
             return Err(Error::OtherLayout(self.layouts().join(", ")));

@@ -83,7 +83,7 @@ pub(crate) const NATIVE_API: &str = include_str!("../templates/native/api.rs");
 pub(crate) const NATIVE_CONTROLLER: &str = include_str!("../templates/native/controller.rs");
 pub(crate) const NATIVE_SAMPLE: &str = include_str!("../templates/native/sample.yaml");
 
-/// What webhooks need.
+/// The files that webhooks need.
 pub(crate) const WEBHOOK_KUSTOMIZATION: &str = include_str!("../templates/webhook/kustomization.yaml");
 pub(crate) const WEBHOOK_SERVICE: &str = include_str!("../templates/webhook/service.yaml");
 pub(crate) const WEBHOOK_CONFIGURATIONS: &str = include_str!("../templates/webhook/configurations.yaml");

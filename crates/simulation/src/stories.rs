@@ -228,7 +228,7 @@ fn noted_and_refused(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(after, with_service(random, "a"));
 }
 
-/// A process is killed while it deletes a release.
+/// Kills a process while it deletes a release.
 fn deleted_and_killed(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
     let after = later(random);
@@ -242,8 +242,8 @@ fn deleted_and_killed(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
-/// A person replaces objects with some of another release, and deletes the resource before the operator can have seen
-/// that.
+/// Replaces objects with some of another release, as a person might, and deletes the resource before the operator can
+/// have seen that.
 fn replaced_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "c"));
     let after = later(random);
@@ -254,7 +254,7 @@ fn replaced_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(random.u64(0..20), Action::Delete("c".into(), String::new()));
 }
 
-/// Objects or records are deleted while no watch runs, and the server forgets that it happened.
+/// Deletes objects or records while no watch runs, and lets the server forget the deletion.
 fn missed_deletion(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
     let after = later(random);

@@ -67,7 +67,7 @@ impl Script {
         result
     }
 
-    /// The requests except events, as `METHOD path`.
+    /// Returns the requests except events, as `METHOD path`.
     fn asked(&self) -> Vec<String> {
         let asked = &self.0.lock().unwrap().1;
         let requests = asked.iter().filter(|(_, path, _)| !path.contains("/events"));
@@ -91,7 +91,7 @@ fn backup(size: i32) -> MemcachedBackup {
     backup
 }
 
-/// The Deployment of `backup` as the server has it, with this many ready pods.
+/// Returns the Deployment of `backup` as stored by the server, with this many ready pods.
 fn deployment(backup: &MemcachedBackup, ready: i32) -> Deployment {
     let mut deployment = objects::deployment(backup);
     deployment.metadata.owner_references = Some(vec![kube::Resource::controller_owner_ref(backup, &()).unwrap()]);

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lease::Witness;
 
-/// How much earlier than its own timeout a watch may end without doubt.
+/// A watch that ends no more than this before its own timeout is not taken for interrupted.
 const SLACK: Duration = Duration::from_secs(1);
 
 /// How long a write waits for interrupted watches before it fails.
@@ -58,7 +58,7 @@ pub(super) enum Ended {
     Whole,
     /// The connection is lost.
     Broken,
-    /// Its reader stopped, which is no interruption.
+    /// Its reader stopped, which does not count as an interruption.
     Unread,
 }
 

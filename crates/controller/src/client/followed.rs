@@ -36,7 +36,7 @@ impl<B> Followed<B> {
         Followed { inner, stream: Some(Stream { contact, selection, ended: Ended::Unread, end }) }
     }
 
-    /// Wraps a response that is no stream.
+    /// Wraps a response that is not a stream.
     pub(super) fn nowhere(inner: B) -> Followed<B> {
         Followed { inner, stream: None }
     }

@@ -111,8 +111,8 @@ fn changing(client: Client, change: impl Fn(&mut Request<Body>) -> Result<(), ht
     Client::new(tower::service_fn(send), namespace)
 }
 
-/// Creates the same client, whose requests end at `hop` instead of on a connection. The configuration says nothing but
-/// the address, the namespace and what is added to requests.
+/// Creates the same client, whose requests end at `hop` instead of on a connection. The configuration only provides the
+/// address, the namespace, and additions to requests.
 ///
 /// # Errors
 /// The configuration cannot be used.

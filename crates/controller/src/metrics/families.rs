@@ -78,7 +78,7 @@ pub(super) struct NotifiedLabels {
     pub(super) result: Notified,
 }
 
-/// What became of a CloudEvent, or of one attempt to send it.
+/// The outcome of a CloudEvent, or of one attempt to send it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Notified {
     /// The sink took it.

@@ -17,7 +17,7 @@ use crate::events::Notice;
 /// How long the sink may take to answer.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 
-/// What became of a message.
+/// The outcome of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// The sink took it.

@@ -23,7 +23,7 @@ pub struct Settings {
     pub mode: Mode,
     /// The attribute `source`: a URI reference that names the cluster and the operator.
     pub source: String,
-    /// What precedes an event's reason in the attribute `type`.
+    /// The prefix of the attribute `type`, before an event's reason.
     pub type_prefix: String,
 }
 

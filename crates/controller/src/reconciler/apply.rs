@@ -77,7 +77,7 @@ fn contains(live: &Value, wanted: &Value, fields: &Value) -> bool {
 fn is_whole(live: &Value, wanted: &Value) -> bool {
     match (wanted, live) {
         (wanted, Value::Null) => is_empty(wanted),
-        // An empty map says nothing of the keys that others may have.
+        // An empty map does not claim the keys that others may have.
         (Value::Object(wanted), Value::Object(_)) if wanted.is_empty() => true,
         (Value::Object(wanted), Value::Object(live)) => {
             let is_wanted = |key: &String| wanted.get(key).is_some_and(|value| !value.is_null());

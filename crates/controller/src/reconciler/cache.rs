@@ -70,7 +70,8 @@ impl<K: Kind> Cache<K> {
         Indexed(index)
     }
 
-    /// Returns the object with this key as last seen or written: an own write counts before its event arrives.
+    /// Returns the object with this key as last seen or written: the reconciler's own write counts before its event
+    /// arrives.
     pub(super) fn newest(&self, key: &ResourceKey) -> Option<Arc<K>> {
         self.get(key).map(|seen| self.store.newest(&seen))
     }

@@ -343,7 +343,7 @@ impl<R: Reconciler> Serving<R> {
                 self.settings.queue.push_after(key.clone(), time.max(SHORTEST));
                 ReconcileResult::RequeueAfter
             }
-            // A write that was not sent is no failure: another shard continues.
+            // A write that was not sent is not a failure: another shard continues.
             Err(_) if self.is_leaving(key) => ReconcileResult::Success,
             // It failed because watches were interrupted, or may have.
             Err(_) if self.context.contact.was_lost_since(began) => {

@@ -29,7 +29,7 @@ pub(super) struct Settings<R> {
     pub(super) workers: usize,
     pub(super) backoff: Backoff<ResourceKey>,
     pub(super) timeout: Option<Duration>,
-    /// What this process serves, if it serves a share of the resources.
+    /// The share of the resources that this process serves, if not all.
     pub(super) shard: Option<Shard>,
     metrics: Metrics,
 }

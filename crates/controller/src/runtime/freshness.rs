@@ -18,7 +18,7 @@ pub struct Epoch {
     pub number: u64,
     /// When the list started.
     pub began: Instant,
-    /// Whether the list is still running. What it contains is the truth, as long as it is not older than what is known.
+    /// Whether the list is still running. Its objects are current, unless a newer version of them is known.
     pub is_list: bool,
 }
 
@@ -84,7 +84,7 @@ impl Stamp {
         self.epoch == list.number || self.wrote.is_some_and(|wrote| wrote >= list.began)
     }
 
-    /// Returns when to check an own write that no event has confirmed.
+    /// Returns when to check a write of ours that no event has confirmed.
     pub fn ask_at(self) -> Option<Instant> {
         self.wrote.map(|wrote| wrote + CONFIRMATION)
     }

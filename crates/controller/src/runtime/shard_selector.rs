@@ -28,7 +28,7 @@ enum Field {
     Namespace,
 }
 
-/// The reason why an expression is no selector.
+/// The reason why an expression is not a selector.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}; a valid one is shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')")]
 pub struct InvalidSelector(Wrong);

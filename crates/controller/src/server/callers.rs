@@ -68,10 +68,10 @@ struct Shares {
     all: Turns<()>,
 }
 
-/// What a caller has under way, until it is dropped.
+/// A caller's share of the limits, held until it is dropped.
 type Share = (Turn<Question>, Turn<()>);
 
-/// What a caller's request keeps under way.
+/// The limit that a caller's request counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Use {
     /// An answer.

@@ -1,6 +1,6 @@
-//! What makes this process one of several that share resources: one shard of a ring, by the protocol of
-//! kubernetes-controller-sharding, or the process of one range of hashes. In a ring, labels assign a resource. Nothing
-//! here assigns: that project's sharder does. A range is fixed, so a resource stays in it for its whole life.
+//! Lets several processes share the resources: each is a shard of a ring, by the protocol of
+//! kubernetes-controller-sharding, or serves one range of hashes. In a ring, labels assign a resource. Nothing here
+//! assigns: that project's sharder does. A range is fixed, so a resource stays in it for its whole life.
 //!
 //! A shard has a lease (see [`crate::lease`]), and writes only within its term. [`Shard`] adds a term for each
 //! resource, which ends when the resource goes to another shard, or is gone.

@@ -1,4 +1,4 @@
-//! What authors of admission webhooks implement, and what they get.
+//! The traits that authors of admission webhooks implement, and their arguments.
 
 use std::future::Future;
 
@@ -114,7 +114,7 @@ pub enum Operation {
     Delete,
 }
 
-/// What the API server does if it gets no answer.
+/// What the API server does if the webhook does not answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub enum FailurePolicy {
     /// It refuses the request.

@@ -45,7 +45,7 @@ pub(super) struct Certificate {
     pub(super) about: About,
 }
 
-/// What a certificate is for, and until when.
+/// The names that a certificate is valid for, and its expiry.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct About {
     pub(super) hosts: Vec<String>,

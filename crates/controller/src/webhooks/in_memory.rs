@@ -1,5 +1,5 @@
-//! What an API server does with webhooks, before the API server in memory: asks those that match a request, and
-//! converts between the version of the request and the stored one, which is the first version of the first conversion.
+//! Adds to the API server in memory what a real one does with webhooks: calls those that match a request, and converts
+//! between the version of the request and the stored one, which is the first version of the first conversion.
 
 use kube::Client;
 use outside::{Api as _, Call, Error, MemoryApi, Response, group_of};

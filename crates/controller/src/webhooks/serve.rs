@@ -31,7 +31,7 @@ const MAX_CONVERSION: usize = 24 << 20;
 /// when they are parsed; of conversions, the text of the answer and one parsed object. Calculated for a container of 128 MiB.
 const MAX_TOTAL: usize = 64 << 20;
 
-/// How long an admission may take, in whole. The API server waits for [`super::configuration::TIMEOUT`].
+/// How long an admission may take in total. The API server waits for [`super::configuration::TIMEOUT`].
 const ADMISSION_LIMIT: Duration = Duration::from_secs(8);
 
 /// How long a conversion may take. The API server waits for 30 seconds.

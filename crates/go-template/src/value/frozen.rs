@@ -132,7 +132,7 @@ mod tests {
         entries.into_iter().collect()
     }
 
-    /// `{a: {b: {c: 1}}, l: [{m: 1}, [[{n: 1}]]], s: text}`
+    /// Returns `{a: {b: {c: 1}}, l: [{m: 1}, [[{n: 1}]]], s: text}`.
     fn sample() -> Map {
         let inner = table(vec![("b", table(vec![("c", Value::int(1))]).into())]);
         let nested = Value::list(vec![Value::list(vec![table(vec![("n", Value::int(1))]).into()])]);

@@ -13,7 +13,7 @@ use serde_json::Value as Json;
 
 use crate::value;
 
-/// The functions that the cases use.
+/// Returns the functions that the cases use.
 fn functions() -> FuncMap {
     let mut funcs = FuncMap::default();
     funcs.add("list", |items: Rest<Value>| Value::list(items.0.into_vec()));

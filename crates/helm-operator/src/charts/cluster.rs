@@ -44,7 +44,7 @@ pub(crate) struct Cluster {
     pub(crate) diagnoses: Arc<Diagnoses>,
     /// The Secrets and ConfigMaps of `valuesFrom`.
     pub(crate) sources: Arc<Sources>,
-    /// What resources depend on.
+    /// The objects that resources depend on.
     pub(crate) dependencies: Arc<Dependencies>,
     /// The memory that large specs of resources may take.
     pub(crate) room: Room,
@@ -129,7 +129,7 @@ impl Cluster {
         self.read_whole.add(expressions.clone());
     }
 
-    /// Watches the records in this namespace, too, if they are not watched yet.
+    /// Also watches the records in this namespace.
     pub(crate) fn record_in(&self, namespace: Option<&str>) {
         lock(&self.homes).extend(namespace.map(str::to_owned));
     }

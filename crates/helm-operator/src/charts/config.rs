@@ -33,7 +33,7 @@ pub struct ChartConfig {
     pub chart_cache: PathBuf,
     /// How many bytes of fetched charts are kept besides those that are served. Default: 256 MiB.
     pub chart_cache_size: u64,
-    /// What asks registries and web servers for charts. Default: `None`, for the network.
+    /// The transport for requests to registries and web servers. Default: `None`, for the network.
     pub chart_hop: Option<registry::Hop>,
     /// The namespace of the Secret with the key of release records. Empty means the pod's own or, outside a cluster,
     /// the kubeconfig's. Default: empty.

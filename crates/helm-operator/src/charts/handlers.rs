@@ -192,7 +192,7 @@ pub(crate) fn connect_sources(context: &Arc<ControllerContext>) {
     let shared = Arc::downgrade(context);
     context.sources.connect(context.settings.controller.clone(), move |key| {
         if let Some(shared) = shared.upgrade() {
-            // A source is an input of the resource, so the previous process's failure says nothing about the new
+            // A source is an input of the resource, so the previous process's failure does not apply to the new
             // content.
             shared.memory.change(key, |history| history.restored = None);
             shared.wake(key.clone());

@@ -1,14 +1,14 @@
 //! Runs the controller of a chart that is fetched: with what the registry has, else with what the cache has, else with
-//! a stand-in that says why. Starts it again when another chart is there.
+//! a stand-in that says why. Restarts it when the chart has changed.
 //!
 //! ```text
 //! fetch ─┬─ chart ──────────────────────┬─▶ run ◀── at each interval: fetch ── another chart ─▶ stop as at a shutdown, run
 //!        └─ fails ─▶ cache, or stand-in ┘
 //! ```
 //!
-//! To start again is what a restart of the process does to one kind, so that everything that holds for a restart holds
-//! here: interrupted actions continue, and a changed chart is rolled out under `maxParallelUpgrades`. Events about it
-//! concern the whole kind, so they are on what stands for the process.
+//! For its kind, this is the same as a restart of the process: interrupted actions continue, and a changed chart is
+//! rolled out under `maxParallelUpgrades`. Events about the chart concern the whole kind, so they refer to the process
+//! instead of a resource.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -40,7 +40,7 @@ const FIRST_LOOK: Duration = Duration::from_secs(20);
 /// How long running reconciles may take before the controller starts again without their end.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// How often to make sure that the cache has a chart that is never looked up again.
+/// How often to check that the cache still has a chart that is never looked up again.
 const KEPT: Duration = Duration::from_secs(600);
 
 const ACTION: &str = "Fetch";
@@ -53,7 +53,7 @@ enum Serving {
         digest: Digest,
         name: Digest,
     },
-    /// Nothing, because of what the stand-in says.
+    /// No chart yet; the stand-in says why.
     Nothing(Arc<Unavailable>),
 }
 
@@ -127,7 +127,7 @@ pub(super) async fn run(controller: ChartController, pull: Pull, context: Contex
         shutdown.cancel();
         // Resources that come and go are not seen until the next controller has listed.
         Cluster::of(&context).dependencies.require_lists(&context.controller, [WatchScope::ALL]);
-        // What does not end is dropped, as when a process is killed.
+        // A controller that does not end in time is dropped, as if the process had been killed.
         if let Ok(ended) = timeout(GRACE, &mut running).await {
             ended?;
         }
@@ -237,14 +237,15 @@ impl Lookout {
         self.context.publish(Outcome::normal("ChartUpdated", ACTION, note));
     }
 
-    /// Returns whether the registry may have another chart. If not, a look only makes sure that the cache still has it,
-    /// because workers that start read it again.
+    /// Returns whether the registry may have another chart. If not, it is enough to check that the cache still has it,
+    /// because new workers read it again.
     fn moves(&self) -> bool {
         let Pull { source, interval, .. } = self.puller.pull();
         source.moves() && !interval.is_zero()
     }
 
-    /// Returns the pause before the next look, up to a tenth longer, so that kinds and replicas do not ask at once.
+    /// Returns the pause before the next lookup, up to a tenth longer, so that kinds and replicas do not send requests
+    /// at the same time.
     fn interval(&self) -> Duration {
         let interval = Some(self.puller.pull().interval).filter(|interval| !interval.is_zero()).unwrap_or(KEPT);
         interval + interval.mul_f64((outside::random() % 1000) as f64 / 10_000.0)

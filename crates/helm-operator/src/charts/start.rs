@@ -60,8 +60,8 @@ pub(crate) const FIRST_LISTS: Duration = Duration::from_secs(30);
 /// How often to look for unserved kinds of recorded releases.
 const SEARCH: Duration = Duration::from_secs(30);
 
-/// Runs the controller until the process ends. What starts it is dropped before it serves, because its future is larger
-/// than the rest, and a process may have hundreds of controllers.
+/// Runs the controller until the process ends. The startup future is dropped before the controller serves, because it
+/// is larger than the rest, and a process may have hundreds of controllers.
 pub(crate) fn run(controller: ChartController, context: Context) -> BoxFuture<'static, Result<(), reconciler::Error>> {
     let starting = Box::pin(start(controller, context));
     Box::pin(async move {
@@ -159,7 +159,7 @@ pub(super) async fn start(
     tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
     let primaries = watches::primaries(&context, &shared.resource, &watch.selector);
     cluster.dependencies.require_lists(&context.controller, primaries.iter().map(|stream| stream.scope.clone()));
-    // From here on, the lists are requirements of their own.
+    // From here on, each list is a requirement itself.
     requirement.meet();
     let workers = watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
     let permits = context.concurrency.for_controller(workers);
@@ -238,8 +238,8 @@ pub(crate) async fn renderer(
     }))
 }
 
-/// Returns the requirement that is met once the kind is served and its watches have started. Their lists are
-/// requirements of their own.
+/// Returns the requirement that is met once the kind is served and its watches have started. Their lists are separate
+/// requirements.
 pub(crate) fn served(context: &Context, watch: &Watch) -> Requirement {
     context.readiness.require(&readiness::kind(&watch.kind, &watch.api_resource().api_version), LISTING)
 }

@@ -98,10 +98,10 @@ impl ValueCompleter for Resources {
     }
 }
 
-/// What is typed of a command line.
+/// The words of the command line so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Typed {
-    /// The first word that is no flag: the kind, where a name follows.
+    /// The first word that is not a flag: the kind, if a name follows.
     kind: String,
     namespace: Option<String>,
     context: Option<String>,

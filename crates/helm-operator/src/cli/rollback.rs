@@ -96,12 +96,12 @@ pub(super) fn run(asked: &Rollback, operator: Operator) -> ExitCode {
     }
 }
 
-/// What the resource says about its pin.
+/// The progress of a pin, as the resource's status reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Progress {
     /// The operator has yet to act on the annotation.
     Pending,
-    /// It has, and says this.
+    /// The operator has, and reports this message.
     Done(String),
     /// It cannot.
     Refused(String),

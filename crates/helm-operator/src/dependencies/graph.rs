@@ -62,7 +62,7 @@ mod tests {
             (&[('a', "b"), ('b', "a")], 'a', Some("ab")),
             (&[('a', "b"), ('b', "a")], 'b', Some("ba")),
             (&[('a', "bc"), ('b', "c"), ('c', "a")], 'a', Some("ac")),
-            // It waits for a cycle, but is no member.
+            // It waits for a cycle, but is not part of it.
             (&[('a', "b"), ('b', "c"), ('c', "b")], 'a', None),
             (&[('a', "bc"), ('b', "d"), ('c', "d"), ('d', "e"), ('e', "a")], 'a', Some("abde")),
         ] {

@@ -42,7 +42,7 @@ pub(crate) enum Missing {
     Faulty(String),
 }
 
-/// What a query lacks.
+/// Why a query is not satisfied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Gap {
     /// The first object that does not satisfy it, if labels select the objects.
@@ -50,7 +50,7 @@ pub(crate) struct Gap {
     pub(crate) missing: Missing,
 }
 
-/// What is known of a query.
+/// The state of a query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// The objects must be read.

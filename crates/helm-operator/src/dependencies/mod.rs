@@ -49,7 +49,7 @@ pub struct AnnotationRule {
     pub namespaces: Arc<[String]>,
 }
 
-/// Which objects of a kind an entry means.
+/// The objects of a kind that an entry selects.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
     /// The object with this name.
@@ -58,7 +58,7 @@ pub(crate) enum Target {
     Selected(Selector),
 }
 
-/// What must be true of an object.
+/// The condition that an object must satisfy.
 #[derive(Clone, Debug)]
 pub(crate) enum Until {
     /// It exists, and is not being deleted.
@@ -79,7 +79,7 @@ pub(crate) enum Origin {
 }
 
 /// The objects that an entry means for one resource, and what must be true of them. Resources with the same query share
-/// what is known of it.
+/// its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Query {
     /// Identifies the query within its kind.

@@ -38,7 +38,7 @@ impl Dependency {
             _ => None,
         };
         let until = match &self.until {
-            // Of such kinds, no more than metadata is read.
+            // Only the metadata of such kinds is read.
             Until::Ready if rules.is_none() && !shows_readiness(&self.group, &self.kind) => Until::Exists,
             until => until.clone(),
         };
@@ -63,12 +63,12 @@ pub(crate) fn shows_readiness(group: &str, kind: &str) -> bool {
     }
 }
 
-/// Whose rights decide what a resource may learn of the objects that it waits for.
+/// The account whose rights decide what a resource may learn about its dependencies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReadsAs {
-    /// The operator's, which its users do not have.
+    /// The operator's account, whose rights its users do not have.
     Operator,
-    /// Those of the watch's ServiceAccount.
+    /// The watch's ServiceAccount.
     Account,
 }
 

@@ -169,7 +169,7 @@ fn kind_of_reason(reason: &str) -> Option<CauseKind> {
     })
 }
 
-/// What texts of controllers and of the API server contain, with the kind of cause; the first match counts.
+/// Fragments of messages from controllers and the API server, with the kind of cause; the first match counts.
 const SIGNS: [(&str, CauseKind); 14] = [
     ("exceeded quota", CauseKind::Quota),
     ("admission webhook", CauseKind::Webhook),

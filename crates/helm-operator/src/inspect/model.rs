@@ -122,11 +122,11 @@ pub(crate) enum CauseKind {
     ImmutableField,
     /// A hook failed or runs.
     Hook,
-    /// The values break the chart's schema or are no map.
+    /// The values violate the chart's schema, or are not a map.
     InvalidValues,
     /// The chart does not render.
     Render,
-    /// Something belongs to someone else, or someone else is at work.
+    /// An object or release belongs to someone else, or someone else is working on it.
     Conflict,
     /// A permission is missing.
     Forbidden,

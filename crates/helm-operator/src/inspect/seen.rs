@@ -14,7 +14,7 @@ pub(crate) struct Seen {
     pub(crate) resource: Received,
     /// The objects of its inventory, in install order.
     pub(crate) objects: Vec<SeenObject>,
-    /// How many objects of the release were not looked at.
+    /// Number of the release's objects that were not read.
     pub(crate) omitted: usize,
     /// The hooks of the newest revision.
     pub(crate) hooks: Vec<Hook>,

@@ -83,7 +83,8 @@ fn facts(release: &Release, now: Timestamp) -> String {
         let wait = at.duration_since(now);
         let when = match wait.is_positive() {
             true => format!("next attempt in {}, at {at}", duration(wait)),
-            // The same failure again changes no status, which would tell the next time.
+            // Repeating the same failure does not change the status, so the status does not show the time of the next
+            // attempt.
             false => format!("attempts repeat, at most 5 min apart; the one at {at} failed in the same way"),
         };
         out.push_str(&format!("  {when}\n"));

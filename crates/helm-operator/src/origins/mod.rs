@@ -100,7 +100,7 @@ impl fmt::Display for Given {
 }
 
 impl Values {
-    /// Returns what an origin stands for, if it is not the chart's.
+    /// Returns the source that an origin refers to, unless it is the chart.
     pub(crate) fn given(&self, origin: &Origin) -> Option<&Given> {
         match origin {
             Origin::Given(layer) => self.given.get(*layer),

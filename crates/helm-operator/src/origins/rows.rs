@@ -79,7 +79,7 @@ fn row(leaf: &Leaf, values: &Values, unread: &UnreadPaths<'_>) -> Row {
 }
 
 fn cell(value: &Value, origin: &Origin, values: &Values) -> Cell {
-    // What has no origin was made by the merge, from anything that was given.
+    // A value without an origin results from the merge, so it may contain parts of any source.
     let is_odd = *origin == Origin::Helm && !matches!(value, Value::Map(table) if table.is_empty());
     if values.is_hidden(origin) || is_odd {
         return Cell::Hidden;

@@ -1,5 +1,5 @@
-//! What an object gets only by the write itself: uids, addresses, ports, the mark of a hook's run. A dry run invents it,
-//! differently each time, so that a plan shows a placeholder.
+//! Fields that are only assigned by the write itself: uids, addresses, ports, the mark of a hook's run. Each dry run
+//! invents other values, so a plan shows a placeholder.
 
 use helm_release::kube::HOOK_RUN_ANNOTATION;
 use serde_json::Value;

@@ -1,5 +1,5 @@
-//! Says in few words what a plan does, for readers who may see the resource but not what its objects contain: names,
-//! and which fields change, but no content.
+//! Summarizes a plan for readers who may see the resource but not its objects' content: shows names, and which fields
+//! change, but no values.
 
 use std::collections::BTreeSet;
 

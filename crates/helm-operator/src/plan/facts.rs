@@ -5,7 +5,7 @@ use super::Action;
 /// What is known of the writes to an object.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Facts {
-    /// The HTTP status of the refusal that stands; 0 without an answer.
+    /// The HTTP status of the final refusal; 0 if there was no response.
     pub(super) refused: Option<u16>,
     pub(super) is_hook: bool,
     /// Whether the object existed before the first write.
@@ -15,9 +15,9 @@ pub(super) struct Facts {
     pub(super) was_deleted: bool,
     /// Whether it leaves the release and stays.
     pub(super) is_left: bool,
-    /// Whether its content differs afterwards.
+    /// Whether its content differs after the last write.
     pub(super) differs: bool,
-    /// Whether it differed in between.
+    /// Whether any write changes it, even if a later one restores it.
     pub(super) differed: bool,
     pub(super) changes_managers: bool,
 }

@@ -22,7 +22,7 @@ pub(crate) fn between(resource: Name, from: Option<&Release>, to: Option<&Releas
     (compare(Name { namespace, ..resource }, &objects(from), &objects(to)), mask)
 }
 
-/// Returns the objects in these texts, in order. A text that is no YAML has none.
+/// Returns the objects in these texts, in order. A text that is not valid YAML has none.
 pub(crate) fn objects<'t>(texts: impl Iterator<Item = &'t str>) -> Vec<serde_json::Value> {
     let documents = texts.flat_map(|text| yaml::parse_documents(text.as_bytes()).unwrap_or_default());
     documents.map(|document| json::to_serde(&Value::Map(document))).collect()

@@ -1,5 +1,5 @@
-//! Fetches the charts of watches: with whose credentials and certificates, and whose key has to vouch for them. When to
-//! fetch is decided elsewhere, and how in the crate `registry`.
+//! Fetches the charts of watches with the configured credentials and certificates, and verifies their signatures. The
+//! crate `registry` sends the requests, and chart controllers decide when.
 
 mod here;
 
@@ -57,7 +57,7 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Returns whether the chart is there, but not vouched for.
+    /// Returns whether the chart exists, but is not signed with the required key.
     pub(crate) fn is_unverified(&self) -> bool {
         matches!(self, Error::Fetch(error) if error.is_unverified())
     }
@@ -83,7 +83,7 @@ impl Puller {
     /// Fetches the chart, unless the cache has what its digest names.
     ///
     /// # Errors
-    /// It cannot be had, or must not be used.
+    /// The chart cannot be fetched, or fails verification.
     pub(crate) async fn fetch(&self) -> Result<Fetched, Error> {
         let config = match &self.pull.secret {
             Some(name) if self.secrets.is_some() => Some(self.secret(name, DOCKER_CONFIG).await?),

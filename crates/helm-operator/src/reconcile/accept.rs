@@ -30,7 +30,7 @@ pub(crate) struct Acceptance {
     pub(crate) keep_metadata: bool,
     /// Which resources are the canaries of a rollout, by their labels.
     pub(crate) canary: Option<Selector>,
-    /// What says which resources are this process's; `None` if all of them are.
+    /// How to tell which resources belong to this process; `None` if all do.
     pub(crate) share: Option<Share>,
 }
 

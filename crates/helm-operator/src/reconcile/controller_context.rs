@@ -48,7 +48,7 @@ pub(crate) struct ControllerContext {
     pub(crate) renderer: Arc<dyn Renderer>,
     /// The process's value sources: Secrets and ConfigMaps.
     pub(crate) sources: Arc<Sources>,
-    /// What the process's resources wait for.
+    /// The dependencies of the process's resources.
     pub(crate) dependencies: Arc<Dependencies>,
     /// The code that the operator's author adds.
     pub(crate) extensions: Extensions,
@@ -57,20 +57,20 @@ pub(crate) struct ControllerContext {
     /// Knows when watches were interrupted.
     pub(crate) contact: Contact,
     pub(crate) events: Events,
-    /// What events are on that concern no single resource.
+    /// The object that process-wide events refer to.
     pub(crate) process: ObjectReference,
     pub(crate) metrics: Metrics,
     pub(crate) counts: ChartMetrics,
     pub(crate) settings: Settings,
     pub(crate) rollout: Rollout,
-    /// Whose turn it is in a rollout.
+    /// The turns of releases in a rollout.
     pub(crate) turns: Turns,
     /// When the controller started.
     pub(crate) started: tokio::time::Instant,
     /// Cancelled when the process stops.
     pub(crate) stopping: CancellationToken,
     pub(crate) acceptance: Acceptance,
-    /// What this process serves, if it serves a share of the resources.
+    /// The share of the resources that this process serves, if not all.
     pub(crate) shard: Option<Shard>,
     /// The custom resource's kind.
     pub(crate) resource: Arc<Resource>,
@@ -124,12 +124,12 @@ pub(crate) struct Settings {
     pub(crate) full_resync: Duration,
     pub(crate) values_from: Arc<[ValuesSource]>,
     pub(crate) values_from_annotation: AnnotationSources,
-    /// What each resource waits for.
+    /// The dependencies of each resource.
     pub(crate) depends_on: Arc<[Dependency]>,
     pub(crate) depends_on_annotation: Option<AnnotationRule>,
     pub(crate) common_labels: CommonLabels,
     pub(crate) common_annotations: CommonAnnotations,
-    /// What changes rendered objects.
+    /// The transformations of rendered objects.
     pub(crate) patches: Patches,
     pub(crate) drift: Drift,
     pub(crate) adopt: Adopt,
@@ -234,7 +234,7 @@ impl ControllerContext {
         self.forget(key, known);
     }
 
-    /// Forgets a resource that another controller or shard, or none, serves now. It may come back.
+    /// Forgets a resource that this controller no longer serves. It may come back.
     pub(crate) fn primary_left(&self, left: &Departure) {
         let Departure { key, uid, version } = left;
         if self.shard.is_some() {
@@ -246,8 +246,8 @@ impl ControllerContext {
     }
 
     /// Ends a shard's right to write for a resource that the cache has forgotten, and not before: a reconcile that
-    /// begins meanwhile would get a new right. It stays if another resource has taken the name. Returns whether the
-    /// right has ended.
+    /// begins in the meantime would get a new right. The right stays if another resource has taken the name. Returns
+    /// whether the right has ended.
     pub(crate) fn end_writes(&self, key: &ResourceKey) -> bool {
         let shard = self.shard.as_ref().filter(|_| self.cache.primary(key).is_none());
         shard.inspect(|shard| shard.follow(key, Standing::Others)).is_some()

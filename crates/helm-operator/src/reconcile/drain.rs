@@ -1,8 +1,8 @@
 //! Gives a resource up to another shard of the ring, and makes sure of a deletion before acting on it.
 //!
 //! The sharder assigns a resource anew as soon as this shard's label is gone, so the write that removes it is the last
-//! one, and goes out only when no other is in flight. The release stays as it is, even in the middle of an action: the
-//! next shard continues it from its record, as after a restart.
+//! one, and goes out only when no other is in flight. The release is left unchanged, even in the middle of an action:
+//! the next shard continues it from its record, as after a restart.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The field manager of the write that removes the labels.
 const FIELD_MANAGER: &str = "helm-operator-shard";
 
-/// Gives the resource up if the sharder asks for it. Returns `None` if it does not.
+/// Gives the resource up if the sharder has requested it; returns `None` otherwise.
 pub(crate) async fn give_up(shared: &ControllerContext, key: &ResourceKey) -> Option<ReconcileResult> {
     let shard = shared.shard.as_ref()?;
     let primary = shared.cache.primary(key).filter(|primary| primary.is_drained)?;
@@ -37,7 +37,7 @@ pub(crate) async fn give_up(shared: &ControllerContext, key: &ResourceKey) -> Op
         return Some(ReconcileResult::Success);
     };
     if error.is_not_found() || error.is_conflict() {
-        // It changed a moment ago, or is gone.
+        // It changed a moment ago, or was deleted.
         if let Err(error) = reread::read(shared, key, &primary).await {
             tracing::debug!(resource = %key, error = chain(&error), "Cannot read the resource again");
         }

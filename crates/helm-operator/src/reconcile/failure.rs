@@ -1,5 +1,5 @@
 //! Classifies why a step failed. A failed attempt is a verdict on the chart, the values or an object: the same inputs
-//! will fail again. Any other failure says nothing about the inputs, so it uses up no retries, and nothing that an
+//! will fail again. Any other failure does not prove the inputs bad, so it uses up no retries, and nothing that an
 //! attempt created is removed because of it.
 //!
 //! The classes are types. A [`FailedAttempt`] can be created only from such a verdict, and the code that counts

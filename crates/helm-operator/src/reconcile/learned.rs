@@ -1,6 +1,6 @@
-//! What the steps of one reconcile learn for those after them, and when the next one follows.
+//! Findings that the steps of one reconcile pass on to later steps, and when the next step follows.
 //!
-//! A step reads these findings and changes nothing in them. It returns what it learned, and the loop adds that.
+//! A step reads these findings, but does not change them: it returns what it learned, and the loop adds it.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ pub(crate) enum Learned {
     RenderedSame(Option<Arc<Candidate>>),
     /// The chart renders this candidate for the next revision.
     RenderedOther(Arc<Candidate>),
-    /// What was found about the inputs says nothing about the revision that is deployed now.
+    /// The findings about the inputs do not apply to the revision that is deployed now.
     Outdated,
     Deployed,
     /// The record of the deployed revision was checked and is the resource's.

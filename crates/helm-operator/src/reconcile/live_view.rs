@@ -1,4 +1,4 @@
-//! What actions know about live objects without a request: what watches and our own writes have shown.
+//! The state of live objects that actions use without a request, from watches and our own writes.
 
 use std::sync::Arc;
 

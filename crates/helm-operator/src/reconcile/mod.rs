@@ -11,7 +11,7 @@ pub(crate) mod versions;
 
 pub(crate) mod decide;
 
-// What a step gets, and returns.
+// What a step works with, and what it returns.
 pub(crate) mod changes;
 pub(crate) mod diagnoses;
 pub(crate) mod learned;
@@ -91,7 +91,7 @@ pub(crate) async fn reconcile(
         return given_up;
     }
     shared.shard.iter().for_each(|shard| _ = shard.begin(key));
-    // It has just left, or never was this shard's.
+    // The resource has just left this shard, or never belonged to it.
     if shared.end_writes(key) {
         return ReconcileResult::Success;
     }
@@ -180,7 +180,7 @@ impl ReconcileLoop<'_> {
     /// Determines the next step. Returns it with the resource and what it depends on.
     fn decide(&mut self, primary: Arc<Primary>) -> (Step, Arc<Primary>, Observed) {
         let context = &mut self.context;
-        // What was found about an earlier `spec` says nothing about this one.
+        // Findings about an earlier `spec` do not apply to this one.
         if self.last.as_ref().is_some_and(|last| primary.differs_from(last)) {
             context.found = Findings::default();
             self.has_changed = true;

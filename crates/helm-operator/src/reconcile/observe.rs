@@ -261,8 +261,8 @@ impl StepContext<'_> {
 }
 
 /// Returns whether there was a release whose objects may remain: its record disappeared while we watched, or the status
-/// names one. A resource that is deleted before any status was written may have had one, too: the process that made it
-/// ended, and someone removed its records.
+/// names one. A resource that is deleted before its first status write may also have had a release, if the process that
+/// installed it ended and someone removed the records.
 fn is_lost(primary: &Primary, history: &ResourceMemory) -> bool {
     let cleared = history.release.cleared.as_deref() == Some(primary.uid());
     let is_unknown = primary.deleting && primary.has_finalizer() && primary.status.conditions.is_empty();

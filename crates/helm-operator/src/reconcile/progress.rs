@@ -202,12 +202,12 @@ fn has_pods(object: &HookObject) -> bool {
     matches!((&*object.key.group, &*object.key.kind), ("batch", "Job") | ("", "Pod"))
 }
 
-/// What was published about the waits of a reconcile.
+/// The events that were published about the waits of a reconcile.
 #[derive(Default)]
 struct Published {
     /// Why a hook's pod does not run, as the last event says.
     cause: Option<String>,
-    /// What is shown of the texts that others wrote.
+    /// How much is shown of the texts that others wrote.
     quotations: Quotations,
 }
 

@@ -82,7 +82,7 @@ async fn mask(shared: &ControllerContext, key: &ResourceKey, writes: &[Write]) -
     let mut mask = Mask::default();
     if let Some(primary) = shared.cache.primary(key) {
         let context = StepContext::new(shared, key, &());
-        // A source that cannot be read has failed the reconcile, too.
+        // A source that cannot be read has already failed the reconcile.
         let sources = context.load_sources(&primary).await.ok();
         mask = context.knowing(&sources).secrets_and_overrides();
     }

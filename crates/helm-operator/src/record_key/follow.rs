@@ -1,4 +1,4 @@
-//! Follows the changes of the Secret: what a person rotates, adds or removes counts within moments.
+//! Follows changes of the Secret, so that rotated, added or removed keys take effect within moments.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -17,8 +17,8 @@ use tokio::sync::{oneshot, watch};
 
 use super::{Found, LONGEST_WAIT, NAME, explain, read_or_make};
 
-/// Keeps the keyring equal to the Secret, of which `found` is known. A Secret that is deleted is made again with a new
-/// key; the known ones stay valid. Keys that cannot be read leave the keyring as it is.
+/// Keeps the keyring equal to the Secret, which was last read as `found`. Re-creates a deleted Secret with a new key;
+/// the known keys stay valid. If the keys cannot be read, the keyring does not change.
 pub(crate) async fn follow(client: Client, namespace: String, keys: Keyring, found: Found) {
     let (version, versions) = watch::channel(found.version.clone());
     let api = kube::Api::namespaced(client.clone(), &namespace);
@@ -156,7 +156,7 @@ mod tests {
         let after = format!("{keys:?}");
         assert!(after.contains(before.split_once("Key(").unwrap().1.split(')').next().unwrap()), "{after}");
         assert_eq!((after.matches("Key(").count(), server.writes()), (2, 2));
-        // The event of its own write is no news.
+        // The event of its own write changes nothing.
         let own = server.object(&path("own")).unwrap()["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
         version.send_replace(own);
         drop(version);

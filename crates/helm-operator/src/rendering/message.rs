@@ -61,7 +61,7 @@ pub(crate) struct Job {
     pub(crate) namespace: String,
     /// The revision, starting at 1.
     pub(crate) revision: u32,
-    /// Only the manager uses it: retries have a worker of their own.
+    /// Only the manager uses it: retries render in a separate worker.
     #[serde(skip)]
     pub(crate) priority: Priority,
 }

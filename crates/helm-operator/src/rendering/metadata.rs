@@ -12,7 +12,7 @@ use helm_release::kube::ObjectError;
 use super::renderer::release_objects;
 use crate::watches::{CommonAnnotations, CommonLabels};
 
-/// What each object gets.
+/// The labels and annotations to add.
 #[derive(Clone, Copy)]
 pub(crate) struct Added<'a> {
     pub(crate) labels: &'a CommonLabels,
@@ -20,12 +20,12 @@ pub(crate) struct Added<'a> {
 }
 
 impl<'a> Added<'a> {
-    /// Returns whether objects stay as they are.
+    /// Returns whether there is nothing to add.
     pub(crate) fn is_empty(self) -> bool {
         self.fields().next().is_none()
     }
 
-    /// Returns the fields of `metadata` that get entries.
+    /// Returns the fields of `metadata` to add to, with their entries.
     fn fields(self) -> impl Iterator<Item = (&'static str, &'a BTreeMap<String, String>)> {
         let all = [("labels", &*self.labels.0), ("annotations", &*self.annotations.0)];
         all.into_iter().filter(|(_, entries)| !entries.is_empty())

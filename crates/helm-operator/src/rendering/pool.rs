@@ -1,6 +1,6 @@
 //! Hands jobs to workers: starts one when needed, keeps it while there is work, and ends it when it has been idle.
 //!
-//! No render makes others wait for long. A render that failed before gets a worker of its own, with low priority. It
+//! No render makes others wait for long. A render that failed before runs in a separate worker, with low priority. It
 //! never takes the last permit, unless there is only one; then there is a cooldown after each such render. Any other
 //! render that takes long while others wait is postponed, and then repeated like one that failed.
 
@@ -28,7 +28,7 @@ use super::settings::Rendering;
 use super::worker::{OBJECTS, Settings};
 use crate::chart_metrics::{ChartMetrics, RenderOutcome};
 
-/// The maximum time that a worker may be idle. It ends after at most twice that time.
+/// The maximum time that a worker may be idle. An idle worker ends after at most twice this time.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// The maximum time that a render may make others wait.

@@ -29,7 +29,7 @@ pub(crate) enum Action {
     Install,
     /// A later one.
     Upgrade,
-    /// One that repeats an earlier one after a failure.
+    /// One that deploys an earlier revision again after a failure.
     Rollback,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct HistoryEntry {
     /// Why it was made: `spec changed (generation 2)`. Empty for an install, a rollback, and what helm made.
     #[serde(default, deserialize_with = "interned", skip_serializing_if = "str::is_empty")]
     pub(crate) cause: Arc<str>,
-    /// What became of it, as `helm history` calls it: `deployed`, `superseded`, `failed`, …
+    /// Its status, as in `helm history`: `deployed`, `superseded`, `failed`, …
     #[serde(deserialize_with = "interned")]
     pub(crate) outcome: Arc<str>,
     /// When its action began or ended, as far as the operator saw it; what superseded it later does not count.
@@ -66,7 +66,8 @@ impl HistoryEntry {
     }
 }
 
-/// Decodes a list that anyone who may write the status may have changed. One that is not ours is empty.
+/// Decodes a list that anyone who may write the status may have changed. Returns an empty list if we cannot have
+/// written it.
 pub(super) fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<Box<[HistoryEntry]>, D::Error> {
     let mut all: Vec<HistoryEntry> = or_default(from)?;
     let is_short = |entry: &HistoryEntry| {

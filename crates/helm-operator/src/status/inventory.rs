@@ -47,7 +47,8 @@ impl Inventory {
     }
 
     /// Returns the listed objects, each with its `apiVersion`, and how many more there are. Anyone who may write the
-    /// status may have changed it, so it is only as long as one of ours, and what names no object is counted.
+    /// status may have changed it, so it is cut to our maximum length, and entries that name no object are only
+    /// counted.
     pub(crate) fn objects(&self) -> (Vec<(ObjectKey, String)>, usize) {
         let named: Vec<_> = self.entries.iter().take(MAX_ENTRIES).filter_map(Entry::object).collect();
         let omitted = self.omitted.saturating_add(self.entries.len() - named.len());

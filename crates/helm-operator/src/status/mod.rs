@@ -63,7 +63,7 @@ pub(crate) mod condition {
     pub(crate) const UNPROVEN_RECORDS: &str = "UnprovenRecords";
     /// An annotation pins the release to a revision; present only when true.
     pub(crate) const PINNED: &str = "Pinned";
-    /// An annotation asks for a plan instead of acting, which is the message; present only when true.
+    /// An annotation requests a plan instead of an action; the message is the plan. Present only when true.
     pub(crate) const PLANNED: &str = "Planned";
     /// Whether the release passed its tests, as in Flux; absent if none run.
     pub(crate) const TEST_SUCCESS: &str = "TestSuccess";
@@ -201,7 +201,7 @@ pub(crate) struct Status {
     /// The tokens that were handled; few resources have any.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) last_handled: Option<Box<Handled>>,
-    /// The last revisions, newest first. A change of it alone is no reason to write.
+    /// The last revisions, newest first. A change of it alone is not worth a write.
     #[serde(default, deserialize_with = "history::bounded")]
     pub(crate) history: Box<[HistoryEntry]>,
     /// When a failed attempt is repeated if nothing changes. As for the history, no reason to write: while the same
@@ -256,7 +256,7 @@ pub(crate) struct Facts {
     pub(crate) kept_by: Vec<String>,
     /// Whether an annotation suspends the resource, so that nothing is done.
     pub(crate) suspended: bool,
-    /// The plan that an annotation asks for instead of acting.
+    /// The plan that an annotation requested instead of an action.
     pub(crate) planned: Option<PlanReport>,
     /// The values that no template reads; empty if there are none.
     pub(crate) unread: String,
@@ -271,7 +271,7 @@ pub(crate) struct Facts {
     pub(crate) tests: Option<TestReport>,
 }
 
-/// What a plan instead of acting says.
+/// The plan's text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PlanReport {
     /// The reason: whether something would change.

@@ -77,7 +77,7 @@ pub(crate) fn recovery(old: &Status, new: &Status) -> Option<String> {
     {
         return None;
     }
-    // A person's `helm` command was running. That was no failure, and its event was not a warning.
+    // Someone's `helm` command was running, which was not a failure, and its event was not a warning.
     let ready = new.find(condition::READY).filter(|_| *was.reason != *"ReleaseInFlight")?;
     let now = if *ready.status == *"False" && *ready.reason == *"Uninstalled" { return None } else { &ready.message };
     Some(format!("recovered from {}: {now}", was.reason))

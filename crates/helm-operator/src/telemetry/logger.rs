@@ -1,4 +1,4 @@
-//! Names loggers in the field's words, such as `helm.controller` as in operator-sdk, and not by the module that logs.
+//! Names loggers as users know them, such as `helm.controller` in operator-sdk, not by the module that logs.
 
 /// Logger names by module, which is the start of a target. The first match counts.
 const LOGGERS: [(&str, &str); 22] = [

@@ -1,4 +1,4 @@
-//! What the controller knows without a request: resources, releases and their objects.
+//! The controller's state that needs no request: resources, releases and their objects.
 //!
 //! Fed by watches ([`controller::runtime::reflector`]) and by responses to our own writes;
 //! [`controller::runtime::freshness`] decides how long to trust each. Of two versions of an object the newer wins, and
@@ -362,8 +362,8 @@ impl Cache {
         keys.iter().filter_map(|key| state.ask_at(key)).min()
     }
 
-    /// Stores the server's response for an object whose event is overdue: its metadata, and whether it is ours. What
-    /// someone else changed in the meantime counts immediately. The rest of the object, and the version, come with the
+    /// Stores the server's response for an object whose event is overdue: its metadata, and whether it is ours. Another
+    /// writer's change in the meantime counts immediately. The rest of the object, and the version, come with the
     /// event.
     pub(crate) fn confirm(&self, key: &ObjectKey, read: Option<(&Live, bool)>) {
         let mut state = self.changing();

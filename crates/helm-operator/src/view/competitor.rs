@@ -22,7 +22,7 @@ pub(crate) struct Competitor {
     revision: Option<u32>,
     /// When its last write was seen.
     seen: Timestamp,
-    /// How many revisions it wrote without a quiet period in between.
+    /// Number of revisions that it wrote without a quiet period.
     pub(crate) rounds: u32,
 }
 

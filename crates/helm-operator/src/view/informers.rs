@@ -119,7 +119,7 @@ impl Informers {
         Informers { source: Box::new(source), state: Mutex::default() }
     }
 
-    /// Announces a chart, so that watches that start later select its objects, too.
+    /// Announces a chart, so that watches that start later also select its objects.
     pub(crate) fn announce(&self, chart: &str) {
         lock(&self.state).charts.insert(chart.to_owned());
     }
@@ -234,8 +234,8 @@ impl SharedWatch {
     }
 
     /// Passes the existing objects to a member, and then the events that it missed. Returns `false` without doing so if
-    /// the watch has listed since this number: what its list lacks may be in the member's older one, and no event would
-    /// ever say that it is gone.
+    /// the watch has listed since this number: an object missing from that list may be in the member's older one, and
+    /// no event would ever report its deletion.
     fn admit(&self, subscriber: &Subscriber, all: Vec<Live>, (before, began): (u64, Instant)) -> bool {
         let mut state = lock(&self.state);
         if state.epoch != before {
@@ -253,7 +253,7 @@ impl SharedWatch {
         true
     }
 
-    /// Lets a member whose list was refused receive events from now on. It knows everything after the watch's next
+    /// Lets a member whose list was refused receive events from now on. The member is complete after the watch's next
     /// list. A list that ended in the meantime may have started before the member joined.
     fn admit_unlisted(&self, subscriber: &Subscriber) {
         let mut state = lock(&self.state);

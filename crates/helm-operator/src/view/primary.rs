@@ -51,7 +51,7 @@ pub(crate) struct Primary {
     pub(crate) is_drained: bool,
     /// Whether the resource is cluster-scoped; `key.namespace` is then the release's.
     is_cluster_scoped: bool,
-    /// What [`crate::reconcile::accept`] judges. Kept only for the author's code.
+    /// The resource as received, for [`crate::reconcile::accept`]. Kept only for the author's code.
     pub(crate) raw: Option<Box<Raw>>,
 }
 
@@ -339,7 +339,7 @@ fn spec_written(entries: &[Entry]) -> Option<(String, String)> {
     Some((version.to_owned(), last.time.clone().unwrap_or_default()))
 }
 
-/// Parses a status. One of an unknown shape is not ours and gets overwritten.
+/// Parses a status. One of an unknown shape is not ours, so it counts as empty and will be overwritten.
 fn read<T: DeserializeOwned + Default>(status: &str) -> T {
     serde_json::from_str(status).unwrap_or_default()
 }

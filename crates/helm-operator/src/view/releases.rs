@@ -27,7 +27,7 @@ pub(crate) struct Releases {
     readers: Mutex<Readers>,
     /// The name of this process on the records that it writes.
     writer: Arc<str>,
-    /// Whether other processes of the same ring write records, too.
+    /// Whether other processes of the same ring also write records.
     is_of_ring: bool,
     /// The scopes whose first list is complete.
     listed: Mutex<Vec<WatchScope>>,

@@ -10,8 +10,8 @@ use tokio::time::Instant;
 /// How long a deletion is remembered. Longer than any write takes.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
-/// The resources that went to another shard lately: at which version, and when. A list or an event of an earlier version
-/// says nothing new.
+/// The resources that went to another shard lately: at which version, and when. Lists and events of an earlier version
+/// are outdated.
 #[derive(Default)]
 pub(crate) struct RecentDepartures(HashMap<Box<str>, (u64, Instant)>);
 

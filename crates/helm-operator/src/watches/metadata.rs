@@ -1,4 +1,4 @@
-//! `commonLabels` and `commonAnnotations`: labels and annotations that each object of a release gets.
+//! Decodes `commonLabels` and `commonAnnotations`: labels and annotations for each object of a release.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

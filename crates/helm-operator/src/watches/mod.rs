@@ -130,7 +130,7 @@ pub struct Watch {
     pub on_failure: OnFailure,
     /// How often to retry the same inputs after a failure other than an outage. `None`: no limit.
     pub retries: Option<u32>,
-    /// What besides a resource's own inputs lets its chart be rendered again.
+    /// The events, besides changes of a resource's own inputs, that trigger a new render.
     pub render_on: RenderOn,
     /// Whether the chart's tests run, and what their failure leads to.
     pub chart_tests: ChartTests,

@@ -19,7 +19,7 @@ const INTERVAL: Duration = Duration::from_secs(600);
 /// The minimum of that, because others share the registry.
 const LEAST_INTERVAL: Duration = Duration::from_secs(10);
 
-/// The version that is wanted if the entry does not say it: the newest that is no prerelease.
+/// The default version: the newest that is not a prerelease.
 const NEWEST: &str = "*";
 
 const KEYS: &[&str] = &["version", "digest", "interval", "secret", "ca", "verify", "plainHttp"];
@@ -53,10 +53,10 @@ impl Pull {
 
 impl Watch {
     /// Serves another chart: one on disk, or `oci://registry/name:version`, `oci://registry/name@digest` or an
-    /// archive's URL, which is fetched with the authority, the key and the Secret of the watch's own.
+    /// archive's URL, which is fetched with the certificate authority, key and Secret of the watch's own chart.
     ///
     /// # Errors
-    /// It is no such URL; the text says why.
+    /// The path is a URL, but not a valid one; the text says why.
     pub(crate) fn replace_chart(&mut self, chart: &Path) -> Result<(), String> {
         let before = self.pull.take();
         self.chart = chart.to_owned();

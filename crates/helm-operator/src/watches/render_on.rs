@@ -6,7 +6,7 @@ use crate::spelling::nearest;
 /// The words.
 const TRIGGERS: [&str; 1] = ["capabilities"];
 
-/// What lets a chart be rendered again: `renderOn` in watches.yaml.
+/// The events that trigger a new render: `renderOn` in watches.yaml.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RenderOn {
     /// The kinds that the cluster serves, and its version.

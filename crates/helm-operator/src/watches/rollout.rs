@@ -36,7 +36,7 @@ pub struct RolloutRule {
     pub steps: Vec<u8>,
     /// How long to wait after each step before its gate decides.
     pub bake_for: Duration,
-    /// What holds of a step's releases before the next step begins.
+    /// The condition that a step's releases must meet before the next step begins.
     pub(crate) gate: Expression,
     /// What happens if the gate is not met.
     pub on_failure: OnGateFailure,
@@ -48,7 +48,7 @@ pub enum OnGateFailure {
     /// The remaining releases stay as they are until the gate is met.
     #[default]
     Halt,
-    /// The releases that the rollout has reached return to what they were, too.
+    /// The releases that the rollout has reached are also rolled back.
     Rollback,
 }
 

@@ -36,7 +36,7 @@ pub enum OnFailure {
     Rollback,
     /// Uninstall the release. The next attempt installs it again.
     Uninstall,
-    /// Leave everything as it is. The next attempt continues from there.
+    /// Change nothing. The next attempt continues from there.
     Keep,
 }
 

@@ -1,4 +1,4 @@
-//! Decodes `sequencing`, which says whether a chart's objects are applied in the order that the chart asks for.
+//! Decodes `sequencing`, which says whether a chart's objects are applied in the order that the chart defines.
 
 use super::node::Node;
 

@@ -1,4 +1,4 @@
-//! What a reader may ask the operator for with a button, and how that is written on the resource. Pure.
+//! The actions that a viewer can request with a button, and the annotations that request them. Pure.
 
 use jiff::Timestamp;
 use scaffold::annotations::PREFIX;
@@ -14,7 +14,7 @@ use crate::watches::AnnotationNames;
 /// The name of the field that a button sends.
 pub(crate) const FIELD: &str = "action";
 
-/// What a reader may ask for.
+/// An action that a viewer can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Action {
@@ -83,7 +83,8 @@ impl Action {
         names.counts(self.key())
     }
 
-    /// Returns the merge patch that asks for it. A resource that was created anew meanwhile does not take it.
+    /// Returns the merge patch that requests the action. Its uid makes the patch fail on a resource that was re-created
+    /// in the meantime.
     pub(crate) fn patch(self, uid: &str, now: Timestamp) -> Value {
         let value = match self {
             Action::ReconcileNow | Action::RetryNow => Value::from(now.to_string()),

@@ -1,4 +1,4 @@
-//! Reads what a caller asks for from path and query, and writes links. Pure.
+//! Parses requests from path and query, and writes links. Pure.
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::Serialize;
@@ -16,10 +16,10 @@ pub(crate) const PROCESS: &str = "/process";
 /// The maximum length of a word in a filter, in bytes. Names have at most 253.
 const MAX_WORD: usize = 253;
 
-/// What stays as it is in a link: what names of kinds, namespaces and resources consist of.
+/// Characters that a link does not encode: those of the names of kinds, namespaces and resources.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
-/// What a caller asks for.
+/// A caller's request.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Address {
     Overview(Filter),
@@ -45,7 +45,7 @@ pub(crate) enum View {
 /// Which values to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueRows {
-    /// What the charts' own defaults do not set.
+    /// Only values other than the charts' own defaults.
     Changed,
     All,
 }
@@ -54,7 +54,7 @@ pub(crate) enum ValueRows {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Order {
-    /// What needs people first, grouped by cause.
+    /// Releases that need attention first, grouped by cause.
     #[default]
     Worst,
     Name,
@@ -99,7 +99,7 @@ pub(crate) struct Filter {
     pub(crate) sort: Order,
 }
 
-/// The resource whose release is asked for.
+/// The resource whose release is requested.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Wanted {
     pub(crate) kind: String,
@@ -205,7 +205,7 @@ fn decode(text: &str) -> Option<String> {
     percent_decode_str(text).decode_utf8().ok().map(Into::into)
 }
 
-/// Returns the link to a release after this was asked for on its page.
+/// Returns the link to a release after this action was requested on its page.
 pub(crate) fn after(resource: &Name, action: Action) -> String {
     format!("{}?{FIELD}={}", link(resource), action.word())
 }

@@ -22,7 +22,7 @@ use crate::status::inventory::MAX_ENTRIES;
 use crate::view::primary::{Primary, Received};
 use crate::view::release::{self, Trust};
 
-/// For how many kinds of unready objects to ask whether the caller may know why.
+/// Maximum number of kinds of unready objects whose access is checked, to tell the caller why they are unready.
 const MAX_QUESTIONS: usize = 10;
 
 /// A release as its page shows it.
@@ -33,9 +33,9 @@ pub(crate) struct Detail {
     pub(crate) release: Release,
     /// Every recorded revision, newest first.
     pub(crate) revisions: Vec<Revision>,
-    /// What drifted and is only reported.
+    /// Drift that is only reported.
     pub(crate) drifted: Vec<Drifted>,
-    /// What the caller may ask for.
+    /// The actions that the caller may request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(crate) actions: Vec<Action>,
 }
@@ -49,7 +49,7 @@ pub(crate) struct Drifted {
     pub(crate) change: String,
 }
 
-/// What the caller may know of objects, by kind and namespace. Asks about each once.
+/// How much the caller may know of objects, by kind and namespace. Asks about each once.
 struct Reader<'r> {
     controller: &'r ControllerContext,
     rights: &'r dyn Rights,
@@ -99,7 +99,7 @@ pub(crate) async fn detail(found: &Found, rights: &dyn Rights, now: Timestamp) -
 }
 
 impl Detail {
-    /// Adds what the caller may ask for: what makes sense now, if they may patch the resource.
+    /// Adds the actions that the caller may request: those that make sense now, if they may patch the resource.
     ///
     /// # Errors
     /// The API server does not say whether they may.

@@ -2,10 +2,10 @@
 //! allow, and reads only, unless the server takes forms: then [`actions`] offers buttons, and [`submit`] sends what they
 //! ask for as the caller's own patch.
 //!
-//! [`address`] reads what is asked and [`sight`] finds what the caller may see. What that is, [`model`] says for many
-//! releases and [`detail`], [`values`] and [`differences`] for one, [`process`] for the process itself, all with the
-//! models of [`inspect`](crate::inspect) and of other commands. [`html`] writes it. The server itself, with tokens,
-//! limits and headers, is [`controller::server`]'s.
+//! [`address`] parses the request, and [`sight`] finds what the caller may see. [`model`] describes many releases,
+//! [`detail`], [`values`] and [`differences`] describe one, and [`process`] the process itself, all with the models of
+//! [`inspect`](crate::inspect) and of other commands. [`html`] writes the page. The server itself, with tokens, limits
+//! and headers, is [`controller::server`]'s.
 
 pub(crate) mod actions;
 pub(crate) mod address;
@@ -135,7 +135,7 @@ impl Web {
         }
     }
 
-    /// Does what a form on a release's page asks for.
+    /// Performs the action of a form on a release's page.
     async fn act(&self, visit: Visit<'_>, form: Form<'_>) -> Result<Submitted, Error> {
         let refused = |status, why: &str| Ok(Submitted::Refused(told(visit, status, why)));
         let controllers = self.running.all();

@@ -81,8 +81,8 @@ pub(crate) fn created(primary: &Primary) -> Option<Timestamp> {
     Timestamp::from_second(primary.created as i64).ok().filter(|time| *time != Timestamp::UNIX_EPOCH)
 }
 
-/// Returns the table of a kind with the first of the rows that the filter selects. At no time are there many more than
-/// it shows, however many releases there are: several viewers may look at once.
+/// Returns the table of a kind with the first of the rows that the filter selects. Keeps little more in memory than it
+/// shows, regardless of the number of releases, because several people may view it at the same time.
 pub(crate) fn table((group, kind): (&str, &str), rows: impl IntoIterator<Item = Row>, filter: &Filter) -> Table {
     let (mut releases, mut ready, mut total, mut states) = (Vec::new(), 0, 0, Vec::new());
     for row in rows.into_iter().filter(|row| is_found(row, filter)) {
@@ -146,7 +146,7 @@ fn sort(rows: &mut [Row], order: Order) {
     }
 }
 
-/// Returns what those who look for a cause want to see together.
+/// Returns the key by which releases with the same cause are grouped.
 fn group(row: &Row) -> (State, Option<CauseKind>, &str) {
     (row.line.state, row.line.cause, &row.reason)
 }

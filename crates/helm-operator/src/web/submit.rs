@@ -1,5 +1,5 @@
-//! Sends what a reader asks for as the reader's own patch of the resource. The API server decides whether they may, and
-//! its audit log names them; an event on the resource does, too.
+//! Sends a viewer's request as their own patch of the resource. The API server decides whether they may, and its audit
+//! log names them, as does an event on the resource.
 
 use controller::report::{Outcome, shorten};
 use controller::server::Form;
@@ -27,7 +27,7 @@ pub(crate) struct Refused {
     pub(crate) why: String,
 }
 
-/// Does what a form asks for.
+/// Performs a form's action.
 ///
 /// # Errors
 /// The form or the API server refuses it, or the API server does not answer.

@@ -43,7 +43,7 @@ fn hostile(text: &str) -> Received {
     serde_json::from_value(object).unwrap()
 }
 
-/// The API server bounds names, and a filter's words are cut.
+/// Truncates a name as the API server would, and as a filter does with its words.
 fn name(text: &str) -> Name {
     let text = &text[..text.len().min(253)];
     Name { group: text.into(), kind: text.into(), namespace: text.into(), name: text.into() }

@@ -29,7 +29,7 @@ pub(crate) struct Values {
     pub(crate) notes: Vec<String>,
 }
 
-/// Returns a release's values. What goes wrong is a note.
+/// Returns a release's values. Errors become notes.
 ///
 /// # Errors
 /// The API server does not say what the caller may read.

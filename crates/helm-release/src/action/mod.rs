@@ -535,7 +535,8 @@ pub struct Failure {
     pub cause: Error,
     /// The recorded revision; `None` if the action failed before its record was written.
     pub recorded: Option<RecordedFailure>,
-    /// The revision whose record someone deleted meanwhile. There is nothing to continue: the next attempt begins anew.
+    /// The revision whose record someone deleted during the action. There is nothing to continue, so the next attempt
+    /// starts over.
     pub lost: Option<u32>,
 }
 

@@ -59,7 +59,7 @@ impl GroupError {
     }
 }
 
-/// Returns the number by which rounds are sorted: objects without a turn come last.
+/// Returns the sort key of a turn; objects without one come last.
 pub(super) fn order(turn: Turn) -> u16 {
     if turn.round() == 0 { u16::MAX } else { turn.round() }
 }

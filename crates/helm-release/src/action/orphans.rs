@@ -82,7 +82,7 @@ fn marked(kind: &Resource, live: &Live) -> MarkedObject {
     let namespace = live.metadata.namespace.as_deref().unwrap_or_default();
     let name = live.metadata.name.as_deref().unwrap_or_default();
     let key = ObjectKey::new(kind.group(), &kind.kind, namespace, name);
-    // What is kept and still has its owner loses that, or the garbage collector would delete it with the resource.
+    // A kept object must lose its owner reference, or the garbage collector would delete it with the resource.
     let kept = live.kept && live.controller.is_none();
     MarkedObject { kept, ..MarkedObject::new(key, kind.api_version.clone()) }
 }

@@ -8,7 +8,7 @@ use crate::storage::Sealed;
 
 /// An interrupted action, as its record describes it.
 pub(super) struct Resumed {
-    /// What it applies, with the phases of its hooks.
+    /// The interrupted revision's content, with the phases of its hooks.
     pub(super) candidate: Candidate,
     /// Whether its pre hooks succeeded.
     pub(super) hooks_done: bool,

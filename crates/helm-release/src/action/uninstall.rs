@@ -103,7 +103,7 @@ fn begin(release: &mut Release) {
     }
 }
 
-/// Runs the post-delete hooks. Call it once [`delete_objects`] succeeded and the objects are gone.
+/// Runs the post-delete hooks. Call it once [`delete_objects`] succeeded and the objects no longer exist.
 ///
 /// The release's objects are already deleted, so failing hooks must not block the deletion forever: the record counts
 /// failures, and the last one returns [`PostDelete::GivenUp`].

@@ -14,7 +14,7 @@ static ONE: Semaphore = Semaphore::const_new(1);
 /// Decodes a record of this many bytes.
 ///
 /// # Errors
-/// Those of `decode`, or the process ends.
+/// Any error of `decode`, or the process is ending.
 pub(super) async fn decoded(
     bytes: usize,
     decode: impl FnOnce() -> Result<Release, Error> + Send + 'static,

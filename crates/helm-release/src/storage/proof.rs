@@ -13,7 +13,7 @@ pub struct Sealed<T> {
 }
 
 /// Content that someone else may have written: Helm, an upstream operator, or anyone who can write Secrets. It is only
-/// compared with, and never applied as it is.
+/// compared, and never applied.
 #[derive(Clone, Debug)]
 pub struct Unproven<T> {
     facts: T,

@@ -60,7 +60,8 @@ pub struct Chart {
     pub files: Vec<File>,
     /// The charts below `charts/`, ordered by name.
     pub dependencies: Vec<Arc<Chart>>,
-    /// What the entries of `dependencies` in `Chart.yaml` wait for. Helm ignores the key, so it is no part of the metadata or the digest.
+    /// What the entries of `dependencies` in `Chart.yaml` wait for. Helm ignores the key, so it is not part of the
+    /// metadata or the digest.
     pub(crate) depends_on: Vec<DependsOn>,
     /// The text of `values.yaml`, in a chart that was loaded to trace values to their lines.
     pub(crate) values_text: Option<Str>,

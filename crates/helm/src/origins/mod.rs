@@ -90,7 +90,7 @@ impl fmt::Display for Default {
     }
 }
 
-/// What a chart's default is to the chart whose templates read the value.
+/// The relation of a default's chart to the chart whose templates read the value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The root chart's own default.

@@ -44,7 +44,7 @@ pub(super) fn at(values: &Map, path: &[Key]) -> Option<Value> {
     })
 }
 
-/// Returns whether two values are the same in a template's eyes: of the same types, too.
+/// Returns whether a template cannot tell two values apart, so their types must also be equal.
 pub(super) fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Nil, Value::Nil) => true,

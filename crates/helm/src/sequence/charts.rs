@@ -16,7 +16,7 @@ pub struct Subcharts {
     waits: Waits,
     /// The subcharts that the chart's own objects wait for.
     own: BTreeSet<String>,
-    /// What the subcharts declare themselves; a subchart that is only listed is missing.
+    /// The subcharts' own declarations; subcharts that are only listed are missing.
     below: BTreeMap<String, Subcharts>,
     /// What the author probably did not mean.
     problems: Vec<Problem>,

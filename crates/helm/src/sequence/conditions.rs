@@ -50,7 +50,8 @@ impl Condition {
         Some(Condition { path: Path::parse(path)?, comparison: Comparison::parse(rest)? })
     }
 
-    /// Returns whether it holds for something that the path finds. What does not exist satisfies no condition.
+    /// Returns whether it holds for something that the path finds. An object that does not exist satisfies no
+    /// condition.
     pub(super) fn holds(&self, status: &Value) -> bool {
         self.path.find(status).into_iter().any(|found| self.comparison.holds(found))
     }

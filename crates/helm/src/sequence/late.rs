@@ -100,7 +100,7 @@ fn items(list: &Value) -> impl Iterator<Item = &Value> {
 struct Needs(Vec<(&'static str, String)>);
 
 impl Needs {
-    /// Adds the object that a reference names, unless the pod runs without it, too.
+    /// Adds the object that a reference names, unless the pod also runs without it.
     fn add(&mut self, kind: &'static str, reference: &Value, key: &str) {
         if let Some(name) = reference[key].as_str().filter(|name| !name.is_empty() && reference["optional"] != true) {
             self.0.push((kind, name.to_owned()));

@@ -57,7 +57,7 @@ pub struct Stage {
     pub after: Vec<usize>,
 }
 
-/// What an object says about its place in the order.
+/// An object's annotations about its place in the order.
 #[derive(Clone, Copy, Debug)]
 pub struct Part<'a> {
     template: &'a str,

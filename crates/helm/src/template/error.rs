@@ -34,7 +34,7 @@ pub enum Error {
     /// The caller's cluster cannot be reached or rejects an object. Holds the caller's message.
     #[error("{0}")]
     Cluster(String),
-    /// What the caller adds to the values or to the result cannot be added. Holds the caller's message.
+    /// The caller's additions to the values or to the result failed. Holds the caller's message.
     #[error("{0}")]
     Caller(String),
 }

@@ -58,7 +58,7 @@ fn add(object: &mut Value, path: &str, value: Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Replaces a value. Sets a missing key of a map, too, as the server's library does.
+/// Replaces a value. Also sets a missing key of a map, as the server's library does.
 fn replace(object: &mut Value, path: &str, value: Value) -> Result<(), String> {
     let missing = || format!("replace operation does not apply: doc is missing path: {path}: missing value");
     if let Some(found) = object.pointer_mut(path) {

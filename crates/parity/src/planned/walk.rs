@@ -86,7 +86,7 @@ impl Journey<'_, '_> {
         self.until(Value::is_null).await
     }
 
-    /// After a failure, goes back to what can be deployed: an operator that keeps trying would not wait for a plan.
+    /// Returns to deployable values after a failure, because an operator that keeps retrying would not wait for a plan.
     async fn recover(&mut self, change: Change) -> anyhow::Result<()> {
         let is_deployed = |resource: &Value| outcome_of(resource).is_some_and(|outcome| outcome.is_done());
         if is_deployed(&self.resource().await?) {

@@ -2,7 +2,7 @@
 
 use http::Uri;
 
-/// A way to prove who asks.
+/// An authentication scheme that the server offers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Challenge {
     /// With a token from this address.

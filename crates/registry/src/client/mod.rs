@@ -78,7 +78,7 @@ impl Client {
         })
     }
 
-    /// Asks the server, and once more if it wants to know who asks.
+    /// Sends a request, and again with credentials if the server requires them.
     pub(crate) async fn get(&mut self, ask: &Ask<'_>) -> Result<Answer, Error> {
         let challenges = match self.follow(ask).await? {
             Ok(answer) => return Ok(answer),
@@ -91,8 +91,8 @@ impl Client {
         }
     }
 
-    /// Follows redirects. Only the server itself sees who asks. Returns an error of the inner kind if the server wants
-    /// to see more.
+    /// Follows redirects. Only the server itself receives the credentials. Returns an error of the inner kind if the
+    /// server wants to see more.
     async fn follow(&self, ask: &Ask<'_>) -> Result<Result<Answer, HeaderMap>, Error> {
         let mut uri = self.uri(ask.path)?;
         for _ in 0..=MAX_REDIRECTS {
@@ -130,7 +130,7 @@ impl Client {
             }
             let limit = usize::try_from(ask.limit).unwrap_or(usize::MAX);
             let too_large = || Error::TooLarge { what: ask.what, limit: ask.limit };
-            // Not one byte of what says itself that it is too large.
+            // Do not read any of a body that declares itself too large.
             let length =
                 parts.headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
             if length.is_some_and(|length: u64| length > ask.limit) {
@@ -147,7 +147,7 @@ impl Client {
         timeout(ANSWER_LIMIT, asked).await.unwrap_or_else(|_| Err(slow()))
     }
 
-    /// Gets the right to ask, with what the server accepts as a proof.
+    /// Authenticates, in a way that the server accepts.
     async fn authorize(&mut self, headers: &HeaderMap) -> Result<(), Error> {
         let values = headers.get_all(header::WWW_AUTHENTICATE).iter().filter_map(|value| value.to_str().ok());
         let challenges: Vec<Challenge> = values.filter_map(challenge::parse).collect();
@@ -184,7 +184,8 @@ impl Client {
         built.map_err(|_| self.answer("a path that cannot be asked"))
     }
 
-    /// Returns the address that a redirect leads to. What was encrypted stays so.
+    /// Returns the address that a redirect leads to. An encrypted connection must not be redirected to an unencrypted
+    /// one.
     fn redirected(&self, from: &Uri, to: &str) -> Result<Uri, Error> {
         let bad = || self.answer("a redirect that cannot be followed");
         let to: Uri = to.parse().map_err(|_| bad())?;
@@ -209,7 +210,7 @@ impl Client {
     }
 }
 
-/// What came back.
+/// A response.
 enum Reply {
     Answer(Answer),
     Challenged(HeaderMap),

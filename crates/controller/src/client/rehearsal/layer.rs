@@ -96,7 +96,7 @@ async fn answer(overlay: &Overlay, call: Call) -> Result<Answer, BoxError> {
     }
 }
 
-/// Answers a write of no rehearsal as if it had succeeded. What it creates can be read.
+/// Answers a write outside of rehearsals as if it had succeeded. Objects that it creates can be read.
 async fn pretend(background: &Overlay, request: Request<Body>) -> Result<Response<Body>, BoxError> {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let body = request.into_body().collect_bytes().await?.to_vec();

@@ -46,7 +46,7 @@ fn labels(server: &MemoryApi) -> Vec<String> {
         .collect()
 }
 
-/// The uids of the release's objects.
+/// Returns the uids of the release's objects.
 fn uids(world: &World) -> Vec<Value> {
     let uid = |name: &String| world.server.object(&format!("{MAPS}/{name}")).unwrap()["metadata"]["uid"].clone();
     world.maps().iter().map(uid).collect()

@@ -17,7 +17,7 @@ const KINDS: [(&str, &str, &str); 3] = [
     ("v1", "ServiceAccount", "serviceaccounts"),
 ];
 
-/// The bytes of memory that this process alone has.
+/// Returns this process's private memory in bytes.
 fn memory() -> usize {
     let rollup = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap();
     let own = rollup.lines().filter(|line| line.starts_with("Private_"));

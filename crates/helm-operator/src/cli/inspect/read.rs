@@ -33,7 +33,7 @@ const MAX_BYTES: usize = 4 << 20;
 /// How many lines and bytes of a log are read.
 const LOG_LINES: usize = 5;
 const LOG_BYTES: usize = 4096;
-/// How many hooks' objects are looked at.
+/// Maximum number of hooks whose objects are read.
 const MAX_HOOKS: usize = 3;
 
 /// Reads releases through one connection.
@@ -151,7 +151,7 @@ impl Reader {
         seen
     }
 
-    /// Reads an object. Of those that hold data, only the metadata.
+    /// Reads an object, or only its metadata if it may hold data, as Secrets and ConfigMaps do.
     async fn whole(&self, seen: &mut SeenObject, api_version: &str) -> Option<Value> {
         let key = &seen.key;
         let resource = match self.mapper.any_version(api_version, &key.kind).await {

@@ -87,7 +87,7 @@ impl Records {
         Ok((record.release.facts().clone(), did))
     }
 
-    /// Reads the last revisions, oldest first. Of a record that cannot be read, only its metadata.
+    /// Reads the last revisions, oldest first. Returns only the metadata of a record that cannot be decoded.
     pub(super) async fn revisions(
         &self,
         api: &dyn Api,

@@ -140,12 +140,12 @@ struct Broken {
 
 const WEB: &[&str] = &["ns_web_apps_Deployment"];
 
-/// A release whose Deployment has this pod.
+/// Creates a release whose Deployment has this pod.
 fn with_pod(what: &'static str, status: Value, first: &'static str) -> Broken {
     Broken { what, conditions: waiting(), pod: Some(status), others: vec![], inventory: WEB, first }
 }
 
-/// A release whose action failed.
+/// Creates a release whose action failed.
 fn with_fault(what: &'static str, fault: [&str; 3], first: &'static str) -> Broken {
     let conditions = failed(fault[0], fault[1], fault[2]);
     Broken { what, conditions, pod: None, others: vec![], inventory: &[], first }

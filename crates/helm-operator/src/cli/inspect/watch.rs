@@ -21,7 +21,7 @@ pub(super) struct Size {
 /// Where answers are shown.
 pub(super) struct Screen<'s> {
     pub(super) out: &'s mut dyn Write,
-    /// Where an output that is no terminal says that an answer cannot be read.
+    /// Where to report an unreadable answer if the output is not a terminal.
     pub(super) errors: &'s mut dyn Write,
     /// Returns the size of the terminal; `None` for other outputs.
     pub(super) size: &'s dyn Fn() -> Option<Size>,
@@ -122,7 +122,7 @@ mod tests {
 
     use super::*;
 
-    /// What was written, as two tasks see it.
+    /// The output, shared by two tasks.
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<u8>>>);
 

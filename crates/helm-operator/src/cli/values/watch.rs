@@ -5,7 +5,7 @@ use std::path::Path;
 use crate::spelling::nearest;
 use crate::watches::{self, Watch};
 
-/// The reason why no watch is meant.
+/// The reason why no watch matches.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::cli) enum Error {
     #[error("watches.yaml has no entry")]
@@ -26,7 +26,7 @@ pub(super) fn all(file: &Path, own: Vec<Watch>) -> Result<Vec<Watch>, watches::E
     Ok(all)
 }
 
-/// Returns the watch that serves a kind, or the only one. Of several versions of a kind, the last one is meant.
+/// Returns the watch that serves a kind, or the only one. If there are several versions of a kind, the last one counts.
 pub(in crate::cli) fn named<'w>(watches: &'w [Watch], kind: Option<&str>) -> Result<&'w Watch, Error> {
     let is_meant = |watch: &&Watch| kind.is_none_or(|kind| watch.is_meant_by(kind));
     let mut found: Vec<&Watch> = watches.iter().filter(is_meant).collect();

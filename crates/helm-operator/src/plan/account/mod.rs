@@ -53,7 +53,7 @@ pub(crate) struct Entry {
     pub(crate) fields: Vec<String>,
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) more_fields: usize,
-    /// The reason of the API server's refusal, and the rejected fields. Not the message, which may quote contents.
+    /// The reason of the API server's refusal, and the rejected fields. Excludes the message, which may quote contents.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refused: Option<String>,
     /// The managers that lost fields to the operator.

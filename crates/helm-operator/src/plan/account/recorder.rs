@@ -1,4 +1,4 @@
-//! Notes what an action asks of the API server, and the answer. Sends no requests itself, and keeps no contents.
+//! Records an action's requests to the API server, and the responses. Sends no requests itself, and keeps no contents.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -30,7 +30,7 @@ struct Noted {
     notes: Vec<Note>,
     /// The managers of objects that were read and not yet written, by path.
     managers: HashMap<String, Managers>,
-    /// How many writes are not noted.
+    /// Number of writes that are not recorded.
     omitted: usize,
 }
 

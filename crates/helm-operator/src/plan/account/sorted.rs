@@ -50,7 +50,7 @@ struct Revision<'m> {
     of: &'m Made<'m>,
     mapper: &'m Mapper,
     marked: HashMap<&'m str, Vec<&'m MarkedObject>>,
-    /// What this revision and the one before record.
+    /// The records of this revision and of the previous one.
     after: Recorded,
     before: Option<Recorded>,
 }
@@ -181,7 +181,7 @@ fn phase(hook: &Hook) -> &'static str {
     }
 }
 
-/// Returns the refusal that stands: that of the last write, unless that only gives fields back.
+/// Returns the final refusal: that of the last write, other than those that only release fields.
 fn refused(writes: &[Note]) -> Option<&Refusal> {
     let mut last = writes.iter().rev().filter(|note| note.effect != Effect::Managers);
     last.next().or(writes.last())?.refused.as_ref()

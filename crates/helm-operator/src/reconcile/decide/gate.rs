@@ -12,10 +12,10 @@ use helm_release::storage::{Marks, Rejected, RejectedBy, Tests};
 use super::inputs;
 use crate::view::release::{Release, Revision};
 
-/// What the tests of the newest revision ask for.
+/// What the tests of the newest revision require.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Gate {
-    /// Nothing: there are none, they passed, or their failure is only reported.
+    /// Nothing holds the revision: it has no tests, they passed, or their failure is only reported.
     Open,
     /// They run next.
     Test,
@@ -23,7 +23,7 @@ pub(crate) enum Gate {
     RollBack,
     /// They failed, the revision is rolled back, and its inputs are not tried again.
     Closed,
-    /// A person pins the release to an older revision, and it goes there.
+    /// A person pins the release to an older revision, to which it is rolled back.
     Pin,
     /// The release is at the revision to which a person pins it.
     Pinned,
@@ -101,8 +101,8 @@ pub(crate) fn pin(release: &Release, uid: &str, to: u32) -> Option<Gate> {
     }
 }
 
-/// Returns what the tests ask for. `desired` is the digest of the resource's inputs, `again` that of inputs whose tests a
-/// person wants to run again.
+/// Returns what the tests require. `desired` is the digest of the resource's inputs, `again` that of inputs whose tests
+/// a person wants to run again.
 pub(crate) fn gate(release: &Release, uid: &str, desired: &str, again: Option<&str>) -> Gate {
     let Some(newest) = newest(release) else { return Gate::Open };
     let is_asked = again.is_some() && again == judged(release).as_deref();

@@ -62,7 +62,7 @@ pub(crate) struct Waiting {
     is_examinable: bool,
     /// The causes that the last diagnosis found, by object.
     causes: Vec<(ObjectKey, Cause)>,
-    /// What the message shows of the texts that it quotes.
+    /// How much the message shows of the texts that it quotes.
     pub(crate) quotations: Quotations,
 }
 

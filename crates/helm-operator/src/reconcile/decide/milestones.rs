@@ -1,18 +1,18 @@
 //! Decides which events a rollout publishes: each step that begins, a halt and the end, once each. Pure.
 //!
-//! What was announced is not recorded. A process that starts infers it from the state that it finds: it announces a
+//! Published events are not recorded. A process that starts infers them from the state that it finds: it announces a
 //! step only if no release of the step was reached yet, and no halt that began before its start.
 
 use super::progression::{Phase, Progress};
 
-/// What happens in a rollout.
+/// An event of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Milestone {
     /// The first step begins.
     Started,
     /// Another step begins.
     Step,
-    /// The gate is not met, and the others stay as they are.
+    /// The gate is not met, so the remaining releases are not upgraded.
     Halted,
     /// It continues after a halt or a rollback.
     Resumed,
@@ -22,12 +22,12 @@ pub(crate) enum Milestone {
     Completed,
 }
 
-/// What was announced of a rollout.
+/// The events that were published about a rollout.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Announced {
     /// The last step that began; `None` before the first one.
     step: Option<usize>,
-    /// Why it stands still.
+    /// Why it is halted.
     stop: Option<Milestone>,
 }
 

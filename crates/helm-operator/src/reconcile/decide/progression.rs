@@ -12,28 +12,28 @@ use jiff::Timestamp;
 
 use crate::watches::{Counts, OnGateFailure, RolloutRule};
 
-/// What a release is to the rollout.
+/// A release's part in the rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
     /// Nothing: it has what the rollout brings without the rollout, has no release yet, or is left alone.
     None,
-    /// It has what was there before. `failed`: an attempt failed before it changed anything, or was undone.
+    /// It still has the previous inputs. `failed`: an attempt failed before it changed anything, or was undone.
     Waiting { failed: bool },
-    /// The rollout has reached it. `since`: when it came to be as it is.
+    /// The rollout has reached it. `since`: when it entered this state.
     Reached { state: Reached, since: Option<Timestamp> },
     /// The rollout had reached it, and took it back.
     TakenBack,
 }
 
-/// How a release is that the rollout has reached.
+/// The state of a release that the rollout has reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reached {
-    /// It is not at rest yet.
+    /// It is still changing.
     Moving,
     Ready,
     /// It failed, or can no longer become ready.
     Failed,
-    /// It was not ready before, so its state is no evidence.
+    /// It was not ready before, so its state proves nothing.
     Ailing,
 }
 
@@ -57,7 +57,7 @@ pub(crate) enum Phase {
     Moving,
     /// They are watched until then.
     Baking(Timestamp),
-    /// The gate is not met, and the others stay as they are.
+    /// The gate is not met, so the remaining releases are not upgraded.
     Halted,
     /// The gate is not met, and what was reached is taken back.
     TakingBack,
@@ -174,7 +174,7 @@ pub(crate) fn progress(members: &Members, rollout: &RolloutRule, now: Timestamp)
         let window = groups.window(rollout, step);
         let failed: Vec<Waiting<'_>> = window.iter().filter(|one| one.failed).copied().collect();
         let has_failed = groups.failed > 0 || !failed.is_empty();
-        // What failed may be tried again, so that a halted rollout can resume.
+        // Failed releases may be retried, so that a halted rollout can resume.
         let stop = || match rollout.on_failure {
             OnGateFailure::Halt => at(Phase::Halted, step, &failed),
             OnGateFailure::Rollback => at(Phase::TakingBack, step, &[]),
@@ -212,17 +212,17 @@ struct Waiting<'m> {
 /// The releases of a rollout, sorted by what they are to it.
 #[derive(Default)]
 struct Groups<'m> {
-    /// Those that wait, in the order in which they are reached.
+    /// The waiting releases, in the order in which the rollout reaches them.
     canaries: Vec<Waiting<'m>>,
     others: Vec<Waiting<'m>>,
-    /// How many were reached.
+    /// Number of releases that were reached.
     reached_canaries: usize,
     reached_others: usize,
     moving: usize,
     ready: usize,
     failed: usize,
     ailing: usize,
-    /// When the last of them came to rest.
+    /// When the last of them stopped changing.
     since: Option<Timestamp>,
     is_taken_back: bool,
 }

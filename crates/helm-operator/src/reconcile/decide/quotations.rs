@@ -1,5 +1,5 @@
-//! What messages show of texts that other programs wrote: conditions, events, refusals. They may quote values, so they
-//! are shown only as they were redacted. Pure.
+//! Decides how much messages show of texts that other programs wrote: conditions, events, refusals. They may quote
+//! values, so they are shown only as they were redacted. Pure.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 

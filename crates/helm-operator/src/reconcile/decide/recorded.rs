@@ -123,7 +123,7 @@ impl Release {
         let base = self.base();
         let mut inventory = base.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
         let from = base.map_or(0, |(version, _)| version + 1);
-        // An install that was never completed has an owner, too.
+        // An install that was never completed also has an owner.
         if let (None, Some(marks)) = (base, self.newest().and_then(|(_, newest)| newest.marks.as_ref())) {
             (inventory.owner, inventory.owner_type) = (marks.owner.clone(), marks.owner_type.clone());
             inventory.former = marks.former.clone();
@@ -142,7 +142,7 @@ impl Release {
                     Some(known) if object.expires || object.mark.is_some() => {
                         *known = MarkedObject { turn: known.turn, ..object.clone() };
                     }
-                    // It may have changed this object. That shows in no mark if it set the same fields.
+                    // It may have changed this object, and if it set the same fields, the mark does not show it.
                     Some(known) => known.mark = None,
                 }
             }
@@ -374,7 +374,7 @@ mod tests {
             Some(marks)
         };
         let before = ordered(&[("cache", 1, false), ("config", 2, false), ("server", 3, false), ("task", 4, false)]);
-        // What is dropped is recorded, too, with its former round.
+        // Dropped objects are also recorded, with their former round.
         let upgrade = ordered(&[
             ("config", 1, true),
             ("server", 2, false),

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use crate::status::Handled;
 
-/// What this process did although the inputs gave no reason. Rare.
+/// The requested and scheduled actions that this process has done. Rare.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HandledTriggers {
     /// The tokens that this process has handled.
@@ -20,7 +20,7 @@ pub(crate) struct HandledTriggers {
     pub(crate) resynced: Option<Instant>,
 }
 
-/// How long a failed attempt predicts its retries. What a chart renders may also depend on its lookups.
+/// How long a failed attempt predicts its retries. Its output may also depend on its lookups.
 const VALID: Duration = Duration::from_secs(900);
 
 /// An install that failed before its first write.

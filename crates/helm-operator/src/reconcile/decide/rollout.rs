@@ -153,7 +153,7 @@ pub(crate) fn unfinished(release: &Release, own: &str, status: &Status) -> Optio
     unfinished.filter(|_| inputs::has_own(&deployed.inputs, own))
 }
 
-/// Returns whether the status says that this revision is ready. It may still be that of the revision before.
+/// Returns whether the status says that this revision is ready. The status may still describe the previous revision.
 fn is_ready(status: &Status, version: u32) -> bool {
     status.deployed_release.as_ref().is_some_and(|told| told.revision == version)
         && status.find(condition::READY).is_some_and(|ready| *ready.status == *"True")

@@ -27,7 +27,7 @@ pub(crate) struct Times {
     pub(crate) period: Duration,
     /// When holds end.
     pub(crate) holds: [Option<Instant>; 4],
-    /// When to check an own write that no event has confirmed.
+    /// When to check a write of ours that no event has confirmed.
     pub(crate) asks: Option<Instant>,
     /// When to diagnose unready objects, and when they count as stalled.
     pub(crate) waits: [Option<Instant>; 2],

@@ -20,7 +20,7 @@ pub(crate) struct Observed {
     pub(crate) suspended: bool,
     /// Its annotation pauses it, including its deletion.
     pub(crate) paused: bool,
-    /// Whether its annotation asks for a plan instead of acting.
+    /// Whether its annotation requests a plan instead of an action.
     pub(crate) planning: Planning,
     /// The newest revision of the release.
     pub(crate) release: Recorded,
@@ -37,7 +37,7 @@ pub(crate) struct Observed {
     pub(crate) again: Again,
     /// Whether an upgrade that is subject to the rollout limit may start.
     pub(crate) upgrade_slot: UpgradeSlot,
-    /// Whether what the resource depends on is there.
+    /// Whether the resource's dependencies are met.
     pub(crate) awaits: Awaits,
     /// Resources that depend on it must be deleted first, or may have to: they are not listed yet.
     pub(crate) needed: bool,
@@ -49,7 +49,7 @@ pub(crate) struct Observed {
     pub(crate) blind: bool,
     /// Revisions older than the deployed one are also recorded as deployed.
     pub(crate) outdated: bool,
-    /// What the tests of the newest revision ask for.
+    /// What the tests of the newest revision require.
     pub(crate) gate: Gate,
 }
 
@@ -171,7 +171,7 @@ pub(crate) enum Objects {
     /// They keep drifting, and it is too early to repair them.
     #[strum(to_string = "drifting again and again")]
     Looping,
-    /// As we left them, but the events of our own writes are overdue.
+    /// As we left them, but the events of our writes are overdue.
     #[strum(to_string = "not confirmed")]
     Unconfirmed,
 }
@@ -244,7 +244,7 @@ pub(crate) enum Step {
     /// Determine who changed which fields, and report it.
     #[strum(to_string = "report drift")]
     Detect,
-    /// Read the objects of own writes whose events are overdue.
+    /// Read objects that we wrote and whose events are overdue.
     #[strum(to_string = "confirm own writes")]
     Confirm,
     /// Mark replaced revisions superseded.
@@ -377,7 +377,7 @@ fn when_deleting(observed: &Observed) -> Step {
 
 fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
     let rendered = matches!(observed.inputs, Inputs::RenderedSame | Inputs::RenderedOther);
-    // What was begun is finished, whatever became of the dependencies.
+    // An action that has begun is completed, even if dependencies are no longer met.
     let is_begun = matches!(recorded, Recorded::Pending | Recorded::PendingInstall);
     match recorded {
         _ if matches!(observed.gate, Gate::RollBack | Gate::Pin) => Step::RollBack,

@@ -1,5 +1,5 @@
-//! Which releases of a kind a rollout may upgrade now. Keeps what is known of each release, and the rollout's progress
-//! ([`super::progression`]).
+//! Which releases of a kind a rollout may upgrade now. Tracks the known state of each release, and the rollout's
+//! progress ([`super::progression`]).
 
 use std::sync::{Arc, Mutex, OnceLock};
 
@@ -55,7 +55,7 @@ impl Turns {
         self.edition.get_or_init(compute)
     }
 
-    /// Stores what is known of all releases, at startup.
+    /// Stores the state of all releases, at startup.
     pub(crate) fn restore(&self, members: Members, now: Timestamp) {
         let Some(rule) = &self.rule else { return };
         let mut state = sync::lock(&self.state);
@@ -70,7 +70,8 @@ impl Turns {
         self.rule.is_none() || sync::lock(&self.state).members.contains_key(key)
     }
 
-    /// Stores what is known of a release; `None` means that it is gone. Returns the releases whose turn that changes.
+    /// Stores the state of a release; `None` means that it no longer exists. Returns the releases whose turn that
+    /// changes.
     pub(crate) fn note(&self, key: &ResourceKey, member: Option<Member>, now: Timestamp) -> Vec<ResourceKey> {
         let Some(rule) = &self.rule else { return Vec::new() };
         let mut state = sync::lock(&self.state);

@@ -135,7 +135,7 @@ impl Diagnosis<'_> {
         };
         let Culprit { uid, text, quoted, .. } = culprit;
         match if culprit.ask { self.event(&uid).await } else { None } {
-            // What an event explains further is in the operator's own words.
+            // Explanations added to an event are the operator's own text.
             Some(event) => Some(Cause::quoting(&format!("{text}: "), event)),
             None => Some(Cause { text, quoted }),
         }

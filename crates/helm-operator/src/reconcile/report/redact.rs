@@ -28,7 +28,7 @@ impl StepContext<'_> {
 
     /// Describes why the server refused to write the resource itself, which may quote its `spec`.
     pub(crate) async fn refusal(&self, primary: &Primary, error: &kube::Error) -> String {
-        // What did not answer quotes nothing, and would not answer a read of the record either.
+        // Without a response there is nothing to redact, and a read of the record would get none either.
         if error.is_unanswered() {
             return chain(error);
         }
@@ -167,7 +167,7 @@ impl OwnValues {
     }
 }
 
-/// Returns the values of a `spec`. One that cannot be read has none to quote.
+/// Returns the values of a `spec`. Returns nothing for one that cannot be read, because no message can quote it.
 fn values_of(spec: &Spec) -> Value {
     spec.values().map(|values| json::to_serde(&values.into())).unwrap_or_default()
 }

@@ -76,7 +76,7 @@ async fn read_description(context: &StepContext<'_>, primary: &Primary) {
     }
 }
 
-/// Returns whether the resource gets a status. One that is being released, or was never ours, gets none, unless other
+/// Returns whether to write the resource's status. If it is being released, or was never ours, only when other
 /// finalizers keep it.
 fn has_status(primary: &Primary) -> bool {
     let kept_by_others =
@@ -157,7 +157,7 @@ fn revisions(context: &StepContext<'_>, primary: &Primary, shown: Option<&Deploy
         if let Some(shown) = shown.filter(|shown| shown.revision == version && !shown.chart.is_empty()) {
             return Some(shown.chart.clone());
         }
-        // A process renders only one chart. Of an older revision, it knows only what the status says.
+        // A process renders only one chart. For an older revision, it only knows what the status says.
         let is_news = version > newest_known && matches!(revision.trust, Trust::Written(_));
         let (name, number) = (context.shared.renderer.chart_name(), context.shared.renderer.chart_version());
         let is_rendered = is_news && !number.is_empty() && !revision.is_rollback();
@@ -247,7 +247,7 @@ async fn write_status(context: &StepContext<'_>, primary: &Primary, health: Heal
     let Some(status) = primary.status.next(&facts, outside::now()) else {
         return written(context);
     };
-    // A schema may drop fields of ours. Then the same status must not be written again and again.
+    // The kind's schema may drop our fields. Then the same status must not be written again and again.
     if history.status.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
         return written(context);
     }
@@ -374,7 +374,7 @@ async fn drop_manifest(context: &StepContext<'_>, primary: &Primary) {
     }
 }
 
-/// Hashes a status without its times and without what is no reason to write it.
+/// Hashes a status without its times, and without fields whose change alone is not worth a write.
 fn timeless_hash(status: &Status) -> u64 {
     let mut status = Status { history: Box::default(), next_attempt: None, ..status.clone() };
     status.conditions.iter_mut().for_each(|c| c.last_transition_time = None);

@@ -118,7 +118,7 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
     }
     match (charts.from, charts.to) {
         (from, to) if !from.is_empty() && from != to => causes.push(format!("chart {from} → {to}")),
-        // The chart's digest covers the override values, too.
+        // The chart's digest also covers the override values.
         (_, to) if has(CHART) && !has(OVERRIDES) => causes.push(format!("the files of chart {to} changed")),
         _ => {}
     }

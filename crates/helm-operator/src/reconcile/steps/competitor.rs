@@ -1,7 +1,7 @@
-//! Detects another process of ours that works on the same releases at the same time, because it holds no lease, or
-//! another one.
+//! Detects another helm-operator process that works on the same releases at the same time, because it runs without
+//! leader election or uses another lease.
 //!
-//! Every record names the process that wrote it last. A record in the first list was written by an earlier process,
+//! Every record names the last process that wrote it. A record in the first list was written by an earlier process,
 //! which has ended or waits for the lease. A record that another process writes later proves that two are running. Then
 //! the one that notices gives way: it leaves an unfinished action alone, and waits longer each time before it replaces
 //! the other's revision, unless its own inputs change.

@@ -1,5 +1,5 @@
-//! What happens to a rendered chart before it is a candidate: post-renderers, patches, labels and annotations of
-//! watches.yaml change it, and each object gets its turn, if watches.yaml asks for an order.
+//! Turns a rendered chart into a candidate: applies post-renderers, and the patches, labels and annotations of
+//! watches.yaml, and orders the objects if watches.yaml requests it.
 
 use controller::report::chain;
 use helm::sequence::{Part, Problem, Sequence, SequenceError, Subcharts};

@@ -1,4 +1,4 @@
-//! Waits until what a resource depends on is there. Watches wake it, so that no worker waits and no request is sent;
+//! Waits for the objects that a resource depends on. Watches wake it, so that no worker waits and no request is sent;
 //! only what is not known yet is read once.
 //!
 //! With a ServiceAccount, the status tells only of objects that the account may read, and the annotation waits for no
@@ -51,7 +51,7 @@ impl ControllerContext {
         self.dependencies.depend(&self.user(primary.own_namespace(), primary.name()), wanted);
     }
 
-    /// Returns what the resource's annotation asks to wait for.
+    /// Returns the dependencies that the resource's annotation names.
     ///
     /// # Errors
     /// The annotation is invalid, or asks for more than the watch allows; or an entry of the watch makes no name.
@@ -79,7 +79,7 @@ impl ControllerContext {
 }
 
 impl StepContext<'_> {
-    /// Returns whether what the resource depends on is there.
+    /// Returns whether the resource's dependencies are met.
     pub(crate) fn awaits(&self, primary: &Primary) -> Awaits {
         let user = self.user(primary);
         let standings = self.shared.dependencies.standings(&user);

@@ -41,7 +41,7 @@ impl StepContext<'_> {
                 voice: self.voice(primary),
             };
             let mapped = mapper.map(mapping).await;
-            // The author's code may depend on other systems, so its failure is no verdict on the inputs.
+            // The author's code may depend on other systems, so its failure does not condemn the inputs.
             values = mapped.map_err(|e| unanswered(Reason::ValueMappingFailed, format!("cannot map values: {e}")))?;
         }
         match values {
@@ -56,7 +56,7 @@ impl StepContext<'_> {
         (!versions.is_empty()).then(|| serde_json::json!(["post-rendered", versions]))
     }
 
-    /// Runs the post-renderers on a rendered candidate. As in Helm, they change the chart's hooks, too.
+    /// Runs the post-renderers on a rendered candidate. As in Helm, they also change the chart's hooks.
     ///
     /// # Errors
     /// A post-renderer fails, or returns something other than objects.

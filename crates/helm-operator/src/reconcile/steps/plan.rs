@@ -22,7 +22,8 @@ use crate::view::primary::Primary;
 const PAUSE: Duration = Duration::from_secs(30);
 
 impl StepContext<'_> {
-    /// Returns whether to plan instead of acting. A deletion is no plan: nothing would end it.
+    /// Returns whether to plan instead of acting. A deletion is never merely planned, because the resource would then
+    /// never be deleted.
     pub(crate) fn planning(&self, primary: &Primary) -> Planning {
         let is_asked = primary.annotations.left_alone_by() == Some("dry-run") && !primary.deleting;
         match self.shared.memory.of(self.key).status.planned.as_deref() {

@@ -37,7 +37,7 @@ enum Remedy {
 /// The part of an attempt that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
-    /// The render. Its failure says nothing about the remains of an earlier attempt, so they are not removed.
+    /// The render. Its failure does not concern the remains of an earlier attempt, so they are not removed.
     Render,
     /// The action with the rendered objects.
     Action,
@@ -101,7 +101,7 @@ pub(crate) async fn clean_up(
 }
 
 async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String, stage: Stage) -> String {
-    // What someone else is creating is theirs to clean up.
+    // An action of someone else that is in progress is theirs to clean up.
     let is_left_alone = |release: &Release| release.in_flight(&primary.owner(), outside::now()).is_some();
     let release = context.release().filter(|release| !is_left_alone(release));
     let Some(release) = release else { return message };
@@ -128,7 +128,7 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
     }
 }
 
-/// Stores the failed revision in the cache before the watch reports it, or drops one whose record is gone.
+/// Stores the failed revision in the cache before the watch reports it, or drops one whose record was deleted.
 pub(crate) fn note(context: &StepContext<'_>, failure: &Failure) {
     if let Some(version) = failure.lost {
         context.shared.cache.lose_revision(context.key, version);

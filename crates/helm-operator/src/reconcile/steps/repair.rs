@@ -63,7 +63,7 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
 /// Fails if a drifted object's kind is no longer served. Its watch saw the object disappear with the kind, so nothing
 /// could be repaired and it would drift forever.
 ///
-/// Soon the watch fails, too, and the object then counts as unready instead of drifted.
+/// The watch is about to fail as well; then the object counts as unready instead of drifted.
 async fn check_served(context: &StepContext<'_>, marks: &Marks, drifted: &[ObjectKey]) -> Result<(), Failed> {
     for object in drifted.iter().filter(|key| context.shared.cache.is_synced(key)).filter_map(|key| marks.find(key)) {
         let served = context.shared.applier.mapper.any_version(&object.api_version, &object.key.kind).await;
@@ -208,7 +208,7 @@ pub(crate) async fn note_inputs(
     inputs: String,
 ) -> Result<(), Failed> {
     let Some((_, marks)) = deployed(context) else { return Ok(()) };
-    // What was before the upgrade to this revision says nothing about a change that left it as it is.
+    // `before` explains the upgrade to this revision, not a later change of inputs that rendered the same.
     let marks = Marks { inputs, before: None, ..(*marks).clone() };
     write_marks(context, primary, version, marks).await.map_err(|e| fault(&e))
 }
@@ -219,8 +219,8 @@ pub(crate) fn deployed(context: &StepContext<'_>) -> Option<(u32, Arc<Marks>)> {
     Some((version, revision.marks.clone()?))
 }
 
-/// Updates the marks of objects that lost only fields that others own. Only in memory: nothing of ours changed, and
-/// after a restart one more read will show it again.
+/// Updates the marks of objects that lost only fields that others own. Only in memory: our content did not change, and
+/// after a restart a read will show the same again.
 pub(crate) fn accept(
     context: &StepContext<'_>,
     version: u32,
@@ -268,7 +268,7 @@ pub(crate) async fn update_marks(
     if new == *marks { Ok(()) } else { write_marks(context, primary, version, new).await }
 }
 
-/// Writes the marks of a revision that this operator recorded. Those of any other revision are kept only in memory.
+/// Writes the marks of a revision that this operator recorded. The marks of other revisions are only kept in memory.
 async fn write_marks(
     context: &StepContext<'_>,
     primary: &Primary,

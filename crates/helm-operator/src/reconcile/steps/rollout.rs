@@ -22,7 +22,7 @@ const HALTED: &str = "RolloutHalted";
 const TAKEN_BACK: &str = "RolloutRolledBack";
 
 impl StepContext<'_> {
-    /// Returns a release's turn. It is free unless the rollout would change it.
+    /// Returns a release's turn, which is free unless the rollout would change the release.
     pub(crate) fn turn(&self, primary: &Primary) -> Turn {
         let turns = &self.shared.turns;
         if turns.rule().is_none() {
@@ -45,8 +45,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns what is known of this release, from its records and its status unless the health of its objects is
-    /// known.
+    /// Returns the state of this release: from its records and its status, unless the health of its objects is known.
     pub(crate) fn member(&self, primary: &Primary, health: Option<&Health>) -> Member {
         let annotations = &primary.annotations;
         let is_left = primary.deleting || annotations.leaves_alone();
@@ -103,8 +102,8 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns whether the last attempt with these inputs failed in this process. A request without an answer is no
-    /// verdict.
+    /// Returns whether the last attempt with these inputs failed in this process. A request without a response proves
+    /// nothing about the release.
     fn has_failed(&self, primary: &Primary) -> bool {
         let memory = self.shared.memory.of(self.key);
         let failure = memory.failure.as_ref();
@@ -181,7 +180,7 @@ impl StepContext<'_> {
 const GO_ON: &str = "change the chart or the override values to begin another, or set the annotation \
     helm.sdk.operatorframework.io/reconcile-now to upgrade this release alone";
 
-/// Returns when a release came to rest, if its record and status say it.
+/// Returns when a release stopped changing, if its record and status say so.
 fn rested(primary: &Primary, newest: &Revision, state: Reached) -> Option<Timestamp> {
     let since = is_true(primary, condition::READY).filter(|_| state == Reached::Ready);
     let since = since.and_then(|ready| ready.last_transition_time.as_deref()?.parse().ok());

@@ -190,12 +190,12 @@ async fn read_source(shared: &ControllerContext, key: &SourceKey) -> Result<Cont
     Ok(content)
 }
 
-/// Digests a source's target path and content. The same content under another name is no change.
+/// Digests a source's target path and content. The same content under another name does not count as a change.
 fn digest(source: &Resolved, read: &Read) -> Value {
     json!([source.target_path, read.digest(&source.values_key)])
 }
 
-/// Describes a missing source. It may be missing only for a moment, so this is no verdict on the inputs.
+/// Describes a missing source. It may be missing only for a moment, so this does not condemn the inputs.
 fn missing(source: &Resolved, content: &Content) -> Unanswered {
     let namespace = &source.key.namespace;
     let what = if content.version == 0 { "does not exist" } else { "has no such key" };

@@ -158,7 +158,7 @@ pub(crate) async fn uninstall_failed(
     Ok(awaited)
 }
 
-/// Forgets records that were deleted. A person's helm may have added a revision meanwhile.
+/// Forgets records that were deleted. Someone's `helm` command may have added a revision in the meantime.
 fn forget_records(context: &StepContext<'_>, deleted: &[Known]) {
     let is_deleted = |version: &u32| deleted.iter().any(|known| known.version == *version);
     context.shared.cache.change_release(context.key, |release| {
@@ -271,7 +271,7 @@ async fn complete(
     }
 }
 
-/// Deletes the objects of a release. In an ordered release, each round is deleted once the later ones are gone.
+/// Deletes the objects of a release. In an ordered release, each round is deleted once the later rounds are deleted.
 /// Returns the objects to wait for.
 async fn delete_objects(
     context: &StepContext<'_>,

@@ -27,8 +27,8 @@ pub(crate) async fn awaited(
             && matches!(env.live.cached(&object.key, &env.decoration), Cached::Ours(live) if !live.kept)
     };
     let seen: Vec<&MarkedObject> = deleted.iter().filter(is_seen).copied().collect();
-    // Finalizers need a request, and are left out if it fails. What was created and deleted while the first list of its
-    // kind was under way is in the cache, and no event of it follows.
+    // Finalizers need a request, and are left out if it fails. An object that was created and deleted during the first
+    // list of its kind may stay in the cache, because no event follows.
     let (mut held, mut more) = (Vec::new(), 0);
     for object in seen {
         if held.len() == MAX_NAMED {

@@ -1,8 +1,8 @@
 //! Handles records that this operator did not write, or that were put back: what they may decide, and how they are
 //! imported.
 //!
-//! Their content is compared with what the chart renders and with what is live. It is never applied as it is, and none
-//! of its hooks runs.
+//! Their content is only compared, with what the chart renders and with what is live. It is never applied, and its
+//! hooks never run.
 
 use std::sync::Arc;
 
@@ -200,7 +200,7 @@ impl StepContext<'_> {
     }
 }
 
-/// Returns whether an action failed because this operator did not write a record as it is.
+/// Returns whether an action failed because the content of a record is not what this operator wrote.
 pub(crate) fn is_unproven(error: &action::Error) -> bool {
     matches!(error, action::Error::Unproven { .. } | action::Error::Manifest(_))
         || matches!(error, action::Error::Storage(error) if error.is_damage())

@@ -83,7 +83,7 @@ pub(crate) struct ClusterLookup {
     /// The runtime of the requests.
     runtime: Handle,
     reach: LookupReach,
-    /// What messages may show of the chart.
+    /// How much messages may show of the chart.
     published: Arc<Published>,
     /// The maximum size of a response, in bytes.
     most: usize,

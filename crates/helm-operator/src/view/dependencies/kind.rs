@@ -1,4 +1,4 @@
-//! What is known of one kind: the queries that resources have, and the objects that satisfy them or not. Pure.
+//! The state of one kind: the queries of resources, and the objects with whether they satisfy them. Pure.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -26,7 +26,7 @@ pub(super) struct Kind {
     selecting: BTreeSet<Arc<str>>,
 }
 
-/// A query, with what is known of its objects.
+/// A query, with the known objects.
 pub(super) struct Entry {
     pub(super) query: Arc<Query>,
     /// The resources with this query, and whether their accounts may read its objects.
@@ -46,7 +46,7 @@ type ObjectName = (Arc<str>, Arc<str>);
 /// returns.
 pub(crate) type Reading = Arc<Stamp>;
 
-/// What a running read must not bring back.
+/// A running read, and objects deleted since it began, which it must not bring back.
 struct Read {
     of: Weak<Stamp>,
     /// The objects that ceased to be meant since it began, and the versions that showed it.
@@ -101,7 +101,7 @@ impl Kind {
         }
     }
 
-    /// Returns what is known of a query.
+    /// Returns the state of a query.
     pub(super) fn standing(&self, query: &Query) -> Standing {
         let lacks = |missing| Standing::Lacks(Gap { object: None, missing });
         let is_namespaced = self.resource.as_ref().is_some_and(|resource| resource.namespaced);
@@ -168,7 +168,7 @@ impl Kind {
         self.entries.values_mut().filter(covered).flat_map(|entry| entry.change(sweep)).collect()
     }
 
-    /// Handles a refused watch: nothing is known any longer.
+    /// Handles a refused watch: forgets all objects.
     pub(super) fn lost(&mut self, scope: &WatchScope) -> BTreeSet<User> {
         let covered = self.entries.values_mut().filter(|entry| scope.covers(&entry.query.namespace));
         let lose = |entry: &mut Entry| {
@@ -190,7 +190,7 @@ impl Entry {
             Some(Gap { object, missing: found.missing.clone()? })
         };
         match self.objects.iter().find_map(missing) {
-            // What is missing is missing, even if more is unknown.
+            // One known missing object is enough, even if others are unknown.
             Some(gap) => Standing::Lacks(gap),
             None if !self.is_known && (self.objects.is_empty() || self.query.name().is_none()) => Standing::Unknown,
             None if !self.objects.is_empty() => Standing::Met,

@@ -137,7 +137,7 @@ impl Dependencies {
         state.wake_all(&state.all_waiting_for(&user.1));
     }
 
-    /// Drops a resource that is gone, and wakes those that waited for that.
+    /// Drops a deleted resource, and wakes those that waited for its deletion.
     pub(crate) fn forget(&self, user: &User) {
         self.state().replace_user(user, Vec::new());
     }
@@ -147,7 +147,7 @@ impl Dependencies {
         self.state().users.keys().filter(|(name, _)| name == controller).cloned().collect()
     }
 
-    /// Returns what a resource waits for, and what is known of it.
+    /// Returns what a resource waits for, with its known state.
     pub(crate) fn standings(&self, user: &User) -> Vec<(Wanted, Standing)> {
         let state = self.state();
         let all = state.users.get(user).into_iter().flatten();
@@ -187,7 +187,7 @@ impl Dependencies {
         }
     }
 
-    /// Records that a kind is not served, and looks for it from time to time.
+    /// Records that a kind is not served, and periodically checks again.
     pub(crate) fn unserved(self: &Arc<Self>, kind: &KindKey) {
         let mut state = self.state();
         if let Some(known) = state.kinds.get_mut(kind) {
@@ -226,7 +226,7 @@ impl Dependencies {
         kind.entries.get_mut(&query.id).map(Entry::begin_read)
     }
 
-    /// Stores the result of a read. What watches have shown since it began counts more.
+    /// Stores the result of a read. Newer results of watches take precedence.
     pub(crate) fn store(&self, query: &Query, objects: &[Seen], reading: &Reading) {
         let mut state = self.state();
         let users = {

@@ -46,7 +46,7 @@ impl World {
         wanted.query
     }
 
-    /// Returns what is known of the first query of a resource.
+    /// Returns the state of a resource's first query.
     fn standing(&self, name: &str) -> Standing {
         self.registry.standings(&user(name)).remove(0).1
     }

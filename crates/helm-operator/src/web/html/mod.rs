@@ -37,7 +37,7 @@ pub(crate) struct Frame<'t> {
 }
 
 impl<'t> Frame<'t> {
-    /// Frames a page that stays as it is.
+    /// Frames a page that is never refreshed.
     pub(crate) fn of(title: &'t str) -> Frame<'t> {
         Frame { title, version: None, refresh: None }
     }
@@ -96,7 +96,7 @@ impl<'t> Frame<'t> {
     }
 }
 
-/// Returns a state as a badge. The word says it, too, so no one depends on the colour.
+/// Returns a state as a badge. The word repeats what the colour means, for those who cannot see it.
 fn state(state: State) -> Markup {
     html! { span class={ "state " (state_class(state)) } { (state_word(state)) } }
 }

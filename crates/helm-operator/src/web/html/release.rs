@@ -18,7 +18,7 @@ const MAX_CONDITIONS: usize = 50;
 /// The maximum number of revisions. An operator keeps ten by default.
 const MAX_REVISIONS: usize = 50;
 
-/// Writes a release, after `asked` if the reader has just asked for it.
+/// Writes a release, headed by `asked` if the viewer has just requested this action.
 pub(crate) fn release(detail: &Detail, asked: Option<Action>, version: u64, now: Timestamp) -> Markup {
     let release = &detail.release;
     let name = full_name(&release.resource);

@@ -9,7 +9,7 @@ use crate::kube::{Applied, Decoration, Found, Object, ObjectKey, Owner, intern};
 use crate::release::{HookEvent, Info, Release, Status};
 use crate::storage::{MarkedObject, Marks, Record, Stored, Tests};
 
-/// Builds the pending revision. It has the number of an interrupted one that it continues.
+/// Builds the pending revision. If it continues an interrupted one, it has the same number.
 pub(super) fn pending_release(
     env: &Environment<'_>,
     candidate: &Candidate,

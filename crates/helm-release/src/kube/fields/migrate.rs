@@ -204,7 +204,7 @@ mod tests {
         });
         let mut mixed = made(json!({"f:webhooks": {"k:{\"name\":\"a\"}": {"f:clientConfig": {"f:url": {}}}}}));
         let mut moved = mixed.clone();
-        // The list has other items, too, so the list itself stays theirs.
+        // The list has other items as well, so the list itself stays theirs.
         moved["f:metadata"]["f:ownerReferences"].as_object_mut().unwrap().remove(LIST);
         union(&mut mixed, &theirs, 0);
         let entries = json!([entry("manager", "Update", mixed)]);

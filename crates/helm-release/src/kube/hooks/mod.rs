@@ -154,8 +154,8 @@ impl HookError {
         matches!(self, HookError::Interrupted { .. })
     }
 
-    /// Returns whether the failure says nothing about the hook, because a request or a write of the record failed: it
-    /// may be running or have succeeded, and the next attempt finds out.
+    /// Returns whether the hook's outcome is unknown, because a request or a write of the record failed: it may be
+    /// running or have succeeded, and the next attempt finds out.
     pub(crate) fn is_unanswered(&self) -> bool {
         match self {
             HookError::Record { .. } | HookError::Unanswered { .. } => true,
@@ -195,7 +195,7 @@ impl Applier {
     /// wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its own delete
     /// policies and those of the hooks before it are applied, and the rest is not run. A hook whose end is unknown
     /// keeps its phase and all objects: the next call finds them and continues to wait. A hook that the slot interrupts
-    /// has failed, and its objects with the policy `before-hook-creation` are deleted immediately, too. Once all have
+    /// has failed; then its objects with the policy `before-hook-creation` are also deleted immediately. Once all have
     /// succeeded, the caller records `release` and then calls [`Applier::clean_up_hooks`]: after a restart, the record
     /// must show what succeeded before its objects are deleted.
     ///

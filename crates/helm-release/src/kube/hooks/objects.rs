@@ -77,7 +77,7 @@ impl Applier {
         };
         match self.find(object, stamp, run).await {
             Ok(Some(path)) => Ok(path),
-            // Only a search that is answered tells our object from another one.
+            // Only a successful search can tell our object from another one.
             Err(unanswered) if error.is_conflict() && unanswered.is_unanswered() => Err(unanswered),
             Ok(None) | Err(_) => Err(error),
         }

@@ -239,8 +239,8 @@ enum Found {
     Ended,
 }
 
-/// Returns the policies by which objects of an earlier run go before a new one. Those of a failed run were to go at its
-/// end, which can fail, too.
+/// Returns the policies by which objects of an earlier run are deleted before a new one. Objects of a failed run should
+/// have been deleted at its end, but that deletion may have failed.
 fn leftovers(phase: HookPhase) -> &'static [DeletePolicy] {
     match phase {
         HookPhase::Failed => &[DeletePolicy::BeforeHookCreation, DeletePolicy::HookFailed],

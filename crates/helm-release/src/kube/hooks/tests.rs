@@ -511,7 +511,7 @@ async fn another_attempt_finds_what_a_failed_hook_needs() {
     assert_eq!(created, 3, "{:?}", world.writes());
 }
 
-/// A failed run of an account and a Job that needs it, whose objects go then.
+/// Creates a release after a failed run of an account and a Job that needs it, whose objects are then deleted.
 async fn failed_with_account(world: &World) -> Release {
     let account = Hook { weight: -1, ..unreplaced(map("a", 0), "c/a.yaml") };
     let job = Hook { delete_policies: vec![DeletePolicy::HookFailed], ..job("") };

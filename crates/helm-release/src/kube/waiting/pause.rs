@@ -1,4 +1,4 @@
-//! Pauses between two looks at an object.
+//! Pauses between two reads of an object.
 
 use std::time::Duration;
 

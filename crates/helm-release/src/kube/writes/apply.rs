@@ -139,7 +139,7 @@ pub enum ApplyError {
     Definition {
         /// Kind and name.
         object: String,
-        /// What would be lost.
+        /// The data that would be lost.
         why: String,
     },
     /// The server rejects changes of immutable fields, and the object may not be deleted and recreated. It was not
@@ -280,8 +280,8 @@ impl Applier {
         Ok(applied)
     }
 
-    /// Applies objects in install order: one kind after the other, objects of one kind concurrently. Adds them to `applied`, whatever happens to
-    /// others. A Job that finished meanwhile, and that the server deleted, is left out.
+    /// Applies objects in install order: one kind after the other, objects of one kind concurrently. Adds each to
+    /// `applied`, even if others fail, except a Job that has finished and that the server has already deleted.
     ///
     /// # Errors
     /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and of the same kind, may be applied.

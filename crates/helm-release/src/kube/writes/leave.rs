@@ -59,7 +59,7 @@ impl Decoration {
         }
     }
 
-    /// Returns the patch of the metadata of a live object that is left; `None` if it has no metadata of ours.
+    /// Returns the metadata patch for a live object that is left; `None` if it has no metadata of ours.
     fn leave(&self, metadata: &Value, left: Left) -> Option<Value> {
         let mut patch = Map::new();
         let is_ours = |reference: &&Value| self.owner.as_ref().is_some_and(|owner| reference["uid"] == *owner.uid);

@@ -1,4 +1,4 @@
-//! Reads live objects by their keys. What does not exist, or is of a kind that does not, is `None`.
+//! Reads live objects by their keys. Returns `None` for an object that does not exist, or whose kind does not.
 
 use outside::{Call, Error};
 use serde::de::DeserializeOwned;
