@@ -80,7 +80,7 @@ impl<'a> Planned<'a> {
         let plans: Value = serde_json::from_slice(&output.stdout)
             .unwrap_or_else(|error| panic!("{error}: {}", String::from_utf8_lossy(&output.stderr)));
         let sent = &self.requests()[before.len()..];
-        // The running operator follows its objects meanwhile.
+        // The operator keeps running, and follows its objects.
         let is_planners = |request: &&Request| !request.is_dry_run && request.resource != "holders/status";
         let written: Vec<&Request> = sent.iter().filter(is_planners).collect();
         assert!(written.is_empty(), "planning wrote: {written:?}");

@@ -268,7 +268,7 @@ fn a_manual_rollback_works_and_then_the_resource_wins() {
     assert_eq!(get(&namespace, ["configmap", "web"])["data"]["colour"], "yellow");
     assert_eq!(get(&namespace, ["configmap", "web-sealed"]), Value::Null, "an orphan");
 
-    // A failed rollback leaves no deployed revision, and the operator repairs that, too.
+    // A failed rollback leaves no deployed revision, which the operator also repairs.
     let uid = get(&namespace, ["configmap", "web"])["metadata"]["uid"].clone();
     let server_side = &["rollback", "web", "1", "--server-side=true"];
     assert!(!helm(cluster, &namespace, server_side).wait_with_output().unwrap().status.success());

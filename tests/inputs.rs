@@ -186,7 +186,7 @@ data: {text: '{{ .Values.text }}'}
 {{- end }}
 ";
 
-/// Writes a chart with this name into the folder, replacing the one that is there.
+/// Writes a chart with this name into the folder, replacing an existing one.
 fn write_chart(folder: &Path, name: &str) {
     fs::create_dir_all(folder.join("templates")).unwrap();
     fs::write(folder.join("Chart.yaml"), format!("apiVersion: v2\nname: {name}\nversion: 0.1.0\n")).unwrap();
@@ -240,7 +240,7 @@ fn a_chart_with_another_name_keeps_the_objects_of_its_releases() {
         if labels["helm.sdk.operatorframework.io/chart"] == "after" { Ok(()) } else { Err(labels) }
     });
     drift();
-    // What it renders no longer goes.
+    // Objects that it no longer renders are deleted.
     store("");
     ready(2);
     eventually("the removal of the ConfigMap", || {

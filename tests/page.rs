@@ -217,7 +217,7 @@ fn a_button_of_the_page_is_the_patch_of_whoever_presses_it() {
         if events.contains("ActionRequested") && events.contains(&told) { Ok(()) } else { Err(events) }
     });
 
-    // The API server saw the people themselves. The operator's only patch is that of its finalizer.
+    // The API server saw each person as the user. The operator's only patch is that of its finalizer.
     let operators = account::user(ours.name());
     let (own, patches): (Vec<_>, Vec<_>) = cluster
         .requests()

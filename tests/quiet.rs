@@ -261,7 +261,7 @@ fn changes_by_a_mutating_webhook_are_not_drift() {
     quiet.serve(Path::new(CHART));
     quiet.stays_quiet("a restart", |_| {});
 
-    // An upgrade passes through the webhook, too, and makes one revision.
+    // An upgrade also passes through the webhook, and creates one revision.
     quiet.objects = |name, namespace| {
         let mut objects = workloads(name, namespace);
         objects.iter_mut().for_each(|(_, _, object)| object["metadata"]["labels"]["version"] = "2".into());

@@ -1,5 +1,5 @@
-//! Checks that `ARCHITECTURE.md` is true inside the largest crate, too: its rooms are the modules at the crate's root,
-//! and each imports only rooms listed above it.
+//! Checks that `ARCHITECTURE.md` is also true inside crates: their rooms are the modules at the root, and each imports
+//! only rooms that it names.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -73,7 +73,8 @@ impl Terminal {
         fs::create_dir_all(&folder).unwrap();
         fs::create_dir(own.join("bin")).unwrap();
         let program = own.join("bin/helm-operator");
-        // A copy would be busy as long as a process that another thread starts meanwhile has the file open for writing.
+        // A copy would be busy (`ETXTBSY`) while a process that another thread has started holds the file open for
+        // writing.
         fs::hard_link(PROGRAM, &program).or_else(|_| fs::copy(PROGRAM, &program).map(drop)).unwrap();
         Terminal { folder, own, kubeconfig, running: None, typed: Vec::new(), _cluster: None, _turn: None }
     }

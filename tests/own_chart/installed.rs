@@ -43,7 +43,7 @@ fn rolled_out(namespace: &Namespace<'_>) {
 }
 
 /// Starts the operator as the chart would: with its account, its arguments and its namespaces, on free ports and with
-/// the repository's watches. Without namespaces, it serves only `served`, as other tests have resources, too.
+/// the repository's watches. Without namespaces, it serves only `served`, because other tests also have resources.
 fn start(cluster: &TestCluster, own: &Namespace<'_>, served: &str) -> Operator {
     let pod = &cluster.get(&["deployment", NAME, "-n", own.name()]).unwrap()["spec"]["template"]["spec"];
     let container = &pod["containers"][0];

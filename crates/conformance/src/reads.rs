@@ -33,7 +33,7 @@ impl Analysed {
         let chart = match self.0.get(&dir) {
             Some(known) => Arc::clone(known),
             None => {
-                // Helm refuses some charts, too.
+                // Helm rejects some charts as well.
                 let Ok(chart) = Chart::load(&dir) else { return Ok(()) };
                 let new = Arc::new((Engine::new(Arc::clone(&chart)), Reads::of(&chart)));
                 self.0.insert(dir, Arc::clone(&new));

@@ -126,7 +126,7 @@ fn rendered(engine: &Engine, given: &Map, merged: &Map) -> Option<Vec<File>> {
 }
 
 fn check(folder: &Path, given: &Map, seen: &mut Seen) {
-    // Helm refuses some charts, too.
+    // Helm rejects some charts as well.
     let Ok(chart) = Chart::load_with_lines(folder) else { return };
     seen.charts += 1;
     let engine = Engine::new(Arc::clone(&chart));

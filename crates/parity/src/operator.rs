@@ -109,7 +109,7 @@ impl<'a> Operator<'a> {
                 Err(error) => Err(error),
             };
             match answer {
-                // The operator wrote the status in between.
+                // The operator has written the status since the read.
                 Err(kube::Error::Api(status)) if status.code == 409 => {}
                 answer => return Ok(answer.map(drop)?),
             }

@@ -185,7 +185,7 @@ impl Source {
         Ok((entry, cache.put_archive(&digest, &content)?))
     }
 
-    /// Checks whether what was found may be used, be it from the server or from the disk.
+    /// Verifies a chart, whether it comes from the server or from the cache.
     ///
     /// # Errors
     /// It is something else than what is wanted, or the key does not vouch for it.

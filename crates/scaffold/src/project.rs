@@ -108,7 +108,7 @@ impl Project {
         self.files.insert(path, File { content, change: Some(change) });
     }
 
-    /// Adds a file that is not the project's own, such as a chart that was fetched. It is no change.
+    /// Adds a file that is not the project's own, such as a chart that was fetched. It is unchanged.
     pub fn lend(&mut self, path: impl Into<String>, content: impl Into<Vec<u8>>) {
         self.files.insert(path.into(), File { content: content.into(), change: None });
     }

@@ -69,7 +69,7 @@ pub(crate) struct Resource {
     adopts: bool,
     /// Whether a person installed the release and the resource has not adopted it.
     pub(crate) is_foreign: bool,
-    /// Whether a resource of another kind claims the release, too.
+    /// Whether a resource of another kind also claims the release.
     pub(crate) is_claimed: bool,
     /// Whether its deletion orphans its objects.
     pub(crate) leaves_orphans: bool,
@@ -89,7 +89,7 @@ pub(crate) struct Resource {
     revisions: u32,
     /// How often the random password changed.
     passwords: u32,
-    /// Whether a person kept the Secret with it before the resource was created: an installation sets it anew, as with
+    /// Whether a person kept the Secret with it before the resource was created: an install sets it again, as with
     /// Helm.
     found_password: bool,
     /// Whether a person ran helm on its release.
@@ -325,7 +325,7 @@ impl Checks {
         };
         match &change.after {
             Some(_) if &*change.by == "helm" && change.before.is_none() && is_first => resource.is_foreign = true,
-            // A command that began before the resource was created anew gives the release to the former one.
+            // A command that began before the resource was re-created gives the release to the former resource.
             Some(after) if &*change.by == "helm" && is_former(after) => resource.is_foreign = true,
             Some(_) if status == Some("deployed") => {
                 // A later change of the record, such as new marks, adopts nothing.

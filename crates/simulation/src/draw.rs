@@ -45,7 +45,8 @@ impl Script {
     }
 }
 
-/// Interrupts an action late in some runs, and makes its continuation fail, too: such sequences have lost something.
+/// Interrupts an action late in some runs, and makes its continuation fail as well: such sequences have caused losses
+/// before.
 pub fn trouble(random: &mut fastrand::Rng, script: &mut Script) {
     let [late, again] = match random.u8(0..12) {
         0..2 => [(Which::Services, How::Status(500)), (Which::Records, How::Status(500))],

@@ -52,7 +52,7 @@ impl Checks {
         match (&change.before, &change.after) {
             (None, Some(job)) if is_hook && change.by.starts_with("op-") => {
                 let run = run(job)?;
-                // Other values in between begin the action anew.
+                // Other values in between restart the action.
                 let is_wrong = resource.hook.replace(run.clone()).as_ref() == Some(&run)
                     && !resource.judged
                     && !resource.is_helms
@@ -80,8 +80,8 @@ impl Checks {
     }
 }
 
-/// Notes that an action begins anew, because a process with another chart or other values has rendered its record: its
-/// hook runs again.
+/// Records that an action starts over, because a process with another chart or other values has rendered its record, so
+/// its hook runs again.
 pub(crate) fn note_attempt(resource: &mut Resource, change: &Change) {
     let rendered = [&change.before, &change.after].map(|record| inputs(record.as_deref()));
     if let [Some(before), Some(after)] = rendered

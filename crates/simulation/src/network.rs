@@ -161,7 +161,7 @@ impl Connection {
         let (restarts, fate) = (self.restarts(), self.fate(&call));
         let (how, back) = (fate.how, fate.back);
         let what = format!("{} {}", call.method, trimmed(&call.path));
-        // A request in flight arrives even if its process is killed meanwhile.
+        // A request in flight arrives even if its process is killed.
         let (answer, answered) = oneshot::channel();
         let sent = self.clone();
         tokio::spawn(async move { _ = answer.send(sent.arrive(&call, fate).await) });

@@ -145,7 +145,7 @@ impl Process {
         self.connection.cut_after(writes);
     }
 
-    /// Returns whether it was killed by a write and still holds its place.
+    /// Returns whether it was killed after a write, as [`kill_after`](Self::kill_after) requests.
     pub fn is_cut(&self) -> bool {
         !self.alive.load(Ordering::Relaxed)
     }
@@ -218,8 +218,8 @@ fn charts() -> anyhow::Result<&'static Path> {
     if let Some(made) = CHARTS.get() {
         return Ok(made.path());
     }
-    // The folder's name is drawn from the thread's generator, from which the run draws, too. Only the first run makes
-    // the folder, and must not differ from later ones.
+    // The folder's name comes from the thread's random generator, which the run also uses. Only the first run makes the
+    // folder, and must not differ from later ones.
     let state = fastrand::get_seed();
     let made = tempfile::tempdir();
     fastrand::seed(state);

@@ -41,7 +41,7 @@ pub fn play(script: &Script, is_printed: bool) -> Report {
     record(script, if is_printed { Trace::printed() } else { Trace::default() }).0
 }
 
-/// Plays a script on a separate thread; returns its steps as text, too.
+/// Plays a script on a separate thread; also returns its steps as text.
 pub fn play_kept(script: &Script) -> (Report, Vec<String>) {
     record(script, Trace::kept())
 }
@@ -212,7 +212,7 @@ impl Processes {
         place.starts = Instant::now() + Duration::from_millis(down);
     }
 
-    /// Waits until `at`, restarting processes meanwhile.
+    /// Waits until `at`, and restarts processes while waiting.
     async fn until(&mut self, at: Instant) {
         loop {
             self.tend();
@@ -305,7 +305,7 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
         Action::Registry(mood, for_ms) => {
             let state = &mut *world.state();
             state.registry.fail(*mood, *for_ms);
-            // A process that starts meanwhile may find an older version, and a newer one afterwards.
+            // A process that starts during this time may find an older version, and a newer one afterwards.
             state.checks.setup_changes();
             state.checks.setup_changes();
         }

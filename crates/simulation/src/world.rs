@@ -299,7 +299,7 @@ impl State {
         if resource.is_none_or(|resource| resource["spec"]["broken"] != true) {
             return false;
         }
-        // The retry of an interrupted action reads its record, too.
+        // The retry of an interrupted action also reads its record.
         let is_record = names::record(trimmed(&call.path)).is_some_and(|(release, _)| release == name);
         let is_discovery = matches!(&*call.path, "/api" | "/apis");
         is_record || is_discovery || [OBJECTS[2], SHARED].iter().any(|path| call.path == names::path(path, name))

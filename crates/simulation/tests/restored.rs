@@ -77,7 +77,7 @@ fn what_an_action_would_do_next_is_not_done_on_a_restored_server() {
 #[test]
 fn what_was_deleted_before_the_server_was_restored_is_followed_again() {
     let put = Action::Put("a".into(), json!({"message": "first", "replicas": 1, "hooks": true}));
-    // The Job that has a time to live goes after the restore, which only the status shows.
+    // The Job with a time to live is deleted after the restore, which only the status shows.
     for seed in 1..6 {
         let setup = Setup { period: 0, ..Setup::default() };
         let mut script = Script { seed, setups: vec![setup], steps: Vec::new() };

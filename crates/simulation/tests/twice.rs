@@ -1,5 +1,5 @@
-//! Plays scripts twice in one process, with others in between. No other test shares the process, because its very first
-//! run must be like later ones, too.
+//! Plays scripts twice in one process, with others in between. No other test may share the process, because even its
+//! first run must equal later ones.
 
 use serde_json::json;
 use simulation::process::Setup;
@@ -7,7 +7,7 @@ use simulation::repeated::difference;
 use simulation::run::play_kept;
 use simulation::script::{Action, Script};
 
-/// Returns a script in which watches begin anew after this.
+/// Returns a script in which watches restart after this duration.
 fn interrupted(by: &[(u64, Action)]) -> Script {
     let put = |message| Action::Put("a".into(), json!({"message": message, "replicas": 1, "cache": true}));
     let mut script = Script { seed: 1, setups: vec![Setup::default()], steps: Vec::new() };

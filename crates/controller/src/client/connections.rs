@@ -2,8 +2,8 @@
 //! time per connection.
 //!
 //! An API server allows about 100 streams per connection (`--http2-max-streams-per-connection`), and a client that
-//! needs more waits. Watches never end, so the number per connection is limited, and ordinary requests have a
-//! connection of their own.
+//! needs more waits. Watches never end, so the number per connection is limited, and ordinary requests use a separate
+//! connection.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};

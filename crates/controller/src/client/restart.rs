@@ -80,7 +80,7 @@ fn jittered(pause: Duration) -> Duration {
     pause + pause.mul_f64(2.0 * share)
 }
 
-/// Returns the pause that the server asks for.
+/// Returns the pause that the server requests.
 fn asked(headers: &HeaderMap) -> Duration {
     let seconds = headers.get(header::RETRY_AFTER).and_then(|after| after.to_str().ok()?.parse().ok());
     Duration::from_secs(seconds.unwrap_or_default())

@@ -25,7 +25,7 @@ pub(super) enum Step {
     Wait,
 }
 
-/// Who asks for the lease.
+/// The candidate that wants the lease.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Claimant {
     pub(super) identity: String,

@@ -400,7 +400,7 @@ async fn a_shard_whose_lease_the_sharder_takes_stops_at_its_next_renewal() {
     assert!(seconds(again.acquire()).await >= 30, "the sharder moves the resources meanwhile");
 }
 
-/// The sharder assigns the resources of a shard without a lease to others at once.
+/// The sharder immediately reassigns the resources of a shard without a lease.
 #[tokio::test(start_paused = true)]
 async fn a_shard_whose_lease_is_deleted_stops_and_the_next_process_of_its_name_waits_for_moves() {
     let server = Server::default();

@@ -366,7 +366,7 @@ fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
     let threads = Threads::start().unwrap();
     let (release, released) = std::sync::mpsc::channel();
     let (blocks, blocked) = std::sync::mpsc::channel();
-    // Another test may take the port in between. Then the manager does not start, and this test fails.
+    // Another test may take the port in the meantime. Then the manager does not start, and this test fails.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let probes = format!("127.0.0.1:{port}");
     let leader = Config {

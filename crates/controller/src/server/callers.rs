@@ -80,7 +80,7 @@ pub(super) enum Use {
     Follow,
 }
 
-/// A user, with a digest of all that an authorizer may look at.
+/// A user, with a digest of everything that an authorizer may consider.
 #[derive(Debug, PartialEq)]
 pub(super) struct User {
     info: UserInfo,

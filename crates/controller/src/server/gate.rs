@@ -53,7 +53,7 @@ pub(super) enum Verdict<T> {
     Allowed(T),
     /// The token belongs to no user.
     Unauthenticated,
-    /// This user lacks the permission.
+    /// The user lacks the permission.
     Denied(String),
     /// The client's other tokens are still being reviewed.
     Busy,

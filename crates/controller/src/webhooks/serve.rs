@@ -107,7 +107,7 @@ impl Served {
             Asked::Admission(_) => 2 * weigh(&body),
             Asked::Conversion(_) => body.len() + weigh(&body).min(MAX_WEIGHT),
         })?;
-        // A task of its own: whatever blocks or panics ends this request alone.
+        // A separate task, so that a panic or a blocking call affects only this request.
         let client = self.client.clone();
         let work = match asked {
             Asked::Admission(hook) => AbortOnDropHandle::new(tokio::spawn(async move {

@@ -84,7 +84,8 @@ impl Zone {
     }
 }
 
-/// Whether this is a page. Its local zone is UTC, as in most containers: what a chart prints must not depend on who looks.
+/// Whether this is a page. Its local zone is UTC, as in most containers: a chart's output must not depend on where it
+/// is rendered.
 const IN_BROWSER: bool = cfg!(all(target_family = "wasm", target_os = "unknown"));
 
 /// Returns the variable that names the local zone.

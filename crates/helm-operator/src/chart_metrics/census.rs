@@ -27,7 +27,7 @@ pub(crate) struct Count {
     pub(crate) charts: BTreeMap<Deployed, usize>,
     /// The number of recorded revisions.
     pub(crate) revisions: usize,
-    /// The resources that are left alone, by the annotation that asks for it. Zeros are exported, so that a query finds
+    /// The resources that are left alone, by the annotation that requests it. Zeros are exported, so that a query finds
     /// the series before the first such resource.
     pub(crate) left_alone: BTreeMap<&'static str, usize>,
     /// The number of resources whose release is at the revision that a person pins it to.
@@ -76,8 +76,8 @@ pub(crate) trait Census: Send + Sync {
     fn count(&self) -> Count;
 }
 
-/// The maximum number of charts of one controller with a series of their own. A rollout has two, and failed rollouts
-/// leave a few more.
+/// The maximum number of charts of one controller with separate series. A rollout has two, and failed rollouts leave a
+/// few more.
 const MAX_CHARTS: usize = 20;
 
 /// The censuses of all controllers. A controller that has ended is dropped.

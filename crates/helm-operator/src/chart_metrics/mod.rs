@@ -2,7 +2,7 @@
 //! and renders.
 //!
 //! Labels are bounded: there are few controllers, results and reasons, and only a limited number of charts and field
-//! managers have a series of their own.
+//! managers have separate series.
 
 mod census;
 mod releases;

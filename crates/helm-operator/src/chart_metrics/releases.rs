@@ -1,7 +1,7 @@
 //! Metrics of releases: how long actions and hooks take, and which drift is repaired.
 //!
 //! Labels are bounded: kinds and events come from charts. Users may invent names of field managers, so only a few of
-//! them have a label of their own.
+//! them become labels.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -21,7 +21,7 @@ use super::ChartMetrics;
 /// The upper bounds of the buckets for actions and hooks in seconds: from an install of two objects to a migration.
 const BUCKETS: [f64; 14] = [0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 1800.0, 3600.0];
 
-/// The maximum number of field managers with a label of their own.
+/// The maximum number of field managers that become labels.
 const MAX_MANAGERS: usize = 20;
 /// The maximum length of a field manager's name in a label; Kubernetes allows 128 characters.
 const MAX_MANAGER: usize = 64;

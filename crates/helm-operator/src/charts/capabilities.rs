@@ -9,7 +9,7 @@ use crate::reconcile::controller_context::ControllerContext;
 /// How often discovery is read for this.
 const PERIOD: Duration = Duration::from_secs(30);
 
-/// Wakes every resource after a change of discovery, if the watch asks for it. Never returns.
+/// Wakes every resource after a change of discovery, if the watch is configured for it. Never returns.
 pub(super) async fn follow(shared: &ControllerContext) {
     match shared.settings.render_on.capabilities {
         true => Box::pin(read_discovery(shared)).await,

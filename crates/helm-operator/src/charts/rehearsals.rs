@@ -20,7 +20,7 @@ pub(crate) use crate::reconcile::rehearse::{Error, Rehearsed};
 use crate::record_key;
 use crate::view::primary::Received;
 
-/// How often to look whether the objects of a release are listed. A controller limits the wait.
+/// How often to check whether the objects of a release are listed. A controller limits the wait.
 const LISTING: Duration = Duration::from_millis(20);
 
 /// The chart controllers of a process that only rehearses, once they have listed everything.

@@ -1,5 +1,5 @@
-//! Waits until the server serves a kind. Explains meanwhile what it serves instead: another version, another spelling,
-//! or nothing of the kind.
+//! Waits until the server serves a kind. Until then, explains what it serves instead: another version, another
+//! spelling, or nothing of the kind.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! `dag`: prints in which order a chart asks for its objects, by the keys of HIP-0025.
+//! `dag`: prints the order that a chart declares for its objects, by the keys of HIP-0025.
 
 use std::process::ExitCode;
 

@@ -53,7 +53,7 @@ pub trait PostHook: Send + Sync {
 
 /// Changes what a chart rendered, before anything is compared or applied.
 ///
-/// Equal manifests must give equal results. As with Helm since 4.2, it sees the chart's hooks, too, but not the custom
+/// Equal manifests must give equal results. As in Helm since 4.2, it also sees the chart's hooks, but not the custom
 /// resource definitions below `crds/`. An object is a hook if it has the annotation `helm.sh/hook` in the result. A
 /// failure is reported in the resource's condition, with the reason `PostRenderFailed`, and is retried.
 pub trait PostRenderer: Send + Sync {

@@ -59,7 +59,7 @@ pub(crate) struct SeenObject {
 pub(crate) enum Sight {
     /// It exists.
     Live(Box<Live>),
-    /// It does not.
+    /// It does not exist.
     Missing,
     /// It could not be read.
     Hidden,

@@ -117,8 +117,8 @@ impl Operator {
         Operator { webhooks: self.webhooks.convert::<A, B>(), ..self }
     }
 
-    /// Sets all webhooks, instead of those added one by one. A function that returns them serves tests, too:
-    /// [`testing::Server::with_webhooks`](crate::testing::Server::with_webhooks).
+    /// Sets all webhooks, instead of those added one by one. Define them in a function of their own, which tests can
+    /// also use: [`testing::Server::with_webhooks`](crate::testing::Server::with_webhooks).
     #[must_use]
     pub fn webhooks(self, webhooks: Webhooks) -> Operator {
         Operator { webhooks, ..self }

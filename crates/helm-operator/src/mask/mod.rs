@@ -39,7 +39,7 @@ const MAX_WORDS: usize = 20_000;
 /// The maximum of words times bytes of text that a search may cost. Longer texts are cut first. With 1,000 words, a
 /// search reads 20 KiB, in about 50 ms.
 const MAX_SEARCH: usize = 20 << 20;
-/// Searches for at least this many words run on a thread of their own.
+/// Searches for at least this many words run on a separate thread.
 const MANY_WORDS: usize = 200;
 /// Replaces a message when there are too many words to redact.
 const TOO_MANY: &str =

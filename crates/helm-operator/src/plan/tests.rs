@@ -89,7 +89,7 @@ fn the_writes_to_an_object_are_one_change() {
         (vec![put(Some(&owned), Some(&a))], Action::Keep),
         (vec![Write { after: refused(422), ..put(Some(&a), None) }], Action::Refused),
         (vec![Write { after: refused(409), ..put(Some(&a), None) }], Action::Conflict),
-        // Refused as a change of an immutable field, and then made anew.
+        // Refused as a change of an immutable field, and then re-created.
         (vec![Write { after: refused(422), ..put(Some(&a), None) }, delete(&a), put(None, Some(&b))], Action::Recreate),
     ] {
         assert_eq!(actions(&writes), [expected], "{writes:?}");

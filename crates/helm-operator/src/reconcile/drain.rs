@@ -1,6 +1,6 @@
 //! Gives a resource up to another shard of the ring, and makes sure of a deletion before acting on it.
 //!
-//! The sharder assigns a resource anew as soon as this shard's label is gone, so the write that removes it is the last
+//! The sharder reassigns a resource as soon as this shard's label is removed, so the write that removes it is the last
 //! one, and goes out only when no other is in flight. The release is left unchanged, even in the middle of an action:
 //! the next shard continues it from its record, as after a restart.
 

@@ -10,7 +10,7 @@ use outside::sync::lock;
 use serde_json::Value;
 use tokio::time::Instant;
 
-/// How long a field counts as undeclared; the definition may change meanwhile.
+/// How long a field counts as undeclared before it is tried again, because the definition may have changed.
 const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// The maximum number of fields that are recorded, which is more than our status has.

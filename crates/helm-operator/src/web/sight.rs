@@ -18,7 +18,8 @@ use crate::reconcile::decide::progression::Phase;
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, Release};
 
-/// In how many namespaces to ask for the rights of a caller who may not list a kind in all of them and names none.
+/// Maximum number of namespaces whose rights are checked for a caller who may not list a kind in all namespaces, and
+/// who names none.
 pub(crate) const MAX_NAMESPACES: usize = 100;
 
 /// How many questions of one caller are sent at a time.

@@ -12,9 +12,9 @@ type Objects = Vec<(ObjectKey, Object)>;
 
 /// The revisions that may have applied what is live, newest first.
 ///
-/// Usually that is the deployed one. After failed attempts these count, too: a merge over the deployed revision alone
-/// would leave the fields that only a failed attempt has applied. Where the deployed one is not ours, because a person
-/// ran `helm upgrade`, the last one that is ours counts as well.
+/// Usually that is the deployed one. Failed attempts also count: a merge over the deployed revision alone would leave
+/// fields that only a failed attempt has applied. Where the deployed one is not ours, because a person ran `helm
+/// upgrade`, the last one that is ours counts as well.
 pub(super) struct RecordedBases<'a> {
     env: &'a Environment<'a>,
     records: Vec<Source<'a>>,

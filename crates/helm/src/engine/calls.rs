@@ -27,7 +27,7 @@ const PARSED_PER_STEP: usize = 4;
 pub(super) struct Render {
     /// The number of running includes of each template.
     pub(super) included: HashMap<Str, u32>,
-    /// The cluster, if there is one.
+    /// Access to the cluster, if there is one.
     pub(super) lookup: Option<Arc<dyn Lookup>>,
     /// The parsed texts of `tpl`.
     pub(super) parsed: Arc<Cache<Str, Arc<Parsed>>>,

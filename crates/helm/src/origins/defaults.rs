@@ -28,7 +28,7 @@ struct Search<'s> {
     /// The path of the chart whose templates read it.
     owner: &'s str,
     found: &'s mut Vec<(Origin, Value)>,
-    /// The number of places that may still be asked.
+    /// The number of places that may still be searched.
     left: usize,
 }
 

@@ -1,4 +1,5 @@
-//! Orders the objects of one chart by their groups. Groups that wait for none, and that none waits for, count as no groups.
+//! Orders the objects of one chart by their groups. A group that waits for no other, and for which no other waits, is
+//! ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -19,7 +19,7 @@ fn storage_key(write: &Write) -> String {
     format!("/registry/{group}{}/{}/{}", write.kind.plural, write.target.namespace, write.target.name)
 }
 
-/// Refuses a replacement that names the uid of another object than the one that is there.
+/// Refuses a replacement whose uid differs from that of the existing object.
 fn check_uid(write: &Write, new: &Value, old: &Value) -> Result<(), Status> {
     let [asked, uid] = [new, old].map(|object| object["metadata"]["uid"].as_str().unwrap_or_default());
     if asked.is_empty() || uid == asked {

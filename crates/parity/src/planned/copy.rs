@@ -76,8 +76,8 @@ pub(super) fn spec(change: Change, mut values: Value) -> Value {
     values
 }
 
-/// Returns the watches file's entry. Objects may be recreated where the change is about that; then the chart's own
-/// workloads get another selector, too.
+/// Returns the watches file's entry. If the change is about recreation, objects may be recreated, and the chart's own
+/// workloads also get another selector.
 pub(super) fn watch(change: Change, group: &str, kind: &str, chart: &Path) -> Value {
     let mut watch = json!({"group": group, "version": "v1", "kind": kind, "chart": chart});
     if change >= Change::Immutable {

@@ -58,7 +58,7 @@ pub enum Change {
     Drift,
     /// An immutable field of objects that must not be recreated.
     Refused,
-    /// An immutable field of objects that may be recreated, of the chart's own workloads, too.
+    /// An immutable field of objects that may be recreated, including the chart's own workloads.
     Immutable,
     /// Another version of the chart.
     Version,

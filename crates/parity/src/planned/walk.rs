@@ -289,7 +289,7 @@ impl Journey<'_, '_> {
             if kind == "ConfigMap" {
                 object["data"]["someones"] = "1".into();
             }
-            // Objects that the API server refuses are refused to the operator, too.
+            // The API server also refuses these objects to the operator.
             left += usize::from(self.serving.plane.create(&format!("{path}?{SOMEONE}"), &object).await.is_ok());
         }
         Ok(())

@@ -91,8 +91,8 @@ impl Client {
         }
     }
 
-    /// Follows redirects. Only the server itself receives the credentials. Returns an error of the inner kind if the
-    /// server wants to see more.
+    /// Follows redirects. Only the server itself receives the credentials. Returns the inner error, with the
+    /// challenges, if the server requires authentication.
     async fn follow(&self, ask: &Ask<'_>) -> Result<Result<Answer, HeaderMap>, Error> {
         let mut uri = self.uri(ask.path)?;
         for _ in 0..=MAX_REDIRECTS {

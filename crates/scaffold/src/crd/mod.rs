@@ -112,7 +112,7 @@ fn write_chart_kind(
     Ok(notes)
 }
 
-/// Returns whether only the chart reads unknown fields of `spec`. Code and expressions may read them, too, and versions
+/// Returns whether only the chart reads unknown fields of `spec`. Code and expressions may also read them, and versions
 /// of a kind share the stored object.
 fn may_close(project: &Project, versions: &[&Watch], old: Option<&Json>) -> Result<bool, Error> {
     let is_hybrid = match project.text(project_file::PATH) {

@@ -29,7 +29,7 @@ pub struct Rule {
     pub group: String,
     /// `deployments`, `deployments/scale`.
     pub resource: String,
-    /// `get`, `list` and so on.
+    /// Verbs such as `get` and `list`.
     pub verbs: Vec<String>,
 }
 

@@ -41,7 +41,7 @@ pub(super) struct Seen {
     pub(super) lookups: BTreeSet<(String, String, bool)>,
     /// Notes on what could not be determined.
     pub(super) notes: Vec<String>,
-    /// Whether the chart's tests run, too.
+    /// Whether the chart's tests also run.
     runs_tests: bool,
     rendered: BTreeSet<String>,
     /// The kinds that each template has printed: (template, kind).

@@ -77,7 +77,7 @@ impl Overlay {
         self.server.object(object_path(path))
     }
 
-    /// Stores an object as it is after a write, with the next resource version: a dry run leaves the version as it is.
+    /// Stores the result of a write with the next resource version, because a dry run does not change the version.
     pub(super) fn store(&self, path: &str, mut object: Value) {
         let path = object_path(path);
         let Some(target) = Target::of(path) else { return };
@@ -89,7 +89,7 @@ impl Overlay {
         lock(&self.written).insert(path.to_owned());
     }
 
-    /// Notes that an object is gone, whatever its finalizers: their owners act in the cluster.
+    /// Records that an object was deleted, regardless of its finalizers, whose owners act only in the cluster.
     pub(super) fn remove(&self, path: &str, kind: &str) {
         let path = object_path(path);
         if let Some(target) = Target::of(path) {

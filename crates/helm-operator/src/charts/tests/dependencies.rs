@@ -508,7 +508,7 @@ async fn many_resources_converge_in_the_order_of_a_random_graph() {
     assert!(reconciles < 320, "{reconciles} reconciles");
 }
 
-/// Two releases wait for one place. The dependency of the first goes away before it gets the place.
+/// Two releases wait for one slot. The dependency of the first is deleted before its turn.
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_waits_for_a_dependency_keeps_no_place_from_the_next() {
     let server = Arc::new(MemoryApi::new());

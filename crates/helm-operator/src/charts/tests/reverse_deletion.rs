@@ -185,7 +185,7 @@ async fn a_kind_that_is_not_served_holds_no_deletion() {
     let server = deployed().await;
     server.unserve("cache.my.domain/v1", "Memcached");
     is_gone(server, |_| {}).await;
-    // Its definition goes while its list is refused.
+    // Its definition is deleted while its list is refused.
     let server = deployed().await;
     server.refuse(|call| {
         let is_list = call.path.contains("/memcacheds") && !call.path.contains("/memcacheds/");

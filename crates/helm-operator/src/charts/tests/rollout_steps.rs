@@ -226,7 +226,7 @@ async fn what_was_rolled_out_is_taken_back_and_stays_so_until_the_next_chart() {
     assert_eq!(with_chart(&world, "v3"), NAMES);
 }
 
-/// Rolls v2 out, ends the process after each number of writes, and looks where the next one gets to.
+/// Rolls v2 out, ends the process after each number of writes, and checks how far the next process gets.
 async fn survive(on_failure: OnGateFailure, broken: &'static str, end: impl Fn(&World)) {
     for writes in 0.. {
         let world = installed(on_failure).await;
@@ -270,8 +270,8 @@ async fn a_canary_that_its_owner_has_broken_is_no_part_of_the_rollout() {
     assert_eq!(with_chart(&world, "v2"), ["a", "b", "c", "d", "y"]);
 }
 
-/// A release that is handed the place of one that does not render must not keep it while the rollout is halted: the
-/// rollout goes on with the one that failed.
+/// A release that takes over the slot of one that fails to render must not keep it while the rollout is halted, because
+/// the rollout continues with the failed one.
 #[tokio::test(start_paused = true)]
 async fn a_halted_rollout_keeps_no_place_from_the_release_that_it_waits_for() {
     let world = installed(OnGateFailure::Halt).await;

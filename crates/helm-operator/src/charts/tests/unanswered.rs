@@ -223,7 +223,7 @@ async fn a_hook_that_is_not_answered_until_its_time_is_up_rolls_back_nothing() {
     assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
     let condition = world.condition("Irreconcilable").unwrap();
     assert!(condition.starts_with("True/Unanswered/hook memcached/templates/migrate.yaml"), "{condition}");
-    // Its Job has ended meanwhile.
+    // In the meantime, its Job has ended.
     let path = format!("{JOBS}/migrate");
     let mut job = world.server.object(&path).unwrap();
     job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
@@ -326,7 +326,7 @@ async fn reconcile_at_once(world: &World) {
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
 }
 
-/// Installs a release whose record a person deletes meanwhile.
+/// Installs a release whose record a person deletes during the install.
 async fn losing_its_record() -> World {
     let world = on(World::new(spec()).server, |_| {});
     let server = Arc::downgrade(&world.server);

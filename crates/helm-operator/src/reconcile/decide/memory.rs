@@ -184,7 +184,7 @@ pub(crate) struct LastFailure {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unwritten {
     pub(crate) retry: Retry,
-    /// Whether the server refused it, so that other statuses will be refused, too, until the cause is fixed.
+    /// Whether the server refused it, so that it will refuse any other status until the cause is fixed.
     refused: bool,
 }
 

@@ -218,7 +218,7 @@ mod tests {
         };
         let names =
             "{{ lookup \"v1\" \"Node\" \"\" .Values.node }}{{ lookup \"v1\" \"Served\" .Release.Namespace \"x\" }}";
-        // Values may contain such a text, too.
+        // Values may contain such text as well.
         let passes_on = "{{ tpl .Values.text . }}{{ lookup .a .b .c .d }}";
         for (kind, what) in [("Node", "which has no namespace"), ("Served", "which holds users' values")] {
             assert_eq!(refusal(names, LookupRule::default(), kind), None, "{kind}");

@@ -1,7 +1,7 @@
 //! Applies the patches of watches.yaml to a rendered release, hooks included, as kustomize would as a post-renderer.
 //! The record keeps the patched manifest. Documents that no patch means keep their text.
 //!
-//! `cases.yaml` is what kustomize is asked (`tools/patches`), and `cases.jsonl` what it answers.
+//! `cases.yaml` has the inputs for kustomize (`tools/patches`), and `cases.jsonl` its outputs.
 
 mod keys;
 mod strategic;

@@ -133,7 +133,7 @@ impl Dependencies {
         for kind in kinds {
             self.watch(&mut state, &kind);
         }
-        // A cycle may have come or gone.
+        // A cycle may have formed or ended.
         state.wake_all(&state.all_waiting_for(&user.1));
     }
 

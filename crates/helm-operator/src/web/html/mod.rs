@@ -165,7 +165,7 @@ fn table(id: &str, columns: &[&str], rows: &Markup) -> Markup {
     }
 }
 
-/// Returns a text that anyone may have written, within a length and without what redirects reading.
+/// Returns an untrusted text, truncated, and without characters that change the reading direction.
 fn text(text: &str, most: usize) -> String {
     plain(&shorten(text, most)).to_string()
 }

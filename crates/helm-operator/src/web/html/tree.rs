@@ -1,5 +1,5 @@
-//! Draws the objects of a release as a tree: the resource, its release, and its objects by kind, what fails first. Lists
-//! in lists, so it is a tree without styles, too; the style sheet draws the lines.
+//! Draws the objects of a release as a tree: the resource, its release, and its objects by kind, what fails first.
+//! Renders nested lists, which show a tree even without styles; the style sheet draws the lines.
 
 use maud::{Markup, html};
 

@@ -46,8 +46,8 @@ fn take(entries: &mut [Value], ours: usize, path: &[String], wanted: &[Value]) -
     !moved.is_empty() && add(&mut entries[ours]["fieldsV1"], path, moved).is_some()
 }
 
-/// Removes and returns the items at a path that match none of the manifest's. Sets that become empty are removed, too:
-/// an empty set owns the field itself.
+/// Removes and returns the items at a path that match none of the manifest's. Sets that become empty must also be
+/// removed, because an empty set owns the field itself.
 fn extract(set: &mut Map<String, Value>, path: &[String], wanted: &[Value]) -> Map<String, Value> {
     let Some((key, rest)) = path.split_first() else { return without_wanted(set, wanted) };
     let Some(inner) = set.get_mut(key).and_then(Value::as_object_mut) else { return Map::new() };

@@ -1,4 +1,5 @@
-//! The objects of a manifest: parsed, ordered, decorated as a release's, and what their annotations ask for.
+//! The objects of a manifest: parsed, ordered, and decorated with a release's metadata; and the requests in their
+//! annotations.
 
 pub(in crate::kube) mod ca_bundle;
 pub(in crate::kube) mod decoded;

@@ -2,7 +2,7 @@
 //! live object.
 //!
 //! Used for objects that only server-side apply rejects, and where watches.yaml requests it. Counterpart: `createPatch`
-//! in Helm's `pkg/kube/client.go`. Unlike in Helm, custom resources get a three-way merge, too, so that drift can be
+//! in Helm's `pkg/kube/client.go`. Unlike in Helm, custom resources also get a three-way merge, so that drift can be
 //! corrected.
 
 mod patch;

@@ -43,7 +43,7 @@ impl Schemas {
     }
 }
 
-/// Returns whether a group may hold built-in kinds. Custom resources may be in `k8s.io` groups, too;
+/// Returns whether a group may hold built-in kinds. Custom resources may also be in `k8s.io` groups;
 /// [`Document::schema`] excludes them.
 fn may_be_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io")

@@ -85,7 +85,7 @@ fn a_union_keeps_only_the_fields_of_the_new_manifest() {
         json!({"strategy": {"type": "Recreate", "$retainKeys": ["type"]}})
     );
     assert_eq!(strategic(recreate.clone(), recreate.clone(), recreate.clone()), Value::Null);
-    // Only the server has additional fields; they are cleared, too.
+    // Additional fields that only the server has are also cleared.
     let surplus = json!({"strategy": {"type": "Recreate", "rollingUpdate": {}}});
     assert_eq!(strategic(json!({}), recreate.clone(), surplus), json!({"strategy": {"$retainKeys": ["type"]}}));
     let empty = json!({"strategy": {"type": "Recreate", "rollingUpdate": null}});
@@ -313,7 +313,7 @@ async fn objects_return_to_server_side_apply_once_it_accepts_them() {
     assert_eq!(log(server, previous), dry_run_then_move);
     let entries = server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone();
     assert_eq!((entries.as_array().unwrap().len(), &entries[0]["operation"]), (1, &json!("Apply")));
-    // Objects with the policy `Server` do, too.
+    // So do objects with the policy `Server`.
     let world = self::server();
     apply(&world, &deployment("odd"), Policy::Client, &(), Mode::New).await.unwrap();
     let moved = apply(&world, &deployment("fine"), Policy::Server, &(), Mode::Client).await.unwrap();

@@ -38,7 +38,7 @@ pub enum Guard {
         "the release has applied the same object before, so something else decides these fields: delete it yourself"
     )]
     Unchanged,
-    /// The server rejects the new object, too, with this message.
+    /// The server also rejects the new object, with this message.
     #[error("the API server would reject the new one: {0}")]
     Rejected(String),
 }
