@@ -1,5 +1,5 @@
-//! Tracks what must work once before the process is ready. `/readyz` names what is missing, and so does the log,
-//! repeatedly.
+//! Tracks the requirements that must be met once before the process is ready. `/readyz` names what is missing, and so
+//! does the log, repeatedly.
 //!
 //! A requirement that was met stays met. A later outage is no reason to report the process as unready, because it would
 //! only be restarted (docs/decisions/0049-mistakes-at-run-time.md).

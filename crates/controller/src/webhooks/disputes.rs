@@ -12,7 +12,7 @@ use crate::runtime::backoff::{Backoff, LONGEST};
 /// How soon after a repair another change means that someone undid it.
 const SOON: Duration = Duration::from_secs(60);
 
-/// The initial pause if another operator has changed the object, and uses it until then.
+/// The initial pause after another operator has changed the object.
 const FIRST: Duration = Duration::from_secs(10);
 
 /// What was applied, and how often it was undone.

@@ -132,7 +132,7 @@ impl Version {
         Ok(self.renamed(Version { prerelease: prerelease.to_owned(), ..self.clone() }))
     }
 
-    /// Returns this version with other metadata; an empty text removes it.
+    /// Returns this version with this metadata instead of its own; an empty text removes it.
     pub fn with_metadata(&self, metadata: &str) -> Result<Version, Error> {
         if !metadata.is_empty() {
             prerelease::validate_metadata(metadata)?;

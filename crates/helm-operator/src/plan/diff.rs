@@ -119,7 +119,7 @@ pub(crate) fn lines(diff: &str) -> Vec<Line<'_>> {
     lines
 }
 
-/// Adds colours to a diff, and marks what differs within a changed line.
+/// Adds colours to a diff, and highlights the differences within changed lines.
 pub(crate) fn coloured(diff: &str, colour: Colour) -> String {
     if colour == Colour::Never {
         return diff.trim_end().to_owned();

@@ -88,7 +88,7 @@ fn field(text: &str) -> Option<(Step, &str)> {
     (step != Step::Field(String::new())).then_some((step, &text[end..]))
 }
 
-/// Splits what is inside brackets from what follows; brackets in quotes do not count.
+/// Splits the content of brackets from the rest; ignores brackets in quotes.
 fn bracket(text: &str) -> Option<(&str, &str)> {
     let mut quote = None;
     for (at, char) in text.char_indices() {

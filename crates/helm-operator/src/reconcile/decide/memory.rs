@@ -287,7 +287,7 @@ impl ResourceMemory {
         (wait >= NOTICEABLE).then_some(wait)
     }
 
-    /// Records a failure. Retries of the same inputs back off, and end after `retries` attempts. Returns whether the
+    /// Records a failure. The same inputs are retried with backoff, at most `retries` times. Returns whether the
     /// failure is new.
     pub(crate) fn fail(&mut self, failed: &Failed, inputs: String, now: Instant, retries: Option<u32>) -> bool {
         let known = self.failure.as_ref();
