@@ -39,7 +39,7 @@ impl Reconciler for Controller {
     type Error = WriteError;
     type Caches = Caches;
 
-    /// A change to one of these objects triggers a reconcile of its resource. A pod's owner is a
+    /// Declares the objects whose changes trigger a reconcile of their resource. A pod's owner is a
     /// ReplicaSet, so a label names its resource.
     fn watch(&self, watching: &mut Watching<__Kind__>) -> Caches {
         let owner = |pod: &PartialObjectMeta<Pod>| {
@@ -54,7 +54,7 @@ impl Reconciler for Controller {
         }
     }
 
-    /// What the controller may do in the cluster; `make manifests` writes the role from it.
+    /// Returns the permissions of the controller, from which `make manifests` writes the role.
     fn rights(&self) -> Rights {
         Rights::none()
             .status()
@@ -207,7 +207,7 @@ mod tests {
         __Kind__::new("demo", __Kind__Spec { size, image })
     }
 
-    /// The Deployment with this many ready pods.
+    /// Returns the Deployment with this many ready pods.
     fn with_ready(mut deployment: Deployment, ready: i32) -> Deployment {
         deployment.status = Some(DeploymentStatus {
             ready_replicas: Some(ready),
@@ -217,7 +217,7 @@ mod tests {
         deployment
     }
 
-    /// A pod of the resource.
+    /// Returns a pod of the resource.
     fn pod(name: &str) -> Pod {
         let labels = deployment(&resource(1)).metadata.labels;
         let metadata = ObjectMeta {
