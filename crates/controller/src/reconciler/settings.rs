@@ -101,9 +101,31 @@ impl<R: Kind> Settings<R> {
     }
 }
 
-/// Returns whether two states of a resource differ only in the status and managed fields.
+/// Returns whether two states of a resource differ only in the status and managed fields. Without a generation, such as a
+/// Service's, they may differ in anything.
 fn is_alike<R: Kind>(a: &R, b: &R) -> bool {
     let (a, b) = (a.meta(), b.meta());
-    (&a.uid, a.generation, &a.deletion_timestamp, &a.labels, &a.annotations, &a.finalizers)
-        == (&b.uid, b.generation, &b.deletion_timestamp, &b.labels, &b.annotations, &b.finalizers)
+    b.generation.is_some()
+        && (&a.uid, a.generation, &a.deletion_timestamp, &a.labels, &a.annotations, &a.finalizers)
+            == (&b.uid, b.generation, &b.deletion_timestamp, &b.labels, &b.annotations, &b.finalizers)
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn of_a_resource_without_a_generation_more_than_the_status_may_have_changed() {
+        let map = |generation: Option<i64>, text: &str| -> ConfigMap {
+            let metadata = json!({"name": "a", "uid": "u", "generation": generation});
+            serde_json::from_value(json!({"metadata": metadata, "data": {"text": text}})).unwrap()
+        };
+        assert!(!is_alike(&map(None, "one"), &map(None, "two")));
+        assert!(
+            is_alike(&map(Some(1), "one"), &map(Some(1), "two")) && !is_alike(&map(Some(1), ""), &map(Some(2), ""))
+        );
+    }
 }
