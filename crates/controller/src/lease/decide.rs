@@ -69,10 +69,10 @@ impl Seen {
         self.lease.spec.as_ref()?.holder_identity.as_deref().filter(|holder| !holder.is_empty())
     }
 
-    /// Returns whether the holder may still be running controllers.
-    fn is_valid(&self, now: Instant) -> bool {
+    /// Returns whether there is a holder that may still be running controllers.
+    pub(super) fn is_held(&self, now: Instant) -> bool {
         let seconds = self.lease.spec.as_ref().and_then(|s| s.lease_duration_seconds).unwrap_or(0);
-        self.at + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)) > now
+        self.holder().is_some() && self.at + Duration::from_secs(u64::try_from(seconds).unwrap_or(0)) > now
     }
 }
 
@@ -93,7 +93,7 @@ pub(super) fn next_step(
         let acquired = old.and_then(|s| s.acquire_time.as_ref()).map_or(wall, |t| t.0);
         return Step::Update(spec(identity, timing, acquired, wall, transitions));
     }
-    if observed.holder().is_some() && observed.is_valid(now) {
+    if observed.is_held(now) {
         return Step::Wait;
     }
     Step::Update(spec(identity, timing, wall, wall, transitions.saturating_add(1)))

@@ -3,7 +3,8 @@
 //!
 //! The API server checks each write against the version that was read. Whether another holder's lease has expired
 //! depends only on how long *we* have seen it unchanged, so clocks may differ. A leader that cannot renew within
-//! [`Timing::renew_deadline`] gives up before anyone can take over. Counterpart: client-go's `tools/leaderelection`.
+//! [`Timing::renew_deadline`] gives up before anyone can take over. Counterpart: client-go's `tools/leaderelection`, whose
+//! candidates take a deleted lease at once; here it counts as held until it would have expired.
 
 mod decide;
 mod others;
@@ -292,7 +293,12 @@ impl Election {
             self.witness.iter().for_each(|witness| witness.refuted());
             self.is_deleted = read.is_none() && self.claimant.rule != Rule::Candidate;
         }
-        self.observed = read.map(|lease| Seen::again(self.observed.take(), lease, Instant::now()));
+        let (before, now) = (self.observed.take(), Instant::now());
+        self.observed = match read {
+            Some(lease) => Some(Seen::again(before, lease, now)),
+            // Until its next renewal fails, the holder of a deleted lease writes; it then creates the lease again.
+            None => before.filter(|seen| seen.is_held(now)),
+        };
         Ok(())
     }
 

@@ -221,6 +221,25 @@ async fn a_released_lease_is_acquired_at_the_next_try() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deleted_lease_is_its_holders_until_it_would_have_expired() {
+    let server = Server::default();
+    let (mut a, mut b) = (server.election("a"), server.election("b"));
+    a.acquire().await;
+    assert!(!b.attempt(Duration::from_secs(1)).await);
+    server.0.lock().unwrap().lease = None;
+    assert!(!b.attempt(Duration::from_secs(1)).await, "the leader has not noticed, and writes");
+    tokio::select! {
+        _ = a.hold() => unreachable!("the leader lost"),
+        () = b.acquire() => unreachable!("two leaders"),
+        () = tokio::time::sleep(Duration::from_secs(3600)) => {}
+    }
+    assert_eq!(server.holder(), "a");
+    server.0.lock().unwrap().lease = None;
+    let waited = seconds(b.acquire()).await;
+    assert!((10..=17).contains(&waited), "{waited}: the leader has ended, too");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_candidate_that_does_not_lead_releases_nothing() {
     let server = Server::default();
     let (mut a, mut b) = (server.election("a"), server.election("b"));
