@@ -4,6 +4,7 @@
 use std::fmt::Debug;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::FutureExt as _;
 use futures::stream::{BoxStream, Stream, StreamExt as _};
@@ -28,7 +29,8 @@ where
 {
     let open = move || watcher::watcher(api.clone(), config.clone().page_size(PAGE)).default_backoff().boxed();
     let accepts = Box::new(|_: &K| true);
-    Pages { events: open(), open: Box::new(open), accepts, opened: Instant::now(), refusals: Refusals::default() }
+    let (opened, refusals, unknown) = (Instant::now(), Refusals::default(), Refusals::default());
+    Pages { events: open(), open: Box::new(open), accepts, opened, listed: opened, refusals, unknown }
 }
 
 /// List and watch events of a kind.
@@ -39,7 +41,11 @@ pub struct Pages<K> {
     accepts: Box<dyn Fn(&K) -> bool + Send>,
     /// When the current list started.
     opened: Instant,
+    /// When the last list ended.
+    listed: Instant,
     refusals: Refusals,
+    /// Counts watches that could not begin at the version of the list before them.
+    unknown: Refusals,
 }
 
 type Events<K> = BoxStream<'static, watcher::Result<Event<K>>>;
@@ -59,9 +65,11 @@ impl<K: kube::Resource + Send + 'static> Pages<K> {
 }
 
 impl<K: Send + 'static> Pages<K> {
-    /// Lists again. kube would ask for the same version over and over.
+    /// Lists again: at once after a watch, and after a pause if the server does not even know the version of the list that
+    /// has just ended. kube would ask for the same version over and over.
     fn open_anew(&mut self) {
-        (self.events, self.opened) = ((self.open)(), Instant::now());
+        self.unknown.add_if_soon(self.listed.elapsed());
+        self.open_after(self.unknown.pause());
     }
 
     /// Returns whether the event has an object that the server must not send.
@@ -75,7 +83,11 @@ impl<K: Send + 'static> Pages<K> {
     /// Lists again after a pause. Only a successful list proves that the refusal is over.
     fn open_after_refusal(&mut self) {
         self.refusals.add(self.opened.elapsed());
-        let (pause, events) = (self.refusals.pause(), (self.open)());
+        self.open_after(self.refusals.pause());
+    }
+
+    fn open_after(&mut self, pause: Duration) {
+        let events = (self.open)();
         self.events = sleep(pause).map(|()| events).flatten_stream().boxed();
         self.opened = Instant::now() + pause;
     }
@@ -96,6 +108,7 @@ impl<K: Send + 'static> Stream for Pages<K> {
             Poll::Ready(Some(Err(error))) if reflector::is_unknown_version(error) => self.open_anew(),
             // kube ends its own pauses as soon as a list starts.
             Poll::Ready(Some(Err(error))) if reflector::is_refused(error) => self.open_after_refusal(),
+            Poll::Ready(Some(Ok(Event::InitDone))) => self.listed = Instant::now(),
             _ => {}
         }
         polled
@@ -215,11 +228,38 @@ mod tests {
             let stream = reflector::Stream::new(WatchScope::ALL, open);
             let feeding = reflector::feed(names.clone(), stream, tokio::sync::oneshot::channel().0);
             // The watch never ends.
-            assert!(tokio::time::timeout(std::time::Duration::from_secs(120), feeding).await.is_err());
+            assert!(tokio::time::timeout(Duration::from_secs(120), feeding).await.is_err());
             assert_eq!(names.0.lock().unwrap().keys().collect::<Vec<_>>(), ["c"], "{ends:?}");
             let watches: Vec<bool> = asked.lock().unwrap().iter().map(|query| query.contains("watch=true")).collect();
             assert_eq!(watches, [false, true, false, true], "one list and one watch more: {ends:?}");
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_does_not_know_the_version_of_its_own_list_is_listed_after_growing_pauses() {
+        let asked = Arc::new(Mutex::new(0));
+        let count = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let is_watch = request.uri().query().unwrap_or_default().contains("watch=true");
+            *count.lock().unwrap() += 1;
+            let is_spinning = *count.lock().unwrap() > 1000;
+            let status = json!({"kind": "Status", "status": "Failure", "code": 410, "reason": "Expired"});
+            let list = json!({"metadata": {"resourceVersion": "5"}, "items": []});
+            let (code, text) = if is_watch { (410, status) } else { (200, list) };
+            async move {
+                match is_spinning {
+                    true => std::future::pending().await,
+                    false => Ok::<_, tower::BoxError>(
+                        Response::builder().status(code).body(Body::from(text.to_string().into_bytes()))?,
+                    ),
+                }
+            }
+        });
+        let mut events = watch::<ConfigMap>(Api::all(Client::new(service, "default")), watcher::Config::default());
+        let reading = async { while events.next().await.is_some() {} };
+        assert!(tokio::time::timeout(Duration::from_secs(120), reading).await.is_err());
+        let asked = *asked.lock().unwrap();
+        assert!((10..40).contains(&asked), "{asked} requests in 120 s");
     }
 
     /// Returns a server that lists objects with these uids, and then watches them; only `a` if it honours a selector.
@@ -258,7 +298,7 @@ mod tests {
             let open = move || watch(api.clone(), watcher::Config::default()).within(Some(range.clone())).boxed();
             let (first, listing) = tokio::sync::oneshot::channel();
             let feeding = reflector::feed(names.clone(), reflector::Stream::new(WatchScope::ALL, open), first);
-            assert!(tokio::time::timeout(std::time::Duration::from_secs(300), feeding).await.is_err());
+            assert!(tokio::time::timeout(Duration::from_secs(300), feeding).await.is_err());
             assert_eq!(names.0.lock().unwrap().keys().collect::<Vec<_>>(), ["a"], "{listed:?} {watched:?}");
             assert_eq!(listing.await.is_ok(), is_listed, "{listed:?} {watched:?}");
             let asked = asked.lock().unwrap();
@@ -306,7 +346,7 @@ mod tests {
         });
         let api: Api<ConfigMap> = Api::all(Client::new(service, "default"));
         let events = watch(api, watcher::Config::default());
-        assert!(tokio::time::timeout(std::time::Duration::from_secs(300), events.count()).await.is_err());
+        assert!(tokio::time::timeout(Duration::from_secs(300), events.count()).await.is_err());
         asked.lock().unwrap().len()
     }
 }
