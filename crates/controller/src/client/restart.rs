@@ -12,6 +12,7 @@ use tokio::time::{Sleep, sleep};
 use tower::BoxError;
 use tower::retry::Policy;
 
+use super::connections::is_watch;
 use super::contact::{Contact, FirstSent};
 
 /// The pause between two attempts while the server starts.
@@ -22,6 +23,9 @@ const FIRST: Duration = Duration::from_millis(5);
 
 /// The longest pause without jitter.
 const LONGEST: Duration = Duration::from_secs(1000);
+
+/// The longest pause of a watch. Its reader opens it again by itself, within 30 s, and meanwhile says why it sees nothing.
+const LONGEST_OF_WATCH: Duration = Duration::from_secs(10);
 
 /// How often a request to a busy server is retried.
 const RETRIES: u32 = 15;
@@ -42,7 +46,7 @@ impl AfterRestart {
 impl<B> Policy<Request<Body>, Response<B>, BoxError> for AfterRestart {
     type Future = Sleep;
 
-    fn retry(&mut self, _: &mut Request<Body>, answer: &mut Result<Response<B>, BoxError>) -> Option<Sleep> {
+    fn retry(&mut self, request: &mut Request<Body>, answer: &mut Result<Response<B>, BoxError>) -> Option<Sleep> {
         let refusal = answer.as_ref().ok()?;
         match refusal.status() {
             StatusCode::FORBIDDEN => self.contact.may_be_starting().then(|| sleep(PAUSE)),
@@ -51,7 +55,7 @@ impl<B> Policy<Request<Body>, Response<B>, BoxError> for AfterRestart {
             {
                 let pause = jittered(pause_after(self.retries)).max(asked(refusal.headers()));
                 self.retries += 1;
-                Some(sleep(pause))
+                (pause <= LONGEST_OF_WATCH || !is_watch(request)).then(|| sleep(pause))
             }
             _ => None,
         }
@@ -158,6 +162,23 @@ mod tests {
         }
         assert_eq!(pause(429, Some("1")), None, "enough");
         assert_eq!(pause_after(60), LONGEST);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_watch_does_not_wait_long_for_a_busy_server_because_nobody_sees_that_it_waits() {
+        let pauses = |uri: &str, after: &str| {
+            let (mut policy, mut request) = (AfterRestart::of(Contact::default()), Request::new(Body::empty()));
+            *request.uri_mut() = uri.parse().unwrap();
+            let pause = || {
+                let answer = Response::builder().status(503).header(header::RETRY_AFTER, after).body(()).unwrap();
+                policy.retry(&mut request, &mut Ok(answer)).map(|sleep| sleep.deadline() - Instant::now())
+            };
+            std::iter::from_fn(pause).collect::<Vec<_>>()
+        };
+        let watch = "/api/v1/pods?watch=true&resourceVersion=7";
+        assert_eq!((pauses(watch, "3600").len(), pauses("/api/v1/pods", "3600").len()), (0, RETRIES as usize));
+        let all = pauses(watch, "0");
+        assert!(all.len() >= 9 && all.iter().all(|pause| *pause <= 10 * SECOND), "{all:?}");
     }
 
     #[tokio::test(start_paused = true)]
