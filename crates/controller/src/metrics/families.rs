@@ -214,7 +214,7 @@ impl Families {
         self.queues.register(r);
         r.register(own("outcomes"), "Outcomes by controller and reason", self.outcomes.clone());
         r.register(own("cloudevents"), "CloudEvents by result", self.notified.clone());
-        r.register(own("watch_panics"), "Watches that panicked and listed again", WATCH_PANICS.clone());
+        r.register(own("watch_panics"), "Panics while handling what a watch delivered", WATCH_PANICS.clone());
         r.register(
             "resource_created_at_seconds",
             "When a custom resource was created, in Unix time",

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use outside::sync::{self, lock};
 
 use super::decoded::Invalid;
+use super::guarded::guarded;
 use super::kind::Kind;
 use super::store::{Store, StoreListener};
 use crate::ResourceKey;
@@ -185,7 +186,10 @@ impl<I: Clone + Eq + Hash, K> Index<I, K> {
 
 impl<I: Clone + Eq + Hash + Send + Sync, K: Send + Sync> StoreListener<K> for Index<I, K> {
     fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
-        let keys_of = |object: Option<&Arc<K>>| object.map(|object| (self.keys_of)(object)).unwrap_or_default();
+        let keys_of = |object: Option<&Arc<K>>| {
+            let keys = object.and_then(|object| guarded::<K, _>(key, || (self.keys_of)(object)));
+            keys.unwrap_or_default()
+        };
         let (mut left, joined) = (keys_of(before), keys_of(now));
         left.retain(|of| !joined.contains(of));
         self.file(key, &left, &joined, now);

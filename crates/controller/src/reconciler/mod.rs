@@ -11,6 +11,7 @@ mod conditions;
 mod contract;
 mod decoded;
 mod failure;
+mod guarded;
 mod kind;
 mod known;
 mod once;

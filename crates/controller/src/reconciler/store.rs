@@ -16,6 +16,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::decoded::{Decoded, Invalid};
+use super::guarded::guarded;
 use super::kind::{self, Kind};
 use super::selector::Selector;
 use super::status::{STATUS, has_whole_conditions};
@@ -140,8 +141,8 @@ pub(super) trait StoreListener<K>: Send + Sync {
 struct Follower<F>(F);
 
 impl<K, F: Fn(&K) + Send + Sync> StoreListener<K> for Follower<F> {
-    fn changed(&self, _: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
-        before.into_iter().chain(now).for_each(|object| (self.0)(object));
+    fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
+        before.into_iter().chain(now).for_each(|object| _ = guarded::<K, _>(key, || (self.0)(object)));
     }
 
     fn invalid(&self, _: &ResourceKey, _: Option<&Invalid>) {}

@@ -365,6 +365,8 @@ async fn conditions_in_a_plain_list_are_kept_whole() {
 #[derive(Clone, Default)]
 struct Notes {
     finalizers: &'static [&'static str],
+    /// What a ConfigMap belongs to. Default: its controller.
+    mapping: Option<fn(&ConfigMap) -> Option<ResourceKey>>,
     reconciled: Arc<Mutex<Vec<String>>>,
     failed: Arc<Mutex<HashSet<String>>>,
 }
@@ -376,7 +378,10 @@ impl Reconciler for Notes {
 
     fn watch(&self, watching: &mut Watching<Note>) -> Cache<ConfigMap> {
         watching.filter(|note| note.spec.text != "ignored").concurrency(2).timeout(Duration::from_secs(60));
-        watching.owned("")
+        match self.mapping {
+            Some(mapping) => watching.mapped("", mapping),
+            None => watching.owned(""),
+        }
     }
 
     fn rights(&self) -> Rights {
@@ -466,6 +471,24 @@ async fn a_terminal_failure_waits_for_a_change_a_slow_reconcile_is_stopped_and_n
     assert!((600..=701).contains(&count("c")), "at most ten a second: {}", count("c"));
     assert_eq!(world.events("a"), [r#"Warning InvalidObject: ConfigMap "x" needs a namespace: its resource has none"#]);
     assert_eq!(world.events("b"), ["Warning Timeout: the reconcile took longer than 60s and was stopped"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_mapping_panics_belongs_to_nothing_and_stops_nothing() {
+    let world = World::new();
+    world.add("a", "one");
+    for (namespace, name) in [("ns", "x"), ("other", "bomb"), ("ns", "y")] {
+        let labels = if name == "bomb" { json!({}) } else { json!({"of": "a"}) };
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": namespace, "name": name, "labels": labels}});
+        world.server.put(&format!("/api/v1/namespaces/{namespace}/configmaps/{name}"), map, "user");
+    }
+    let mapping = |map: &ConfigMap| Some(key(&map.metadata.labels.as_ref().expect("a bug")["of"]));
+    let notes = Notes { mapping: Some(mapping), ..Notes::default() };
+    run(&world, &notes, 60).await;
+    assert_eq!(*lock(&notes.reconciled), ["a"]);
+    assert!(world.server.object(MAP).is_some());
+    assert_eq!(world.events("a"), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
@@ -762,6 +785,27 @@ async fn a_conflict_ends_when_the_foreign_object_goes() {
     assert!(lock(&woken).is_empty());
     store.remove(&decoded::Decoded::Valid(foreign));
     assert_eq!(*lock(&woken), [ResourceKey::new("ns", "b"), ResourceKey::new("ns", "a")]);
+}
+
+#[tokio::test]
+async fn a_conflict_ends_with_the_foreign_object_whatever_changes_matter() {
+    let world = World::new();
+    let (note, other) = (world.add("a", "one"), world.add("b", "one"));
+    Scope::new(&world.context, &other, MANAGER).apply(&world.cached(), map("others")).await.unwrap();
+    let settings = settings::Settings::<Note>::new(&world.context);
+    let queue = settings.queue.clone();
+    settings.known.add(&key("a"));
+    queue.open();
+    let data = |map: Option<&ConfigMap>| map.and_then(|map| map.data.clone());
+    let mut watching = Watching::new(Stores::of(&world.context), settings);
+    let cache = watching.objects("").when(move |before, now| data(before) != data(now)).owned();
+    let foreign: ConfigMap = serde_json::from_value(world.server.object(MAP).unwrap()).unwrap();
+    cache.store().listed().wait().await;
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    assert_eq!(scope.apply(&cache, map("one")).await.unwrap_err().reason(), "ObjectConflict");
+    assert_eq!(queue.sizes().waiting, 0);
+    cache.store().remove(&decoded::Decoded::Valid(foreign));
+    assert_eq!(queue.sizes().waiting, 1);
 }
 
 #[tokio::test(start_paused = true)]

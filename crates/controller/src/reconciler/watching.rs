@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::cache::{Cache, Index};
 use super::decoded::Invalid;
+use super::guarded::guarded;
 use super::kind::{Kind, is_namespaced, owner};
 use super::selector::Selector;
 use super::settings::Settings;
@@ -94,7 +95,8 @@ impl<R: Kind> Watching<R> {
     }
 
     /// Ignores writes to the resource that change only its status or managed fields. By default they also trigger a
-    /// reconcile, so that another writer's change of the status is noticed.
+    /// reconcile, so that another writer's change of the status is noticed. Of a resource without a generation, such as a
+    /// ConfigMap, no write is ignored.
     pub fn ignore_status(&mut self) -> &mut Self {
         self.settings.ignore_status = true;
         self
@@ -151,8 +153,13 @@ pub struct Objects<'w, R, K> {
 
 impl<R: Kind, K: Kind> Objects<'_, R, K> {
     /// Ignores changes that `matters` rejects; it gets the object before and after a change, or `None` where it did not
-    /// exist. The cache contains ignored changes nevertheless. [`generation_changed`] is the usual choice.
+    /// exist. If it panics, the change counts. The cache contains ignored changes nevertheless. [`generation_changed`] is the usual choice.
     pub fn when(self, matters: impl Fn(Option<&K>, Option<&K>) -> bool + Send + Sync + 'static) -> Self {
+        let matters = move |before: Option<&K>, now: Option<&K>| match before.or(now) {
+            Some(object) => guarded::<K, _>(&ResourceKey::of(object), || matters(before, now)).unwrap_or(true),
+            // A resource waits for any change of a foreign object.
+            None => true,
+        };
         Objects { matters: Box::new(matters), ..self }
     }
 

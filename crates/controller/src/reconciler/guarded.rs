@@ -1,0 +1,19 @@
+//! Keeps a panic of an author's function, which a watch calls for each object, with that object.
+
+use std::any::type_name;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use crate::ResourceKey;
+use crate::metrics::WATCH_PANICS;
+
+/// Calls an author's function for an object of kind `K`. Returns `None` if it panics. Uncaught, the panic would end the
+/// watch, and again each time that the object is listed: whoever may create such an object would stop all readers.
+pub(super) fn guarded<K, T>(key: &ResourceKey, call: impl FnOnce() -> T) -> Option<T> {
+    let result = catch_unwind(AssertUnwindSafe(call)).ok();
+    if result.is_none() {
+        WATCH_PANICS.inc();
+        let kind = type_name::<K>();
+        tracing::error!(kind, object = %key, "A function that reads watched objects panicked, which is a bug");
+    }
+    result
+}
