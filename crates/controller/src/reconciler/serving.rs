@@ -36,7 +36,8 @@ use crate::runtime::queue::Queue;
 use crate::runtime::workers::Reconcile;
 use crate::shards::{Shard, Standing};
 
-/// The shortest wait that a reconciler may ask for. [`Next::After`] with zero would keep a worker busy for ever.
+/// The shortest wait that a reconciler may ask for. [`Next::After`] with zero, or a backoff of zero, would keep a worker
+/// busy for ever.
 const SHORTEST: Duration = Duration::from_millis(100);
 
 /// How long to wait for the event of a change that a write met, before the write is tried again.
@@ -212,7 +213,7 @@ impl<R: Reconciler> Serving<R> {
                 tracing::error!(%controller, resource = %key, reason, error = message, "Reconciler error; waiting for a change");
             }
             false => {
-                let wait = self.settings.backoff.failed(key.clone());
+                let wait = self.settings.backoff.failed(key.clone()).max(SHORTEST);
                 self.settings.queue.push_after(key.clone(), wait);
                 tracing::error!(%controller, resource = %key, reason, retry_in = ?wait, error = message, "Reconciler error");
             }

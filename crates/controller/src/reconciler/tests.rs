@@ -367,6 +367,7 @@ struct Notes {
     finalizers: &'static [&'static str],
     /// What a ConfigMap belongs to. Default: its controller.
     mapping: Option<fn(&ConfigMap) -> Option<ResourceKey>>,
+    backoff: Option<Duration>,
     reconciled: Arc<Mutex<Vec<String>>>,
     failed: Arc<Mutex<HashSet<String>>>,
 }
@@ -378,6 +379,7 @@ impl Reconciler for Notes {
 
     fn watch(&self, watching: &mut Watching<Note>) -> Cache<ConfigMap> {
         watching.filter(|note| note.spec.text != "ignored").concurrency(2).timeout(Duration::from_secs(60));
+        self.backoff.into_iter().for_each(|wait| _ = watching.backoff(wait, wait));
         match self.mapping {
             Some(mapping) => watching.mapped("", mapping),
             None => watching.owned(""),
@@ -393,6 +395,7 @@ impl Reconciler for Notes {
         lock(&self.reconciled).push(note.name_any());
         match &*note.spec.text {
             "panic" => panic!("a bug"),
+            "fail" => return Err(WriteError::Foreign { kind: "ConfigMap".into(), name: "x".into() }),
             "fail once" if lock(&self.failed).insert(note.name_any()) => {
                 return Err(WriteError::Foreign { kind: "ConfigMap".into(), name: "x".into() });
             }
@@ -471,6 +474,16 @@ async fn a_terminal_failure_waits_for_a_change_a_slow_reconcile_is_stopped_and_n
     assert!((600..=701).contains(&count("c")), "at most ten a second: {}", count("c"));
     assert_eq!(world.events("a"), [r#"Warning InvalidObject: ConfigMap "x" needs a namespace: its resource has none"#]);
     assert_eq!(world.events("b"), ["Warning Timeout: the reconcile took longer than 60s and was stopped"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_backoff_of_nothing_does_not_spin() {
+    let world = World::new();
+    world.add("a", "fail");
+    let notes = Notes { backoff: Some(Duration::ZERO), ..Notes::default() };
+    run(&world, &notes, 10).await;
+    let count = lock(&notes.reconciled).len();
+    assert!((50..=101).contains(&count), "at most ten a second: {count}");
 }
 
 #[tokio::test(start_paused = true)]

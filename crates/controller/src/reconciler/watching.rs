@@ -109,7 +109,7 @@ impl<R: Kind> Watching<R> {
     }
 
     /// Sets the waits after failures of a resource: the first is doubled each time up to the longest. Default: 500 ms
-    /// and 5 minutes.
+    /// and 5 minutes. A wait is at least 100 ms.
     pub fn backoff(&mut self, first: Duration, longest: Duration) -> &mut Self {
         self.settings.backoff = Backoff::between(first, longest);
         self
