@@ -97,7 +97,8 @@ impl Context {
         }
     }
 
-    /// Returns the same handles for what is decided now: once all watches were interrupted, the client writes nothing.
+    /// Returns the same handles for a decision that is made now: once all watches have been interrupted, its client
+    /// writes nothing, because the decision may be outdated.
     pub(crate) fn as_of_now(&self) -> Context {
         self.writing_with(as_of_now(&self.client, &self.contact))
     }

@@ -1,5 +1,4 @@
-//! Knows what contact there was with the server: requests that got no answer, and watches whose streams were
-//! interrupted.
+//! Tracks the contact with the server: requests that got no response, and watches whose streams were interrupted.
 //!
 //! When every stream has broken off, the server that answers next may have been restored from a backup. One watch may
 //! then have listed the restored objects while another still holds what it saw before. Until all watches have resumed,
@@ -121,14 +120,14 @@ impl Watched {
 }
 
 impl Contact {
-    /// Records a request that got no answer.
+    /// Records a request that got no response.
     pub(super) fn failed(&self) {
         let mut state = lock(&self.0.state);
         state.outages += 1;
         state.failed = Some(Instant::now());
     }
 
-    /// Returns the number of requests that got no answer.
+    /// Returns the number of requests that got no response.
     pub(super) fn outages(&self) -> u64 {
         lock(&self.0.state).outages
     }

@@ -11,8 +11,7 @@ use super::changing;
 #[derive(Clone, Debug)]
 pub(super) struct Reader(pub(super) Arc<str>);
 
-/// Returns a client whose watches belong to this reader. Every reader that may watch the same objects as another needs
-/// a name that no other has.
+/// Returns a client whose watches belong to this reader. Readers that may watch the same objects need different names.
 pub fn read_by(client: Client, reader: impl Into<Arc<str>>) -> Client {
     let reader = Reader(reader.into());
     changing(client, move |request| {

@@ -235,7 +235,7 @@ impl Manager {
     }
 
     /// Runs like [`run`](Self::run), on [threads](Threads) that it starts: a reconcile that blocks delays neither the
-    /// lease nor the probes. Call it outside of a runtime, which it waits for.
+    /// lease nor the probes. Must not be called inside a runtime, because it blocks.
     ///
     /// # Errors
     /// As [`run`](Self::run); and the system refuses another thread.

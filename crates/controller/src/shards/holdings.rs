@@ -140,8 +140,8 @@ impl Shard {
         }
     }
 
-    /// Ends the right to write for a resource, and waits until its writes in flight are answered. Returns whether they
-    /// are: only then may another shard begin.
+    /// Ends the right to write for a resource, and waits until its writes in flight are answered. Returns whether all
+    /// were answered: only then may another shard begin.
     pub async fn settled(&self, key: &ResourceKey) -> bool {
         let holding = self.holding(key);
         holding.end();

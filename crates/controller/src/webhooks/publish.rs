@@ -84,7 +84,7 @@ impl Publishing {
         Api::all_with(self.context.client.clone(), &resource)
     }
 
-    /// Names the rights that the process lacks.
+    /// Reports the permissions that the process lacks.
     async fn check_rights(&self) {
         let place = &self.certificates.place;
         let (all, secret) = (objects(&self.webhooks, place), place.secret());

@@ -70,7 +70,7 @@ fn cause(one: &SeenRevision, earlier: &[SeenRevision]) -> String {
     if one.revision == 1 {
         return "installed".to_owned();
     }
-    // A failed revision changed nothing that stayed.
+    // The changes of a failed revision did not stay.
     let Some(base) = earlier.iter().rev().find(|other| ["deployed", "superseded"].contains(&&*other.status)) else {
         return String::new();
     };

@@ -1,4 +1,4 @@
-//! Decides what the writes to one object do to it: the same for those of a rehearsal and for those that were sent.
+//! Determines the effect of the writes to one object, in the same way for rehearsed and for sent writes.
 
 use super::Action;
 

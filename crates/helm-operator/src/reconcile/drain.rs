@@ -50,7 +50,7 @@ pub(crate) async fn give_up(shared: &ControllerContext, key: &ResourceKey) -> Op
 
 async fn acknowledge(shared: &ControllerContext, shard: &Shard, primary: &Primary) -> Result<(), Error> {
     let path = shared.resource.path(primary.namespace(), primary.name())?;
-    // Only a ring's labels ask for this.
+    // Only a ring's labels request this.
     let Some(ring) = shard.ring() else { return Ok(()) };
     let patch = ring.acknowledgement(primary.uid(), primary.resource_version());
     let path = format!("{path}?fieldManager={FIELD_MANAGER}");

@@ -16,8 +16,7 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 /// The maximum number of fields that are recorded, which is more than our status has.
 const MAX_FIELDS: usize = 64;
 
-/// The fields without which the status is still right. Where the schema gives them another type, they are someone
-/// else's.
+/// Fields that the status can do without. Where the schema gives them another type, they belong to someone else.
 const DISPENSABLE: [&str; 3] = ["history", "inventory", "nextAttempt"];
 
 /// The path of a field below the status. Items of lists have no name: a field counts as undeclared in all items.

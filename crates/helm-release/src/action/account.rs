@@ -4,9 +4,9 @@ use super::deploy::Attempt;
 use crate::release::Release;
 use crate::storage::{MarkedObject, Marks};
 
-/// Notes what an action does to objects, in a form of the caller's own.
+/// Records an action's effects on objects, in the caller's own format.
 ///
-/// Nothing decides by it: the record does not need it, and its seal does not cover it.
+/// No decision depends on it: the record does not need it, and its seal does not cover it.
 pub trait Account: Send + Sync {
     /// Returns what was done, to be kept with the record of the revision; `None` keeps nothing. Called once, right before
     /// the last write of the record, whether the action succeeded or not.

@@ -27,7 +27,7 @@ struct Server {
     refuses: Arc<AtomicBool>,
     /// Whether lists are not answered.
     fails: Arc<AtomicBool>,
-    /// The gate whose permits lists wait for.
+    /// Lists wait for its permits.
     lists: Arc<OpenGate>,
 }
 

@@ -1,4 +1,4 @@
-//! Tests that a secret in every input of a release shows nowhere when anything fails.
+//! Tests that a secret in any input of a release appears nowhere, whatever fails.
 
 use std::fmt::Write as _;
 use std::sync::atomic::AtomicBool;

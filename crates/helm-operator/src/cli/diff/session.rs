@@ -126,7 +126,7 @@ async fn connect(diff: &Diff) -> Result<Client, Failure> {
     Ok(Rehearsal::client(connection.map_err(|error| Failure::Cluster(chain(&error)))?.client))
 }
 
-/// Warns if the key of release records is missing where it is looked for.
+/// Warns if the key of release records is missing in the configured namespace.
 async fn check_key(client: &Client, config: &ManagerConfig) -> Result<(), Failure> {
     let what = "the key of release records: name the operator's namespace with --record-key-namespace".to_owned();
     let has_key = rehearsals::has_key(client, &config.charts).await;

@@ -129,7 +129,7 @@ impl Asked {
         Ok(Answer { text, is_ready: true })
     }
 
-    /// Returns what the last revisions between two did, as far as their records say.
+    /// Returns the recorded effects of the last revisions between two others.
     async fn accounts_between(&self, records: &Records, from: u32, to: u32) -> Result<Vec<(u32, Account)>, String> {
         if from.saturating_add(1) >= to {
             return Ok(Vec::new());

@@ -32,7 +32,7 @@ pub(super) enum Error {
     Sources(#[from] named::Unnamed),
 }
 
-/// Reads the resource that the arguments mean.
+/// Reads the resource that the arguments select.
 pub(super) fn read<'w>(path: &Path, args: &Args, watches: &'w [Watch]) -> Result<Resource<'w>, Error> {
     let text = text(path)?;
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! Decides what the tests of a release's chart lead to: whether they run next, and whether the revision that they failed
-//! is rolled back, as one is whose rollout is taken back. Pure.
+//! Decides whether the tests of a release's chart run next, and whether a revision is rolled back because its tests or
+//! its rollout failed. Pure.
 //!
 //! The marks of the records decide, so that a restart changes nothing: a revision's own say that its tests are due or
 //! failed, and those of a rollback name the revision that it undoes.

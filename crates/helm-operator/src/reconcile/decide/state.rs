@@ -226,7 +226,7 @@ pub(crate) enum Step {
     /// Plan the next reconcile.
     Plan,
     Render,
-    /// Create the first revision, or continue to.
+    /// Create the first revision, or continue its installation.
     Install,
     /// Create the next revision.
     Upgrade,

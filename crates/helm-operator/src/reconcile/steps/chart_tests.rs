@@ -20,8 +20,8 @@ use crate::view::release::Release;
 use crate::watches::OnTestFailure;
 
 impl StepContext<'_> {
-    /// Returns what the tests of the newest revision ask for, the rollout that made it, or the annotation that pins the
-    /// release. Tests start once every object is ready.
+    /// Returns what the tests of the newest revision require, or the rollout that made it, or the annotation that pins
+    /// the release. Tests start once every object is ready.
     pub(crate) fn gate(&self, primary: &Primary, release: Option<&Release>) -> Gate {
         let Some(release) = release.filter(|_| !primary.deleting) else { return Gate::Open };
         if let Some(to) = primary.annotations.pin().ok().flatten() {

@@ -215,7 +215,7 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
     Ok(NextStep::Again)
 }
 
-/// Reads the objects of a query, and has them watched.
+/// Reads the objects of a query, and starts a watch of them.
 async fn read_objects(shared: &ControllerContext, query: &Query) -> Result<(), Failed> {
     let kind = key_of(query);
     let Some(resource) = served(shared, query).await? else {

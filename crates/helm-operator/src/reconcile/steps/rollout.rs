@@ -110,7 +110,8 @@ impl StepContext<'_> {
         failure.is_some_and(|one| matches!(one.failed, Failed::Attempt(_)) && one.inputs == self.attempt(primary))
     }
 
-    /// Returns whether an upgrade to what the rollout brings is recorded as failed, as after one of an earlier process.
+    /// Returns whether the records show that an upgrade to the rollout's inputs failed, for example in an earlier
+    /// process.
     fn has_failed_before(&self, release: &Release) -> bool {
         let is_failed = |one: &Revision| one.status == Status::Failed && one.is_sealed();
         let mut failed = release.revisions.values().filter(|one| is_failed(one)).filter_map(|one| one.marks.as_ref());

@@ -52,7 +52,7 @@ struct Holders {
 }
 
 impl Lists {
-    /// Adds a controller, whose resources are not listed yet.
+    /// Adds a controller whose resources are not listed yet.
     pub(super) fn announce(&mut self, controller: Arc<str>, kind: &str, may_hold: Vec<MayHold>) {
         if !may_hold.is_empty() {
             let unlisted = [WatchScope::ALL].into();

@@ -1,4 +1,4 @@
-//! Tests of the registry: what it believes of lists, events and reads that contradict each other.
+//! Tests of the registry: which of contradicting lists, events and reads it trusts.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;

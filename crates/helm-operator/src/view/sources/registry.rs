@@ -162,8 +162,8 @@ impl Sources {
         let mut state = self.state();
         let Some(object) = state.objects.get_mut(key) else { return };
         object.stamp = Stamp::seen(epoch);
-        // A list that started after the read is the truth, even with a lower version: the server was restored from a
-        // backup.
+        // A list that started after the read takes precedence, even with a lower version: the server was restored from
+        // a backup.
         let is_later = epoch.is_list && object.read_at.is_some_and(|at| at < epoch.began);
         if object.read.as_ref().is_none_or(|read| read.version < version || (is_later && read.version != version)) {
             state.invalidate(key, version);

@@ -33,7 +33,7 @@ impl fmt::Debug for Pattern {
     }
 }
 
-/// What a label or annotation must be.
+/// The requirement on a label or annotation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Requirement {
     Exists(String),
