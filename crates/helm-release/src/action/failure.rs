@@ -81,7 +81,7 @@ pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: M
     if written.is_err_and(|error| error.is_missing()) {
         return Failure { cause, recorded: None, lost: Some(release.version) };
     }
-    let dropped = drop_old(env, attempt.current, release.version).await;
+    let dropped = drop_old(env, attempt.current, &release).await;
     Failure { cause, recorded: Some(RecordedFailure { version: release.version, status, marks, dropped }), lost: None }
 }
 
@@ -107,13 +107,14 @@ pub(super) fn unread(error: Error, current: Option<&Current>) -> Failure {
     }
 }
 
-/// Deletes the oldest revisions beyond the limit, except deployed ones and the last good one. Returns those deleted.
-pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, version: u32) -> Vec<u32> {
+/// Deletes the oldest revisions beyond the limit, except deployed ones, the last good one, and the one that this revision
+/// returns to: the next attempt needs it. Returns those deleted.
+pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, release: &Release) -> Vec<u32> {
     let Some(current) = current else { return Vec::new() };
     let mut dropped = Vec::new();
-    let keep: Vec<Option<u32>> =
-        current.outdated.iter().copied().map(Some).chain([current.deployed, current.last_good]).collect();
-    for old in surplus(&current.versions, version, &keep, env.options.max_history) {
+    let kept = [current.deployed, current.last_good, release.info.rolled_back_to()];
+    let keep: Vec<Option<u32>> = current.outdated.iter().copied().map(Some).chain(kept).collect();
+    for old in surplus(&current.versions, release.version, &keep, env.options.max_history) {
         match env.storage.delete(&env.decoration.namespace, &env.decoration.release, old).await {
             Ok(()) => dropped.push(old),
             Err(error) => {

@@ -110,6 +110,23 @@ async fn a_return_to_a_pinned_revision_ends_alike_wherever_it_is_interrupted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_revision_to_return_to_outlasts_attempts_that_fail() {
+    let world = upgraded().await;
+    pin(&world, Some("1"));
+    world.server.refuse(|call| {
+        let is_map = call.method == http::Method::PATCH && call.path.contains("/configmaps/a");
+        is_map.then(|| Error::from_status(403, "Forbidden", "exceeded quota"))
+    });
+    for _ in 0..5 {
+        world.reconcile().await;
+        tokio::time::advance(Duration::from_secs(3600)).await;
+    }
+    world.server.accept();
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.condition("Irreconcilable")), (json!("1"), None), "{:?}", world.history());
+}
+
+#[tokio::test(start_paused = true)]
 async fn resources_are_counted_while_their_release_stays_at_a_pinned_revision() {
     let world = upgraded().await;
     assert_eq!(world.shared.count().pinned, 0);

@@ -155,7 +155,7 @@ impl Attempt<'_> {
             let pending = RecordedFailure { version, status, marks, dropped };
             Failure { recorded: unwritten.lost.is_none().then_some(pending), ..unwritten }
         })?;
-        let trimmed = failure::drop_old(env, self.current, version);
+        let trimmed = failure::drop_old(env, self.current, &release);
         let (superseded, dropped) = futures::future::join(self.supersede(version, last), trimmed).await;
         let first_deployed = release.info.first_deployed;
         let notes = release.info.notes;
