@@ -1,5 +1,6 @@
 //! Tests of releases that a person pins to a revision.
 
+use super::hooks::{hook, with_hooks};
 use super::reporting::published;
 use super::*;
 use crate::chart_metrics::Census as _;
@@ -124,6 +125,24 @@ async fn the_revision_to_return_to_outlasts_attempts_that_fail() {
     world.server.accept();
     world.reconcile().await;
     assert_eq!((world.value_of("a"), world.condition("Irreconcilable")), (json!("1"), None), "{:?}", world.history());
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_name_their_owner_as_the_revision_does_that_a_release_returns_to() {
+    let backup = json!([hook("backup", "pre-delete")]);
+    for (first, second, is_referenced) in [(&backup, &json!([]), false), (&json!([]), &backup, true)] {
+        let world = World::new(with_hooks(first.clone()));
+        world.reconcile().await;
+        world.edit(|p| (p["spec"]["hooks"], p["spec"]["value"]) = (second.clone(), "2".into()));
+        world.reconcile().await;
+        pin(&world, Some("1"));
+        world.reconcile().await;
+        assert_eq!(world.history().last().unwrap(), "3 deployed");
+        for map in world.maps() {
+            let metadata = world.server.object(&format!("{MAPS}/{map}")).unwrap()["metadata"].take();
+            assert_eq!(metadata["ownerReferences"].is_array(), is_referenced, "{metadata}");
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,8 +38,7 @@ pub(crate) async fn install(
     candidate: &Candidate,
 ) -> Result<Ended, Failed> {
     prepare(context, primary, candidate).await;
-    let mut env = context.environment(primary, Action::Install);
-    env.decoration.tie = candidate.tie();
+    let env = context.environment(primary, Action::Install);
     let began = Instant::now();
     let installed = action::install(&env, candidate, context.current().as_ref()).await;
     context.count_action(Action::Install, began, installed.as_ref().err().map(|failure| &failure.cause));
@@ -58,7 +57,6 @@ pub(crate) async fn upgrade(
     let why = why(context, primary, candidate);
     prepare(context, primary, candidate).await;
     let mut env = context.environment(primary, Action::Upgrade);
-    env.decoration.tie = candidate.tie();
     env.options.cause = intern(&shorten(&why, MAX_CAUSE));
     let began = Instant::now();
     let upgraded = match remediate::base(&env, current).await {

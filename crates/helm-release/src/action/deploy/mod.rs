@@ -16,7 +16,7 @@ use super::handover::Handover;
 use super::last::RecordedBases;
 use super::resume::{await_next, has, resume};
 use super::{Candidate, Completed, Current, Environment, Error, Failure, Records, failure};
-use crate::kube::{Applied, ObjectKey};
+use crate::kube::{Applied, Decoration, ObjectKey};
 use crate::release::{HookEvent, Release, Status};
 use crate::storage::{Marks, check_fits};
 
@@ -62,6 +62,9 @@ pub(super) async fn deploy(
     let resumed = resume(env, candidate, current, kind.pending).await;
     let resumed = resumed.map_err(|error| failure::unread(error, current))?;
     let candidate = resumed.as_ref().map_or(candidate, |resumed| &resumed.candidate);
+    // As its marks will say: those of the last revision may say something else.
+    let decoration = Decoration { tie: candidate.tie(), ..env.decoration.clone() };
+    let env = &Environment { decoration, options: env.options.clone(), ..*env };
     let keys = keys(env, candidate).await?;
     let handover = Handover::new(env, &candidate.objects);
     let bases = RecordedBases::before(env, current);
