@@ -349,6 +349,41 @@ async fn a_damaged_record_stops_neither_the_next_revision_nor_the_deletion() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_damaged_record_of_an_interrupted_action_stops_neither_the_same_inputs_nor_others() {
+    for (is_first, edits) in [(true, false), (true, true), (false, false), (false, true)] {
+        let world = World::on(server(spec()));
+        if !is_first {
+            world.reconcile().await;
+            world.edit(|p| p["spec"]["value"] = "2".into());
+        }
+        // The finalizer and the record, or the record and an object.
+        world.server.fail_after(Some(2));
+        world.reconcile().await;
+        world.server.fail_after(None);
+        let path = record(if is_first { 1 } else { 2 });
+        let mut secret = world.server.object(&path).unwrap();
+        secret["data"]["release"] = "AAAA".into();
+        world.server.put(&path, secret, "tenant");
+        let world = restarted(world);
+        if edits {
+            world.edit(|p| p["spec"]["value"] = "3".into());
+        }
+        for _ in 0..3 {
+            world.reconcile().await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        let value = match (edits, is_first) {
+            (true, _) => "3",
+            (false, true) => "1",
+            (false, false) => "2",
+        };
+        let told = (world.condition("Irreconcilable"), world.condition("ReleaseFailed"));
+        assert_eq!((world.maps().len(), world.value_of("a")), (3, json!(value)), "{is_first} {edits} {told:?}");
+        assert_eq!((world.state("Ready").as_str(), told), ("True/Ready", (None, None)), "{:?}", world.history());
+    }
+}
+
 /// Returns a keyring of the second key, which accepts the seals of the first one if `previous`.
 fn second_key(previous: bool) -> Keyring {
     let key = |byte| Key::new(&[byte; 32]).unwrap();

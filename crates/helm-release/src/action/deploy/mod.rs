@@ -59,8 +59,11 @@ pub(super) async fn deploy(
     kind: ActionKind,
 ) -> Result<Completed, Failure> {
     check_size(env, candidate, current, &kind)?;
-    let resumed = resume(env, candidate, current, kind.pending).await;
-    let resumed = resumed.map_err(|error| failure::unread(error, current))?;
+    let resumed = match resume(env, candidate, current, kind.pending).await {
+        // A damaged record is replaced.
+        Err(Error::Storage(error)) if error.is_damage() => None,
+        resumed => resumed.map_err(|error| failure::unread(error, current))?,
+    };
     let candidate = resumed.as_ref().map_or(candidate, |resumed| &resumed.candidate);
     // As its marks will say: those of the last revision may say something else.
     let decoration = Decoration { tie: candidate.tie(), ..env.decoration.clone() };

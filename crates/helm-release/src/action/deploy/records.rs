@@ -122,7 +122,8 @@ impl Attempt<'_> {
     async fn give_up(&self, version: u32) -> Result<(), Error> {
         let Decoration { namespace, release, .. } = &self.env.decoration;
         let record = match self.env.storage.get(namespace, release, version).await {
-            Err(error) if error.is_missing() => return Ok(()),
+            // What is damaged cannot be rewritten, and no longer counts.
+            Err(error) if error.is_missing() || error.is_damage() => return Ok(()),
             record => record?,
         };
         self.env.storage.give_up(record, "Interrupted, and followed by another revision").await?;
