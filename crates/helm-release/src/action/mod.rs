@@ -372,7 +372,7 @@ impl LiveView for std::collections::HashMap<ObjectKey, Cached> {
 pub struct Current {
     /// The newest revision.
     pub version: u32,
-    /// Whether the newest revision is pending; the next action then reuses its number.
+    /// Whether the newest revision is pending.
     pub pending: bool,
     /// Every revision, oldest first.
     pub versions: Vec<u32>,
@@ -399,6 +399,13 @@ pub struct Current {
 }
 
 impl Current {
+    /// Returns the number of the next revision with these inputs: that of the interrupted action that it continues, if
+    /// there is one.
+    pub fn next_version(&self, inputs: &str) -> u32 {
+        let is_continued = self.pending && self.interrupted.as_deref() == Some(inputs);
+        if is_continued { self.version } else { self.version + 1 }
+    }
+
     /// Returns whether the candidate continues an interrupted action: it has the same inputs.
     fn is_continued_by(&self, candidate: &Candidate) -> bool {
         self.pending && self.interrupted.as_ref() == Some(&candidate.inputs)

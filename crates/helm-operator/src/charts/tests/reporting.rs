@@ -64,7 +64,8 @@ async fn a_chart_is_rendered_for_the_revision_that_is_made() {
     world.edit(|p| p["spec"]["value"] = "5".into());
     let world = World::with_events(world.server, renderer.clone(), |_| {});
     world.reconcile().await;
-    assert_eq!((rendered(), world.value_of("a")), (vec![4], json!("5")), "the one that was begun is made");
+    let made = world.history().last().unwrap().clone();
+    assert_eq!((rendered(), made, world.value_of("a")), (vec![5], "5 deployed".to_owned(), json!("5")));
 }
 
 #[tokio::test(start_paused = true)]

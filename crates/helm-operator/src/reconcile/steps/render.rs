@@ -78,12 +78,8 @@ impl StepContext<'_> {
             Unfinished::Ended => return Ok(NextStep::Anew.into()),
             Unfinished::Candidate(candidate) => return Ok(NextStep::Again.with([Learned::RenderedOther(candidate)])),
         }
-        let newest = self
-            .release()
-            .as_deref()
-            .and_then(Release::newest)
-            .map_or(0, |(v, r)| if r.status.is_pending() { v - 1 } else { v });
-        match self.candidate(primary, newest + 1).await? {
+        let next = self.current().map_or(1, |current| current.next_version(&self.recorded_inputs(primary)));
+        match self.candidate(primary, next).await? {
             Rendered::Done(candidate) => Ok(NextStep::Again.with([Learned::RenderedOther(Arc::new(candidate))])),
             Rendered::Postponed => Ok(self.postpone().into()),
         }
