@@ -620,6 +620,24 @@ async fn a_deletion_ends_the_wait_for_a_hook_and_leaves_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_deletion_hooks_of_an_install_that_never_ended_run() {
+    let hooks = json!([hook("migrate", "post-install"), hook("farewell", "pre-delete"), hook("gone", "post-delete")]);
+    for restarts in [false, true] {
+        let mut world = World::new(with_hooks(hooks.clone()));
+        if restarts {
+            killed_after(&world, 30).await;
+            world = World::on(world.server);
+            world.delete();
+            reconcile(&world, "Complete").await;
+        } else {
+            reconcile_while(&world, World::delete).await;
+        }
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 3, "restarts: {restarts}");
+        assert!(world.server.object(PRIMARY).is_none() && world.maps().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn disabling_hooks_ends_the_wait_for_one_even_while_the_resource_is_deleted() {
     let disable = |action: &'static str| {
         move |world: &World| {

@@ -123,10 +123,10 @@ impl Release {
         let base = self.base();
         let mut inventory = base.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
         let from = base.map_or(0, |(version, _)| version + 1);
-        // An install that was never completed also has an owner.
+        // An install that was never completed also has an owner and hooks.
         if let (None, Some(marks)) = (base, self.newest().and_then(|(_, newest)| newest.marks.as_ref())) {
             (inventory.owner, inventory.owner_type) = (marks.owner.clone(), marks.owner_type.clone());
-            inventory.former = marks.former.clone();
+            (inventory.former, inventory.delete_hooks) = (marks.former.clone(), marks.delete_hooks);
         }
         for (_, revision) in self.revisions.iter().filter(|(version, _)| **version >= from) {
             // The objects are known, but not their marks.
