@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::resume::not_run;
+use super::resume::{has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error};
 use crate::kube::{ApplyError, Decoration, Object, ObjectKey, recorded_objects};
 use crate::release::{Hook, HookEvent, Release, Status};
@@ -45,6 +45,11 @@ impl Admitted {
         release.info.last_deployed = Some(outside::now());
         release.set_status(Status::Deployed, "Recorded again, because the record was changed by somebody else");
         Admitted { release: Sealed::new(release, Content::of(&[])), is_as_stored: false }
+    }
+
+    /// Returns whether any of its hooks runs when the release is uninstalled.
+    pub fn has_delete_hooks(&self) -> bool {
+        has_delete_hooks(&self.release.get().hooks)
     }
 }
 

@@ -242,6 +242,25 @@ async fn an_uninstall_runs_the_charts_hooks_in_place_of_a_changed_records() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_record_without_its_hooks_takes_none_from_the_release() {
+    let starting = |server| World::rendering(server, Arc::new(with_sources()));
+    let world = starting(server(with_hook()));
+    world.reconcile().await;
+    edit_record(&world, 1, |release| release.hooks.clear()).await;
+    let mut secret = world.server.object(&record(1)).unwrap();
+    secret["metadata"]["annotations"] = Value::Null;
+    world.server.put(&record(1), secret, "tenant");
+    let world = starting(world.server);
+    world.reconcile().await;
+    let owners = &world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["ownerReferences"];
+    assert_eq!((world.history(), owners.is_array()), (vec!["1 deployed".to_owned()], false), "taken over");
+    world.delete();
+    hooks::reconcile(&world, "Complete").await;
+    assert!(world.server.object(PRIMARY).is_none() && world.maps().is_empty());
+    assert_eq!(hooks::count(&world, &format!("POST {JOBS}")), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_changed_record_with_fewer_objects_leaves_none_behind() {
     let world = installed(spec()).await;
     edit_record(&world, 1, |release| release.manifest = String::new()).await;

@@ -163,12 +163,15 @@ async fn take(
     (version, marks): (u32, &Marks),
     admitted: Admitted,
 ) -> Result<(), Failed> {
-    let env = context.environment(primary, Action::Upgrade);
+    let mut env = context.environment(primary, Action::Upgrade);
+    let mut whole = marks.clone();
+    // The record may have had other hooks than the chart, which count.
+    whole.delete_hooks = admitted.has_delete_hooks();
+    env.decoration.tie = whole.tie();
     let taken = action::take_ownership(&env, &admitted).await.map_err(|e| fault(&e))?;
     let applied = taken.applied;
     cache_applied(context, &applied);
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
-    let mut whole = marks.clone();
     whole.objects = applied.iter().map(MarkedObject::from).chain(taken.finished).collect();
     for object in &mut whole.objects {
         object.turn = marks.find(&object.key).map(|known| known.turn).unwrap_or_default();
