@@ -8,7 +8,7 @@ use futures::future::try_join_all;
 use super::order::order;
 use super::resume::{await_next, has, has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error, Records, read_release, read_sealed};
-use crate::kube::{HookError, Left, Owner, Removal, intern, recorded_objects, uninstall_order};
+use crate::kube::{HookError, HookRun, Left, Owner, Removal, intern, recorded_objects, uninstall_order};
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Stored, Written};
 
@@ -42,13 +42,13 @@ pub enum PostDelete {
 /// skipped because their namespace is being deleted.
 ///
 /// Call it before [`delete_objects`] and repeat it until it succeeds. The hooks' phases are recorded as they run, so a
-/// repetition after an error, a cancellation or a crash runs only what has not succeeded yet, and does nothing once all
-/// succeeded.
+/// repetition after an error, a cancellation or a crash runs only what has not succeeded yet. Once all succeeded, it only
+/// deletes what is left of those that go then.
 ///
 /// # Errors
 /// A hook failed, and the record names it: do not delete anything yet. Or the record cannot be read or written.
 pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<Vec<HookError>, Error> {
-    if env.options.disable_hooks || at.marks.hooks_done {
+    if env.options.disable_hooks {
         return Ok(Vec::new());
     }
     let mut release = read_sealed(env, at.version, at.packed.as_ref()).await?.into_inner();
@@ -59,6 +59,10 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     let journalled = at.marks.clone();
     let records = Records { storage: env.storage, marks: &journalled };
     let run = env.hook_run(&records);
+    if at.marks.hooks_done {
+        clean_up_again(env, &release, &run).await?;
+        return Ok(Vec::new());
+    }
     let ran = env.applier.run_hooks(&mut release, HookEvent::PreDelete, &run).await;
     let mut marks = at.marks.clone();
     if ran.is_ok() {
@@ -74,6 +78,19 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     written?;
     env.applier.clean_up_hooks(&release, HookEvent::PreDelete, &run).await?;
     Ok(left_out)
+}
+
+/// Deletes the objects of pre-delete hooks that an interrupted attempt may have left. Those that cannot be deleted, because
+/// someone else has or keeps them, do not stop the uninstall.
+async fn clean_up_again(env: &Environment<'_>, release: &Release, run: &HookRun<'_>) -> Result<(), Error> {
+    match env.applier.clean_up_hooks(release, HookEvent::PreDelete, run).await {
+        Err(error) if error.is_unanswered() => Err(error.into()),
+        Err(error) => {
+            tracing::warn!(release = release.name, %error, "cannot delete a hook's object");
+            Ok(())
+        }
+        Ok(()) => Ok(()),
+    }
 }
 
 /// Starts an uninstall with the chart's render (hooks, manifest and values) instead of a record that this operator did

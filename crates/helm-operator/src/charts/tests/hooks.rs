@@ -256,6 +256,34 @@ async fn an_object_that_is_gone_is_not_awaited_although_no_event_reports_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_leaves_no_hook_that_goes_when_it_succeeds_wherever_it_is_interrupted() {
+    let gone = |event: &str| json!({"name": event, "events": [event], "policies": ["hook-succeeded"]});
+    for writes in 0.. {
+        let world = World::new(with_hooks(json!([gone("pre-delete"), gone("post-delete")])));
+        reconcile(&world, "Complete").await;
+        world.delete();
+        world.server.fail_after(Some(writes));
+        tokio::select! {
+            _ = reconcile(&world, "Complete") => {}
+            () = sleep(Duration::from_secs(300)) => {}
+        }
+        let died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        let world = World::on(world.server);
+        for _ in 0..3 {
+            reconcile(&world, "Complete").await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert!(world.server.paths().is_empty(), "after {writes} writes: {:?}", world.server.paths());
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "after {writes} writes");
+        if !died {
+            assert!(writes > 10, "the scenario wrote nothing");
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failing_pre_delete_hook_keeps_everything_and_its_error_names_the_way_out() {
     let world = World::new(with_hooks(json!([hook("ok", "pre-delete"), hook("z-farewell", "pre-delete")])));
     reconcile(&world, "Complete").await;
