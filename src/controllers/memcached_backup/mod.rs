@@ -37,7 +37,7 @@ impl Reconciler for Controller {
     fn watch(&self, watching: &mut Watching<MemcachedBackup>) -> Caches {
         Caches {
             deployments: watching.owned(objects::SELECTOR),
-            pods: watching.mapped(objects::SELECTOR, objects::backup_of),
+            pods: watching.objects(objects::SELECTOR).in_own_namespace().mapped(objects::backup_of),
         }
     }
 

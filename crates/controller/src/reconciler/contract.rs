@@ -24,7 +24,8 @@ use crate::report::Reason;
 /// resource. A resource that does not decode into its type counts as a failure (`Undecodable`): the event names the
 /// field, and the reconciler is not called. No condition says so: the status is part of the type that does not fit, and
 /// the library does not know whether that type's status has conditions at all. While the server refuses one of the
-/// watches, nothing is reconciled (`WatchRefused`), because the caches may be outdated.
+/// watches, nothing is reconciled (`WatchRefused`), because the caches may be outdated. If it refuses only one of several
+/// namespaces, that concerns the resources that [may read its objects](super::Objects::in_own_namespace).
 ///
 /// # What the reconciler does
 /// Each call reads the whole state and does what is missing, regardless of what triggered it. Any `.await` may be the

@@ -75,18 +75,20 @@ impl<R: Reconciler> Serving<R> {
         Serving { listed, ..self }
     }
 
-    /// Queues every resource each time that all stores are complete again.
+    /// Queues every resource each time that a store lacks less again.
     pub(super) async fn follow_lists(&self) -> Infallible {
         let mut listed = self.listed.clone();
+        let mut lacking: Vec<usize> = listed.iter().map(Listed::lacking).collect();
         loop {
-            match listed.is_empty() {
-                true => pending().await,
-                false => _ = select_all(listed.iter_mut().map(|list| list.changed().boxed())).await,
+            if listed.is_empty() {
+                return pending().await;
             }
-            for list in &mut listed {
-                list.wait().await;
+            let (_, at, _) = select_all(listed.iter_mut().map(|list| list.changed().boxed())).await;
+            let before = std::mem::replace(&mut lacking[at], listed[at].lacking());
+            // As many may be others.
+            if lacking[at] <= before {
+                self.settings.known.all().into_iter().for_each(|key| self.settings.queue.push(key));
             }
-            self.settings.known.all().into_iter().for_each(|key| self.settings.queue.push(key));
         }
     }
 
@@ -329,7 +331,7 @@ impl<R: Reconciler> Serving<R> {
         if !self.serves(resource) {
             return ReconcileResult::Success;
         }
-        if let Some(what) = self.listed.iter().find_map(Listed::lacks) {
+        if let Some(what) = self.listed.iter().find_map(|list| list.lacks(&key.namespace)) {
             return self.failed(key, self.reference(key), &Failure::WatchRefused(what));
         }
         let (context, began) = (context.as_of_now(), Instant::now());

@@ -113,7 +113,15 @@ pub(super) struct Store<K> {
     state: RwLock<State<K>>,
     /// The namespaces whose objects are unknown: the first list is not complete, or the server has refused the watch
     /// since.
-    missing: watch::Sender<Vec<WatchScope>>,
+    missing: watch::Sender<Vec<Missing>>,
+}
+
+/// A namespace, or everything, whose objects a store may lack.
+#[derive(Clone, Debug)]
+struct Missing {
+    scope: WatchScope,
+    /// Whether the server refuses it, rather than that its first list is not complete.
+    is_refused: bool,
 }
 
 struct State<K> {
@@ -148,18 +156,32 @@ impl<K, F: Fn(&K) + Send + Sync> StoreListener<K> for Follower<F> {
     fn invalid(&self, _: &ResourceKey, _: Option<&Invalid>) {}
 }
 
+/// Which objects of a store the reconciles of a resource read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    /// Any.
+    Everywhere,
+    /// Those in the resource's namespace.
+    OwnNamespace,
+}
+
 /// Whether a store is complete: every first list is, and no watch has been refused since.
 #[derive(Clone)]
 pub(super) struct Listed {
-    missing: watch::Receiver<Vec<WatchScope>>,
+    missing: watch::Receiver<Vec<Missing>>,
     kind: String,
+    reach: Reach,
 }
 
 impl Listed {
-    /// Waits until the store is complete.
+    /// Waits until the store is complete, apart from refused namespaces, if only their own resources need these.
     pub(super) async fn wait(&mut self) {
+        let reach = self.reach;
+        let is_theirs = |missing: &Missing| missing.is_refused && missing.scope.only().is_some();
+        let is_enough =
+            |all: &Vec<Missing>| all.is_empty() || reach == Reach::OwnNamespace && all.iter().all(is_theirs);
         // The sender lives as long as the store, which the caller's cache keeps.
-        _ = self.missing.wait_for(Vec::is_empty).await;
+        _ = self.missing.wait_for(is_enough).await;
     }
 
     /// Waits until the store becomes complete or incomplete.
@@ -167,16 +189,25 @@ impl Listed {
         _ = self.missing.changed().await;
     }
 
-    /// Returns the objects that the store lacks: `ConfigMap (v1) in namespace demo`.
-    pub(super) fn lacks(&self) -> Option<String> {
-        self.missing.borrow().first().map(|scope| scope.of(&self.kind))
+    /// Returns what the store lacks for a resource in this namespace: `ConfigMap (v1) in namespace demo`.
+    pub(super) fn lacks(&self, namespace: &str) -> Option<String> {
+        let missing = self.missing.borrow();
+        let mut scopes = missing.iter().map(|missing| &missing.scope);
+        let is_read = |scope: &&WatchScope| self.reach == Reach::Everywhere || scope.covers(namespace);
+        scopes.find(is_read).map(|scope| scope.of(&self.kind))
+    }
+
+    /// Returns of how many namespaces the store may lack objects.
+    pub(super) fn lacking(&self) -> usize {
+        self.missing.borrow().len()
     }
 }
 
 impl<K: Kind> Store<K> {
     pub(super) fn new(lists: Vec<WatchScope>) -> Store<K> {
         let state = State { objects: HashMap::new(), written: Written::default(), readers: Vec::new() };
-        Store { state: RwLock::new(state), missing: watch::Sender::new(lists) }
+        let missing = lists.into_iter().map(|scope| Missing { scope, is_refused: false }).collect();
+        Store { state: RwLock::new(state), missing: watch::Sender::new(missing) }
     }
 
     /// Creates a store of these objects, without a watch.
@@ -186,8 +217,9 @@ impl<K: Kind> Store<K> {
         store
     }
 
-    pub(super) fn listed(&self) -> Listed {
-        Listed { missing: self.missing.subscribe(), kind: readiness::kind(&K::kind(&()), &K::api_version(&())) }
+    pub(super) fn listed(&self, reach: Reach) -> Listed {
+        let kind = readiness::kind(&K::kind(&()), &K::api_version(&()));
+        Listed { missing: self.missing.subscribe(), kind, reach }
     }
 
     /// Adds a reader: passes it each object in the store, then every change.
@@ -277,17 +309,19 @@ impl<K: Kind> Store<K> {
         drop(state);
         self.missing.send_if_modified(|missing| {
             let before = missing.len();
-            missing.retain(|other| other != scope);
+            missing.retain(|other| other.scope != *scope);
             missing.len() != before
         });
     }
 
     /// Records that the server refuses the watch: until the next list, what is stored may be outdated.
     fn lost(&self, scope: &WatchScope) {
-        self.missing.send_if_modified(|missing| {
-            let is_new = !missing.contains(scope);
-            missing.extend(is_new.then(|| scope.clone()));
-            is_new
+        self.missing.send_if_modified(|missing| match missing.iter_mut().find(|known| known.scope == *scope) {
+            Some(known) => !std::mem::replace(&mut known.is_refused, true),
+            None => {
+                missing.push(Missing { scope: scope.clone(), is_refused: true });
+                true
+            }
         });
     }
 
@@ -476,7 +510,7 @@ mod tests {
     async fn a_store_is_listed_only_after_every_namespace() {
         let store = Arc::new(Store::<ConfigMap>::new(vec![WatchScope::namespace("a"), WatchScope::namespace("b")]));
         let is_listed = async || {
-            let mut listed = store.listed();
+            let mut listed = store.listed(Reach::OwnNamespace);
             tokio::time::timeout(std::time::Duration::from_secs(1), listed.wait()).await.is_ok()
         };
         feed(&store, WatchScope::namespace("a"), list(&[])).await;

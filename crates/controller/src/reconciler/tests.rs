@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::ResourceKey;
-use crate::context::ControllerConfig;
+use crate::context::{ControllerConfig, Namespaces};
 use crate::metrics::{Format, Metrics, ReconcileResult};
 use crate::reconciler::*;
 use crate::report::Reason;
@@ -65,9 +65,13 @@ impl World {
     }
 
     fn add(&self, name: &str, text: &str) -> Arc<Note> {
-        let path = format!("/apis/example.com/v1/namespaces/ns/notes/{name}");
+        self.add_in("ns", name, text)
+    }
+
+    fn add_in(&self, namespace: &str, name: &str, text: &str) -> Arc<Note> {
+        let path = format!("/apis/example.com/v1/namespaces/{namespace}/notes/{name}");
         let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": text},
-            "metadata": {"name": name, "namespace": "ns", "generation": 1}});
+            "metadata": {"name": name, "namespace": namespace, "generation": 1}});
         self.server.put(&path, note, "user");
         Arc::new(serde_json::from_value(self.server.object(&path).unwrap()).unwrap())
     }
@@ -539,6 +543,8 @@ async fn a_resource_that_does_not_decode_is_reported_and_stops_no_other() {
 struct Watches {
     ended: Arc<tokio::sync::watch::Sender<u32>>,
     refused: Arc<AtomicBool>,
+    /// The namespaces that are watched, of which the last is refused. Default: all.
+    namespaces: &'static [&'static str],
 }
 
 impl Watches {
@@ -552,7 +558,9 @@ impl Watches {
             let (watches, inner) = (watches.clone(), inner.clone());
             let uri = request.uri().to_string();
             async move {
-                let is_refused = || watches.refused.load(Ordering::SeqCst) && uri.contains("/configmaps?");
+                let place = watches.namespaces.last().map(|namespace| format!("/namespaces/{namespace}"));
+                let path = format!("{}/configmaps?", place.unwrap_or_default());
+                let is_refused = || watches.refused.load(Ordering::SeqCst) && uri.contains(&path);
                 let is_watch = uri.contains("watch=true");
                 if is_watch && !is_refused() {
                     _ = watches.ended.subscribe().changed().await;
@@ -572,7 +580,8 @@ impl Watches {
 
     fn world(&self) -> World {
         let world = World::new();
-        let (config, shutdown) = (ControllerConfig::default(), CancellationToken::new());
+        let namespaces = Namespaces(self.namespaces.iter().map(|name| (*name).to_owned()).collect());
+        let (config, shutdown) = (ControllerConfig { namespaces, ..Default::default() }, CancellationToken::new());
         let connection = self.client(&world.server, &world.asked);
         let context = Context::new(connection, config, Metrics::default(), shutdown).for_controller(MANAGER);
         World { context, ..world }
@@ -608,6 +617,56 @@ async fn nothing_is_decided_on_a_cache_whose_watch_is_refused() {
     };
     let notes = Notes::default();
     tokio::join!(run(&world, &notes, 300), story);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_namespace_whose_watch_is_refused_stops_only_its_own_resources() {
+    for from_the_start in [false, true] {
+        let watches = Watches { namespaces: &["ns", "b"], ..Watches::default() };
+        let world = watches.world();
+        watches.refused.store(from_the_start, Ordering::SeqCst);
+        let write = |text: &str| _ = (world.add("a", text), world.add_in("b", "other", text));
+        let text = |path: &str| world.server.object(path).map(|map| map["data"]["text"].clone());
+        let texts = || (text(MAP), text("/api/v1/namespaces/b/configmaps/other"));
+        let story = async {
+            write("one");
+            pass(10).await;
+            let before = (!from_the_start).then(|| json!("one"));
+            assert_eq!(texts(), (Some(json!("one")), before.clone()));
+            watches.refused.store(true, Ordering::SeqCst);
+            watches.end();
+            pass(60).await;
+            write("two");
+            watches.end();
+            pass(60).await;
+            assert_eq!(texts(), (Some(json!("two")), before));
+            let events = world.events("other");
+            assert!(events.len() == 1 && events[0].contains("ConfigMap (v1) in namespace b,"), "{events:?}");
+            assert_eq!(world.events("a"), Vec::<String>::new());
+            watches.refused.store(false, Ordering::SeqCst);
+            pass(60).await;
+            assert_eq!(texts(), (Some(json!("two")), Some(json!("two"))), "it continues");
+        };
+        let notes = Notes::default();
+        tokio::join!(run(&world, &notes, 300), story);
+    }
+}
+
+#[tokio::test]
+async fn objects_in_their_own_namespace_belong_to_no_resource_elsewhere() {
+    let world = World::new();
+    let (note, elsewhere) = (world.add("a", "one"), world.add_in("other", "a", "one"));
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}});
+    world.server.put(MAP, map, "user");
+    let belonging = async |is_own: bool| {
+        let mut watching = Watching::new(Stores::of(&world.context), settings::Settings::<Note>::new(&world.context));
+        let objects = watching.objects("");
+        let objects = if is_own { objects.in_own_namespace() } else { objects };
+        let cache: Cache<ConfigMap> = objects.mapped(|_| [key("a"), ResourceKey::new("other", "a")]);
+        cache.store().listed(store::Reach::Everywhere).wait().await;
+        [&note, &elsewhere].map(|note| cache.of(&**note).len())
+    };
+    assert_eq!((belonging(false).await, belonging(true).await), ([1, 1], [1, 0]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -813,7 +872,7 @@ async fn a_conflict_ends_with_the_foreign_object_whatever_changes_matter() {
     let mut watching = Watching::new(Stores::of(&world.context), settings);
     let cache = watching.objects("").when(move |before, now| data(before) != data(now)).owned();
     let foreign: ConfigMap = serde_json::from_value(world.server.object(MAP).unwrap()).unwrap();
-    cache.store().listed().wait().await;
+    cache.store().listed(store::Reach::Everywhere).wait().await;
     let scope = Scope::new(&world.context, &note, MANAGER);
     assert_eq!(scope.apply(&cache, map("one")).await.unwrap_err().reason(), "ObjectConflict");
     assert_eq!(queue.sizes().waiting, 0);

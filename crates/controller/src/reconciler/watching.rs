@@ -9,7 +9,7 @@ use super::guarded::guarded;
 use super::kind::{Kind, is_namespaced, owner};
 use super::selector::Selector;
 use super::settings::Settings;
-use super::store::{Listed, Stores};
+use super::store::{Listed, Reach, Stores};
 use crate::ResourceKey;
 use crate::runtime::backoff::Backoff;
 use crate::shards::{Ring, Shard};
@@ -59,10 +59,13 @@ impl<R: Kind> Watching<R> {
     ///
     /// Controllers that select the same objects share one watch and one store.
     pub fn objects<K: Kind>(&mut self, selector: impl Into<Selector>) -> Objects<'_, R, K> {
-        Objects { watching: self, selector: selector.into(), matters: Box::new(|_, _| true) }
+        let (selector, reach) = (selector.into(), Reach::Everywhere);
+        Objects { watching: self, selector, reach, matters: Box::new(|_, _| true) }
     }
 
-    /// Watches the objects that a resource owns by their controller reference: any change wakes the owner.
+    /// Watches the objects that a resource owns by their controller reference: any change wakes the owner. If several
+    /// namespaces are watched, reconciles must not rely on owned objects in others than the resource's, see
+    /// [`Objects::in_own_namespace`].
     pub fn owned<K: Kind>(&mut self, selector: impl Into<Selector>) -> Cache<K> {
         self.objects(selector).owned()
     }
@@ -129,16 +132,21 @@ impl<R: Kind> Watching<R> {
         let range = shard.and_then(Shard::range).cloned();
         let selector = self.settings.selector.and(&labels).within(range);
         let index = Index::new(|resource: &R| [ResourceKey::of(resource)], wakes).on_invalid(on_invalid);
-        let resources = self.read(&selector, index);
+        let resources = self.read(&selector, index, own_namespace::<R>());
         (resources, self.settings, self.listed)
     }
 
-    fn read<K: Kind>(&mut self, selector: &Selector, index: Index<ResourceKey, K>) -> Cache<K> {
+    fn read<K: Kind>(&mut self, selector: &Selector, index: Index<ResourceKey, K>, reach: Reach) -> Cache<K> {
         self.kinds.push(Watched::of::<K>());
         let store = self.stores.store::<K>(selector);
-        self.listed.push(store.listed());
+        self.listed.push(store.listed(reach));
         Cache::new(store, index)
     }
+}
+
+/// Returns which objects are in a resource's own namespace: all of them, if it is cluster-scoped.
+fn own_namespace<R: Kind>() -> Reach {
+    if is_namespaced::<R>() { Reach::OwnNamespace } else { Reach::Everywhere }
 }
 
 type Matters<K> = Box<dyn Fn(Option<&K>, Option<&K>) -> bool + Send + Sync>;
@@ -148,6 +156,7 @@ type Matters<K> = Box<dyn Fn(Option<&K>, Option<&K>) -> bool + Send + Sync>;
 pub struct Objects<'w, R, K> {
     watching: &'w mut Watching<R>,
     selector: Selector,
+    reach: Reach,
     matters: Matters<K>,
 }
 
@@ -163,9 +172,18 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
         Objects { matters: Box::new(matters), ..self }
     }
 
-    /// Watches the objects that a resource owns by their controller reference: a change wakes the owner.
+    /// Declares that the reconciles of a resource read only those of the objects that are in its own namespace. While the
+    /// server refuses to watch one of several namespaces, the resources of the others are then reconciled nevertheless.
+    /// Without this, nothing is reconciled until it may be watched again. Objects are mapped to resources in their own
+    /// namespace only. A cluster-scoped resource reads all objects.
+    pub fn in_own_namespace(self) -> Self {
+        Objects { reach: own_namespace::<R>(), ..self }
+    }
+
+    /// Watches the objects that a resource owns by their controller reference: a change wakes the owner. They are in its
+    /// [own namespace](Self::in_own_namespace).
     pub fn owned(self) -> Cache<K> {
-        self.mapped(owner::<R, K>)
+        self.in_own_namespace().mapped(owner::<R, K>)
     }
 
     /// Watches objects that belong to resources in another way: a change wakes the resources that `resources_of`
@@ -175,13 +193,18 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
         resources_of: impl Fn(&K) -> I + Send + Sync + 'static,
     ) -> Cache<K> {
         let (queue, known) = (self.watching.settings.queue.clone(), self.watching.settings.known.clone());
-        let matters = self.matters;
+        let Objects { matters, reach, .. } = self;
+        let resources_of = move |object: &K| {
+            let namespace = object.meta().namespace.as_deref().unwrap_or_default();
+            let is_reached = |key: &ResourceKey| reach == Reach::Everywhere || *key.namespace == *namespace;
+            resources_of(object).into_iter().filter(is_reached).collect::<Vec<_>>()
+        };
         let wake = move |key: ResourceKey, before: Option<&K>, now: Option<&K>| {
             if matters(before, now) && known.contains(&key) {
                 queue.push(key);
             }
         };
-        self.watching.read(&self.selector, Index::new(resources_of, wake).on_invalid(log_invalid::<K>))
+        self.watching.read(&self.selector, Index::new(resources_of, wake).on_invalid(log_invalid::<K>), reach)
     }
 
     /// Watches objects on which all resources depend, such as a shared ConfigMap: a change wakes every resource.
@@ -194,13 +217,14 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
             }
         };
         let index = Index::new(|object: &K| [ResourceKey::of(object)], wake).on_invalid(log_invalid::<K>);
-        self.watching.read(&self.selector, index)
+        self.watching.read(&self.selector, index, self.reach)
     }
 
     /// Watches objects that are only read: no change wakes anything.
     pub fn cached(self) -> Cache<K> {
         let nobody = |_: &K| None::<ResourceKey>;
-        self.watching.read(&self.selector, Index::new(nobody, |_, _, _| ()).on_invalid(log_invalid::<K>))
+        let index = Index::new(nobody, |_, _, _| ()).on_invalid(log_invalid::<K>);
+        self.watching.read(&self.selector, index, self.reach)
     }
 }
 
