@@ -1119,6 +1119,34 @@ async fn only_changed_inputs_are_a_reason_to_render_again() {
     assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
 }
 
+/// Removes the objects from a record's marks, as if they were too many for the annotation.
+fn omit_objects(server: &MemoryApi) {
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let mut record = server.object(&path).unwrap();
+    let text = &mut record["metadata"]["annotations"][MARKS_ANNOTATION];
+    let mut marks: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
+    (marks["o"], marks["c"]) = (json!([]), false.into());
+    *text = marks.to_string().into();
+    server.restore(&path, record);
+    reseal(server, &path);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_with_too_many_objects_for_its_marks_is_not_rendered_again_by_a_restart() {
+    for writes in [None, Some(4)] {
+        let server = World::new(spec()).server;
+        server.fail_after(writes);
+        World::rendering(server.clone(), Arc::new(random())).reconcile().await;
+        server.fail_after(None);
+        omit_objects(&server);
+        let renderer = Arc::new(Stub { renders: AtomicUsize::new(100), ..random() });
+        let world = World::rendering(server, renderer.clone());
+        world.reconcile().await;
+        assert_eq!((world.history(), world.value_of("a")), (vec!["1 deployed".to_owned()], json!("password 0")));
+        assert_eq!((renderer.renders.load(Ordering::SeqCst), world.maps().len()), (100, 3));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn inputs_that_render_the_same_objects_are_recorded_once() {
     let world = World::new(spec());

@@ -117,12 +117,20 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
             Err(action::Error::Manifest(_)) => (Marks::default(), None),
             Err(error) => return Err(fault(&error)),
         };
-        if is_ours {
-            (marks.owner, marks.owner_type) = (intern(primary.uid()), intern(&primary.owner().annotated_type()));
-        }
         let facts = packed.as_ref().map(Stored::facts);
-        marks.string_overrides =
-            Some(version) == base && facts.is_some_and(|facts| context.finds_strings(primary, facts));
+        let known = release.revisions.get(&version).and_then(|revision| revision.marks.as_deref());
+        match known.filter(|known| !known.inputs.is_empty()) {
+            // They lack only the objects, which were too many.
+            Some(known) => marks = Marks { objects: marks.objects, ..known.clone() },
+            None => {
+                if is_ours {
+                    (marks.owner, marks.owner_type) =
+                        (intern(primary.uid()), intern(&primary.owner().annotated_type()));
+                }
+                marks.string_overrides =
+                    Some(version) == base && facts.is_some_and(|facts| context.finds_strings(primary, facts));
+            }
+        }
         // A release without objects has nothing to take ownership of.
         marks.complete = marks.objects.is_empty();
         let abandoned = release.revisions.get(&version).is_some_and(|r| r.status.is_pending() && r.marks.is_none());
