@@ -161,7 +161,7 @@ wasm: ## Check that rendering compiles for WebAssembly, if that rustup target is
 	else echo "$(WASM) is not installed, nothing checked; run: rustup target add $(WASM)"; [ -z "$${CI:-}" ]; fi
 
 .PHONY: playground
-playground: ## Build the page that renders charts in a browser to target/playground, and test it in Node.
+playground: ## Build the page that renders charts in a browser to target/playground, and test it in Node and Chromium.
 	hack/playground
 
 ##@ Compare with Helm

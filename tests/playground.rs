@@ -1,14 +1,17 @@
-//! The playground in a browser: what is typed and dropped is rendered, and a link brings it back. `make playground`
-//! builds the page and names its folder in `PLAYGROUND`; without it, nothing is tested.
+//! The playground in a browser: what is typed and dropped is rendered, a link brings it back, and the worker prints what
+//! Helm printed for every own vector and chart. `make playground` builds the page and names its folder in `PLAYGROUND`;
+//! without it, nothing is tested.
 
+use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::{fs, thread};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::browser::Browser;
+use crate::publishable;
 
 /// Serves the files of a folder; returns its address.
 fn serve(folder: PathBuf) -> String {
@@ -57,15 +60,21 @@ fn fill(browser: &mut Browser, id: &str, text: &str) {
     ));
 }
 
-#[test]
-fn a_chart_is_rendered_as_one_types_and_a_link_brings_it_back() {
+/// Opens the page; returns the browser and the page's address. Without a page or a browser, says so and returns `None`.
+fn open_or_skip() -> Option<(Browser, String)> {
     let Some(folder) = std::env::var_os("PLAYGROUND").map(PathBuf::from) else {
         eprintln!("skipped: no page is built; `make playground` builds it");
-        return;
+        return None;
     };
-    let Some(mut browser) = Browser::start_or_skip("") else { return };
+    let mut browser = Browser::start_or_skip("")?;
     let address = serve(folder);
     browser.open(&address);
+    Some((browser, address))
+}
+
+#[test]
+fn a_chart_is_rendered_as_one_types_and_a_link_brings_it_back() {
+    let Some((mut browser, address)) = open_or_skip() else { return };
     let shown = |text: &str| {
         format!("document.querySelector('[aria-labelledby=shown]').textContent.includes({})", Value::from(text))
     };
@@ -89,4 +98,88 @@ fn a_chart_is_rendered_as_one_types_and_a_link_brings_it_back() {
     browser.wait("the shared chart", &shown("Fixed 7"));
     browser.wait("the shared values", "document.getElementById('values').value.includes('replica: 2')");
     assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
+}
+
+/// Starts a worker as the page does, which answers one message at a time.
+const WORKER: &str = "(() => {
+  const worker = new Worker('worker.js', { type: 'module' })
+  window.ask = (message) => new Promise((resolve, reject) => {
+    worker.onmessage = ({ data }) => resolve(data)
+    worker.onerror = (event) => reject(new Error(event.message))
+    worker.postMessage(message)
+  })
+  window.template = async (folder, question) => {
+    const all = folder.map(([name, text]) => [name, new TextEncoder().encode(text)])
+    const { files } = await ask({ folder: all })
+    return ask({ files, question })
+  }
+})()";
+
+fn own(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("crates/conformance/own").join(path)
+}
+
+/// Returns the lines of a file, and each as JSON.
+fn records(file: &str) -> Vec<(String, Value)> {
+    let text = fs::read_to_string(own(file)).unwrap();
+    text.lines().map(|line| (line.to_owned(), serde_json::from_str(line).unwrap())).collect()
+}
+
+#[test]
+fn every_own_vector_prints_in_a_browser_what_helm_printed() {
+    let Some((mut browser, _)) = open_or_skip() else { return };
+    browser.run(WORKER);
+    let vectors = records("vectors.jsonl");
+    let differs = |(line, vector): &(String, Value)| {
+        let reply = browser.run(&format!("ask({})", json!({"record": line})));
+        let (printed, error) = (&reply["printed"], &reply["answer"]["error"]["text"]);
+        let is_same = *printed == vector["out"] && *error == vector["error"];
+        (!is_same).then(|| format!("{}: {reply}", vector["id"]))
+    };
+    let different: Vec<String> = vectors.iter().filter_map(differs).collect();
+    let passed = vectors.len() - different.len();
+    eprintln!("{passed} of {} own vectors print in the browser what Helm printed", vectors.len());
+    assert!(different.is_empty() && passed > 300, "{passed} passed\n{}", different.join("\n"));
+}
+
+/// Returns the names and contents of a chart's files.
+fn chart(root: &Path) -> Vec<(String, String)> {
+    let mut names = BTreeSet::new();
+    publishable::files(root, root, &mut names);
+    names.into_iter().map(|name| (name.clone(), fs::read_to_string(root.join(name)).unwrap())).collect()
+}
+
+/// Returns what the page asks for a case. The page has fields for values and for the version of Kubernetes, and for no
+/// other flag of the cases.
+fn question(case: &Value) -> Option<Value> {
+    let arguments: Vec<&str> = case["args"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let kube_version = match arguments[..] {
+        [] => "",
+        ["--kube-version", version] => version,
+        _ => return None,
+    };
+    let values = case["values"].as_str().map(|file| fs::read_to_string(own(file)).unwrap()).unwrap_or_default();
+    Some(json!({"release": "rel", "namespace": "ns", "values": values, "kubeVersion": kube_version}))
+}
+
+#[test]
+fn own_charts_print_in_a_browser_what_helm_template_printed() {
+    let Some((mut browser, _)) = open_or_skip() else { return };
+    browser.run(WORKER);
+    let mut count = 0;
+    for (_, case) in records("cases.jsonl") {
+        let Some(question) = question(&case) else { continue };
+        let files = json!(chart(&own(case["dir"].as_str().unwrap())));
+        let answer = browser.run(&format!("template({files}, {question})"))["answer"].take();
+        let printed = match answer["error"]["text"].as_str() {
+            // Some messages of Helm end with a line break, after which it prints no second one.
+            Some(error) => format!("Error: {}\n", error.trim_end()),
+            None => answer["text"].as_str().unwrap().to_owned(),
+        };
+        let expected = case["expected"].as_str().unwrap();
+        assert_eq!(printed, fs::read_to_string(own(expected)).unwrap(), "{expected}");
+        count += 1;
+    }
+    eprintln!("{count} own charts print in the browser what helm template printed");
+    assert!(count > 5, "{count} charts");
 }

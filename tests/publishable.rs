@@ -78,7 +78,7 @@ fn folder(package: &Value) -> PathBuf {
 }
 
 /// Adds the files below a folder, relative to `root`.
-fn files(root: &Path, folder: &Path, found: &mut BTreeSet<String>) {
+pub(crate) fn files(root: &Path, folder: &Path, found: &mut BTreeSet<String>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let path = entry.path();
         if path.is_dir() {
