@@ -1,7 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 // Other processors have no vector unit that this crate supports, and use none of the code.
-#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_variables))]
+#[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_imports, unused_variables))]
 mod lanes;
 mod miller_rabin;
 mod montgomery;
