@@ -61,8 +61,10 @@ struct Publishing {
     trusted: Option<(String, Instant)>,
     disputes: Disputes,
     failures: u32,
-    /// The last reported problem.
+    /// The last reported problem; empty if there is none.
     last: String,
+    /// The last reported objects that do not exist.
+    missing: String,
 }
 
 /// The reason if another operator maintains the same configuration.
@@ -75,7 +77,8 @@ impl Publishing {
     fn new(publisher: Publisher, context: Context) -> Publishing {
         let Publisher { webhooks, certificates } = publisher;
         let (live, trusted, disputes) = (HashMap::new(), None, Disputes::default());
-        Publishing { webhooks, certificates, context, live, trusted, disputes, failures: 0, last: String::new() }
+        let (last, missing) = (String::new(), String::new());
+        Publishing { webhooks, certificates, context, live, trusted, disputes, failures: 0, last, missing }
     }
 
     fn api(&self, object: &Object) -> Api<DynamicObject> {
@@ -138,36 +141,26 @@ impl Publishing {
     /// Does what is due. Returns when to look again without a change.
     async fn act(&mut self) -> Option<Instant> {
         let bundle = self.certificates.trusted.borrow().clone()?;
-        let done = match self.publish(&bundle).await {
-            Err(error) => Err(error),
-            Ok(None) => self.rotate(&bundle).await.map(|wait| wait.map(|wait| Instant::now() + wait)),
-            Ok(Some(due)) => Ok(Some(due)),
-        };
-        match done {
-            Ok(next) => {
-                (self.failures, self.last) = (0, String::new());
-                next
-            }
+        let (due, mut errors) = self.publish(&bundle).await;
+        // Regardless of what could not be published: with an expired certificate, no webhook works.
+        let step = match self.rotate(&bundle).await {
+            Ok(wait) => wait.map(|wait| Instant::now() + wait),
             Err(error) => {
-                self.failures += 1;
-                self.report(error);
-                Some(Instant::now() + backoff::wait(self.failures))
+                errors.push(error);
+                None
             }
-        }
+        };
+        self.failures = if errors.is_empty() { 0 } else { self.failures.saturating_add(1) };
+        let again = (self.failures > 0).then(|| Instant::now() + backoff::wait(self.failures));
+        report(&mut self.last, errors.join("; "));
+        [due, step, again].into_iter().flatten().min()
     }
 
-    fn report(&mut self, error: String) {
-        if self.last != error {
-            tracing::error!(error, "Cannot keep the configuration of webhooks current");
-            self.last = error;
-        }
-    }
-
-    /// Makes all objects current, with these certificates to trust. Returns when to apply those again that are left to
-    /// another process until then.
-    async fn publish(&mut self, bundle: &str) -> Result<Option<Instant>, String> {
+    /// Makes all objects current that exist, with these certificates to trust. Returns when to apply those again that
+    /// are left to another process until then, and why others could not be applied.
+    async fn publish(&mut self, bundle: &str) -> (Option<Instant>, Vec<String>) {
         let given = Some(bundle).filter(|bundle| !bundle.is_empty());
-        let (mut missing, mut due) = (Vec::new(), None::<Instant>);
+        let (mut missing, mut errors, mut due) = (Vec::new(), Vec::new(), None::<Instant>);
         for Wanted { object, content } in wanted(&self.webhooks, &self.certificates.place, given) {
             let live = self.live.get(&object);
             let is_empty = content["webhooks"].as_array().is_some_and(Vec::is_empty);
@@ -175,13 +168,14 @@ impl Publishing {
                 self.disputes.is_current(&object);
                 continue;
             }
-            // The API server does not have the bundle.
-            self.trusted = None;
             let may_create = self.certificates.place.url.is_some() && !matches!(object, Object::Definition(_));
             if live.is_none() && !may_create {
+                // The API server calls no webhook for it, so it needs no bundle.
                 missing.push(format!("{} {}", object.kind(), object.name()));
                 continue;
             }
+            // The API server does not have the bundle.
+            self.trusted = None;
             let uid = live.and_then(|live| live.uid());
             let other = live.and_then(|live| other_address(&live.data, &self.certificates.place));
             if let Some(until) = self.disputes.pause(&object, &content, other.is_some()) {
@@ -189,17 +183,22 @@ impl Publishing {
                 due = due.into_iter().chain([until]).min();
                 continue;
             }
-            let applied = self.apply(&object, uid, content.clone()).await?;
-            self.disputes.applied(&object, content);
-            self.live.insert(object, applied);
+            match self.apply(&object, uid, content.clone()).await {
+                Ok(applied) => {
+                    self.disputes.applied(&object, content);
+                    self.live.insert(object, applied);
+                }
+                Err(error) => errors.push(error),
+            }
         }
-        if !missing.is_empty() {
-            return Err(format!("there is no {}: apply config/crd and config/webhook", missing.join(", no ")));
-        }
-        if due.is_none() && self.trusted.as_ref().is_none_or(|(known, _)| known != bundle) {
+        let advice = |missing: String| format!("there is no {missing}: apply config/crd and config/webhook");
+        let missing = (!missing.is_empty()).then(|| advice(missing.join(", no ")));
+        report(&mut self.missing, missing.unwrap_or_default());
+        let is_published = due.is_none() && errors.is_empty();
+        if is_published && self.trusted.as_ref().is_none_or(|(known, _)| known != bundle) {
             self.trusted = Some((bundle.to_owned(), Instant::now()));
         }
-        Ok(due)
+        (due, errors)
     }
 
     /// Reports an operator at another address that keeps the same object, once.
@@ -273,6 +272,16 @@ impl Publishing {
                 tracing::warn!(error, "Cannot empty the configuration of webhooks");
             }
         }
+    }
+}
+
+/// Logs an error, unless it is empty or was the last one.
+fn report(last: &mut String, error: String) {
+    if *last != error {
+        if !error.is_empty() {
+            tracing::error!(error, "Cannot keep the configuration of webhooks current");
+        }
+        *last = error;
     }
 }
 

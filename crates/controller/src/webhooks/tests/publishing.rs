@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use outside::MemoryApi;
+use http::Method;
+use k8s_openapi::api::apps::v1::Deployment;
+use outside::{Error, MemoryApi};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -32,13 +34,17 @@ fn cluster() -> Arc<MemoryApi> {
 
 /// Serves webhooks from a namespace, as a leader does.
 fn lead(server: &Arc<MemoryApi>, namespace: &str) {
+    lead_with(server, namespace, webhooks());
+}
+
+fn lead_with(server: &Arc<MemoryApi>, namespace: &str, webhooks: Webhooks) {
     let place = Endpoint { name: "hook".into(), namespace: Some(namespace.into()), url: None };
     let certificates = Certificates::new(&Settings::default(), place);
     let client = watched::client(server);
     let needs = NeedsCertificate(Readiness::default().require("certificate", "none"));
     tokio::spawn(certificates.clone().run(client.clone(), Default::default(), needs));
     let context = Context::new(client, Default::default(), Default::default(), Default::default());
-    let publisher = Box::new(Publisher { webhooks: webhooks(), certificates });
+    let publisher = Box::new(Publisher { webhooks, certificates });
     tokio::spawn(publisher.run(context.for_controller("webhooks")));
 }
 
@@ -125,4 +131,69 @@ async fn a_certificate_waits_anew_whenever_its_bundle_was_replaced() {
     assert_eq!(served(&server), first, "the API server has had the bundle for less than 30 s");
     sleep(Duration::from_secs(10)).await;
     assert_ne!(served(&server), first);
+}
+
+/// Asks for another certificate, and returns whether it is served a minute later.
+async fn rotates(server: &MemoryApi) -> bool {
+    let served = || server.object(SECRET).unwrap()["data"]["tls.crt"].clone();
+    let (mut secret, before) = (server.object(SECRET).unwrap(), served());
+    secret["metadata"]["annotations"] = json!({"rotate": "now"});
+    server.put(SECRET, secret, "user");
+    sleep(Duration::from_secs(60)).await;
+    served() != before
+}
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+
+/// Installs a definition. Returns its path.
+fn define(server: &MemoryApi, name: &str) -> String {
+    let (path, version, kind) =
+        (format!("{DEFINITIONS}/{name}"), "apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    server.serve_cluster_scoped(version, kind, "customresourcedefinitions");
+    server.put(&path, json!({"apiVersion": version, "kind": kind, "metadata": {"name": name}}), "installer");
+    path
+}
+
+/// Serves webhooks that also convert two kinds.
+fn lead_conversions(server: &Arc<MemoryApi>) {
+    lead_with(server, "x", webhooks().convert::<Deployment, Deployment>().convert::<Shop, Shop>());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_definition_stops_neither_the_others_nor_the_rotation() {
+    let server = cluster();
+    let shops = define(&server, "shops.example.com");
+    lead_conversions(&server);
+    sleep(Duration::from_secs(5)).await;
+    assert!(rotates(&server).await);
+    let bundle = server.object(SECRET).unwrap()["data"]["ca.crt"].clone();
+    let trusted = |path: &str| {
+        let live = server.object(path).unwrap();
+        live["spec"]["conversion"]["webhook"]["clientConfig"]["caBundle"].clone()
+    };
+    assert_eq!(trusted(&shops), bundle);
+    let deployments = define(&server, "deployments.apps");
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!(trusted(&deployments), bundle, "once it is there");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_definition_stops_no_other_and_no_certificate_is_served_that_it_does_not_trust() {
+    let server = cluster();
+    let (shops, deployments) = (define(&server, "shops.example.com"), define(&server, "deployments.apps"));
+    server.refuse(move |call| {
+        let is_refused = call.method == Method::PATCH && call.path.starts_with(&deployments);
+        is_refused.then(|| Error::from_status(403, "Forbidden", "a policy"))
+    });
+    lead_conversions(&server);
+    sleep(Duration::from_secs(5)).await;
+    assert!(server.object(&shops).unwrap()["spec"]["conversion"].is_object());
+    assert!(!rotates(&server).await);
+    server.accept();
+    sleep(Duration::from_secs(600)).await;
+    let secret = server.object(SECRET).unwrap();
+    assert_eq!(
+        (&secret["data"]["next.json"], &secret["metadata"]["annotations"]["rotate"]),
+        (&Value::Null, &Value::Null)
+    );
 }
