@@ -20,6 +20,7 @@ use crate::ResourceKey;
 use crate::context::Context;
 use crate::events;
 use crate::report::{Outcome, Reason};
+use crate::runtime::readiness;
 
 /// A resource that is being reconciled, with helpers for the common cases: apply what it owns, write a status, publish
 /// an event.
@@ -79,6 +80,9 @@ pub enum WriteError {
     /// The status could not be written.
     #[error("cannot write the status")]
     Status(#[source] kube::Error),
+    /// The definition in the cluster has no status subresource, so there is no status to write.
+    #[error("cannot write the status: {kind} has no status subresource in the cluster")]
+    NoStatus { kind: String },
 }
 
 impl Reason for WriteError {
@@ -87,7 +91,7 @@ impl Reason for WriteError {
             WriteError::Foreign { .. } => "ObjectConflict",
             WriteError::Elsewhere { .. } | WriteError::NoNamespace { .. } | WriteError::Encode(..) => "InvalidObject",
             WriteError::Write { .. } => "WriteFailed",
-            WriteError::Status(_) => "StatusFailed",
+            WriteError::Status(_) | WriteError::NoStatus { .. } => "StatusFailed",
         }
     }
 
@@ -312,7 +316,8 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// [`api`](Self::api) has kube's `patch_scale` and `patch_subresource`.
     ///
     /// # Errors
-    /// Fails if the server rejects the status. A resource that no longer exists is not an error.
+    /// Fails if the server rejects the status, or if its definition of the kind has no status subresource. A resource
+    /// that no longer exists is not an error.
     pub async fn status(&self, status: &R::Status) -> Result<bool, WriteError>
     where
         R: HasStatus,
@@ -329,13 +334,21 @@ impl<'a, R: Kind> Scope<'a, R> {
         if !subresource_differs(&patch, &newest, self.manager, STATUS) {
             return Ok(false);
         }
-        let params = PatchParams::apply(self.manager).force();
-        match self.api::<R>().patch_status(&self.resource.name_any(), &params, &Patch::Apply(patch)).await {
+        let (api, name, params) = (self.api::<R>(), self.resource.name_any(), PatchParams::apply(self.manager).force());
+        match api.patch_status(&name, &params, &Patch::Apply(patch)).await {
             Ok(written) => {
                 self.resources.wrote(written);
                 Ok(true)
             }
-            Err(error) if is_gone(&error) => Ok(false),
+            Err(error) if is_conflict(&error) => Ok(false),
+            // The resource may be missing, or the subresource.
+            Err(error) if is_gone(&error) => match api.get_metadata_opt(&name).await.map_err(WriteError::Status)? {
+                Some(live) if live.uid() == self.resource.uid() => {
+                    let kind = readiness::kind(&R::kind(&()), &R::api_version(&()));
+                    Err(WriteError::NoStatus { kind })
+                }
+                _ => Ok(false),
+            },
             Err(error) => Err(WriteError::Status(error)),
         }
     }
