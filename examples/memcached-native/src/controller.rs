@@ -28,7 +28,7 @@ impl Reconciler for Controller {
     fn watch(&self, watching: &mut Watching<Memcached>) -> Caches {
         Caches {
             deployments: watching.owned(deployment::SELECTOR),
-            pods: watching.mapped(deployment::SELECTOR, deployment::memcached_of),
+            pods: watching.objects(deployment::SELECTOR).in_own_namespace().mapped(deployment::memcached_of),
         }
     }
 

@@ -33,7 +33,7 @@ impl Reconciler for Controller {
         Caches {
             deployments: watching.owned(objects::SELECTOR),
             services: watching.owned(objects::SELECTOR),
-            pods: watching.mapped(objects::SELECTOR, objects::app_of),
+            pods: watching.objects(objects::SELECTOR).in_own_namespace().mapped(objects::app_of),
         }
     }
 

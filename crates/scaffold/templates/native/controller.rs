@@ -50,7 +50,7 @@ impl Reconciler for Controller {
         };
         Caches {
             deployments: watching.owned(SELECTOR),
-            pods: watching.mapped(SELECTOR, owner),
+            pods: watching.objects(SELECTOR).in_own_namespace().mapped(owner),
         }
     }
 
