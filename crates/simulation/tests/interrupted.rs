@@ -1,7 +1,9 @@
-//! Interrupted installs continue from their record, with the values that were generated for it. With each of these
-//! seeds and times, an earlier operator generated new ones, or made a revision without a cause.
+//! Actions that are interrupted: they continue from their record, with the values that were generated for it, and what a
+//! person deletes meanwhile stays deleted. With each of these seeds and times, an earlier operator did something else.
 
 use serde_json::{Value, json};
+use simulation::faults::{Fault, How, Which};
+use simulation::helm::Command;
 use simulation::process::Setup;
 use simulation::run::play;
 use simulation::script::{Action, Script, Step};
@@ -55,4 +57,18 @@ fn a_release_that_is_being_installed_is_not_taken_over() {
         let suspend = Action::Suspend(suspended);
         check(seed, &setup, [(0, put(values)), (323, suspend), (claimed, claim), (killed, kill)]);
     }
+}
+
+#[test]
+fn a_release_that_a_person_uninstalls_while_its_upgrade_ends_is_installed_again() {
+    let setup = Setup { chart: "web2".into(), period: 10, ..Setup::default() };
+    let busy = Fault { which: Which::Secrets, how: How::Status(429), of_ten: 10, for_ms: 300, nth: 0 };
+    let actions = [
+        (0, put(json!({"hooks": true, "message": "m495", "replicas": 2}))),
+        (17_197, Action::Autoscale("a".into(), 6)),
+        (39_430, put(json!({"hooks": false, "message": "m33"}))),
+        (39_605, Action::Helm("a".into(), Command::Uninstall, 255)),
+        (39_643, Action::Fault(busy)),
+    ];
+    check(1_004_484, &setup, actions);
 }

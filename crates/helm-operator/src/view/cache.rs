@@ -50,7 +50,7 @@ struct State {
     dependents: HashMap<ObjectKey, Arc<Dependent>>,
     coverage: Coverage,
     gone: RecentDeletions,
-    left: RecentDepartures,
+    left: RecentDepartures<Box<str>>,
 }
 
 impl Cache {
@@ -182,7 +182,7 @@ impl Cache {
     pub(crate) fn store_primary(&self, primary: Primary, epoch: Epoch) -> bool {
         let primary = self.reduced(primary);
         let mut state = self.changing();
-        if state.left.turns_away(primary.uid(), version(&primary), Some(epoch)) {
+        if state.left.turns_away(&primary.uid().into(), version(&primary), Some(epoch)) {
             return false;
         }
         if epoch.is_list {
@@ -195,18 +195,19 @@ impl Cache {
     pub(crate) fn store_written_primary(&self, primary: Primary) -> bool {
         let primary = self.reduced(primary);
         let mut state = self.changing();
-        let is_late = state.gone.has(primary.uid()) || state.left.turns_away(primary.uid(), version(&primary), None);
+        let is_late =
+            state.gone.has(primary.uid()) || state.left.turns_away(&primary.uid().into(), version(&primary), None);
         !is_late && state.put_primary(primary, None, Primary::is_edited_since)
     }
 
     /// Records that a resource went to another shard, or was deleted, at this version.
     pub(crate) fn note_departure(&self, uid: &str, version: u64) {
-        self.changing().left.add(uid, version);
+        self.changing().left.add(uid.into(), version);
     }
 
     /// Returns whether this version of a resource is from before it went to another shard.
     pub(crate) fn has_left(&self, primary: &Primary, epoch: Epoch) -> bool {
-        self.state().left.turns_away(primary.uid(), version(primary), Some(epoch))
+        self.state().left.turns_away(&primary.uid().into(), version(primary), Some(epoch))
     }
 
     /// Removes a deleted resource with this uid; returns whether it was known.

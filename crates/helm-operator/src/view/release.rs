@@ -177,6 +177,12 @@ impl Release {
         self.revisions.insert(version, revision);
     }
 
+    /// Removes revisions, by their numbers and the versions of their records, and the record in memory of a removed one.
+    pub(crate) fn lose(&mut self, mut is_lost: impl FnMut(u32, u64) -> bool) {
+        self.revisions.retain(|version, revision| !is_lost(*version, revision.resource_version));
+        self.packed = self.packed.take().filter(|(of, _)| self.revisions.contains_key(of));
+    }
+
     /// Returns whether a revision is the resource's own and as current as its status. Only such a revision is rolled
     /// back to, kept while the next one fails, or used for its hooks. A record that was put back is authentic, but not
     /// what is running.

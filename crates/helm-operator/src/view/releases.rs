@@ -16,6 +16,7 @@ use outside::sync::lock;
 
 use super::record_cache::RecentRecords;
 use super::release::{Release, Revision};
+use super::tombstones::RecentDepartures;
 
 /// All releases, from the metadata of their records, keyed by the records' namespaces and names.
 #[derive(Default)]
@@ -24,6 +25,9 @@ pub(crate) struct Releases {
     /// Counts what may have changed `all`.
     changes: AtomicU64,
     recent: Mutex<RecentRecords>,
+    /// The records that were deleted lately. The response to one of our own writes may arrive after the event of a later
+    /// deletion.
+    deleted: Mutex<RecentDepartures<(ResourceKey, u32)>>,
     readers: Mutex<Readers>,
     /// The name of this process on the records that it writes.
     writer: Arc<str>,
@@ -146,6 +150,7 @@ impl Releases {
         let mut all = self.changing();
         let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(Release::for_one_revision));
         let result = change(release);
+        self.drop_deleted(key, release);
         release.drop_old_objects();
         if release.revisions.is_empty() {
             all.remove(key);
@@ -154,6 +159,15 @@ impl Releases {
         drop(all);
         self.each_reader(Some(by), |reader| reader.release_changed(key, Writer::Operator));
         result
+    }
+
+    /// Drops revisions that were written before a deletion of their records that the watch has reported since. Which
+    /// version an unanswered write made is unknown (0), so such a revision stays.
+    fn drop_deleted(&self, key: &ResourceKey, release: &mut Release) {
+        let mut deleted = lock(&self.deleted);
+        let is_deleted =
+            |version: u32, written: u64| written > 0 && deleted.turns_away(&(key.clone(), version), written, None);
+        release.lose(is_deleted);
     }
 
     /// Drops the records that no longer fit into memory, after a release has changed.
@@ -202,7 +216,11 @@ impl Releases {
         let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(Release::for_one_revision));
         for meta in records {
             let known = release.revisions.get(&meta.version);
-            if known.is_none_or(|known| known.resource_version < meta.resource_version) {
+            let is_deleted = {
+                let record = (key.clone(), meta.version);
+                lock(&self.deleted).turns_away(&record, meta.resource_version, None)
+            };
+            if !is_deleted && known.is_none_or(|known| known.resource_version < meta.resource_version) {
                 let stamp = Stamp::written(known.map(|known| known.stamp));
                 release.packed = release.packed.take().filter(|(of, _)| *of != meta.version);
                 release.revisions.insert(meta.version, Revision::of(meta, stamp));
@@ -274,6 +292,7 @@ impl Sink<RecordMeta> for Releases {
 
     fn deleted(&self, meta: RecordMeta) {
         let key = key_of(&meta);
+        lock(&self.deleted).add((key.clone(), meta.version), meta.resource_version);
         if self.is_known(&key, &meta) {
             self.lose(&key, Writer::of(&meta), |version, _| version == meta.version);
         }
@@ -283,6 +302,7 @@ impl Sink<RecordMeta> for Releases {
         for key in self.unlisted(scope, list) {
             self.lose(&key, Writer::Operator, |_, revision| !revision.stamp.survives(list));
         }
+        lock(&self.deleted).forget_before(list, |(key, _)| scope.covers(&key.namespace));
         let mut listed = lock(&self.listed);
         if !listed.contains(scope) {
             listed.push(scope.clone());

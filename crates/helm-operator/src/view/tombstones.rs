@@ -2,6 +2,7 @@
 //! event does not bring one back.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::hash::Hash;
 use std::time::Duration;
 
 use controller::runtime::freshness::Epoch;
@@ -10,29 +11,40 @@ use tokio::time::Instant;
 /// How long a deletion is remembered. Longer than any write takes.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
-/// The resources that went to another shard lately: at which version, and when. Lists and events of an earlier version
-/// are outdated.
-#[derive(Default)]
-pub(crate) struct RecentDepartures(HashMap<Box<str>, (u64, Instant)>);
+/// What went lately: at which version, and when. That is a resource that went to another shard, by its uid, or a record
+/// that was deleted, by its name. Lists, events and responses of an earlier version are outdated.
+pub(crate) struct RecentDepartures<K>(HashMap<K, (u64, Instant)>);
 
-impl RecentDepartures {
-    pub(crate) fn add(&mut self, uid: &str, version: u64) {
+impl<K> Default for RecentDepartures<K> {
+    fn default() -> RecentDepartures<K> {
+        RecentDepartures(HashMap::new())
+    }
+}
+
+impl<K: Hash + Eq> RecentDepartures<K> {
+    pub(crate) fn add(&mut self, what: K, version: u64) {
         let now = Instant::now();
         self.0.retain(|_, (_, at)| *at + REMEMBERED >= now);
-        let (known, at) = self.0.entry(uid.into()).or_insert((version, now));
+        let (known, at) = self.0.entry(what).or_insert((version, now));
         (*known, *at) = ((*known).max(version), now);
     }
 
-    /// Returns whether this version of a resource is from before it went. A list that began later is the truth, even
-    /// with a smaller version: the server was restored to a time before the departure, which is forgotten then.
-    pub(crate) fn turns_away(&mut self, uid: &str, version: u64, epoch: Option<Epoch>) -> bool {
-        let Some((_, at)) = self.0.get(uid).filter(|(left, _)| version <= *left) else { return false };
+    /// Returns whether this version is from before the departure. A list that began later is the truth, even with a
+    /// smaller version: the server was restored to a time before the departure, which is forgotten then.
+    pub(crate) fn turns_away(&mut self, what: &K, version: u64, epoch: Option<Epoch>) -> bool {
+        let Some((_, at)) = self.0.get(what).filter(|(left, _)| version <= *left) else { return false };
         let is_later_list = epoch.is_some_and(|epoch| epoch.is_list && epoch.began > *at);
         let is_over = is_later_list || *at + REMEMBERED < Instant::now();
         if is_over {
-            self.0.remove(uid);
+            self.0.remove(what);
         }
         !is_over
+    }
+
+    /// Forgets departures before a complete list that covers them: what is written now follows the list, even with a
+    /// smaller version.
+    pub(crate) fn forget_before(&mut self, list: Epoch, covers: impl Fn(&K) -> bool) {
+        self.0.retain(|what, (_, at)| *at > list.began || !covers(what));
     }
 }
 
@@ -77,8 +89,8 @@ mod tests {
         let early = epoch(true);
         tokio::time::advance(Duration::from_secs(1)).await;
         let mut departures = RecentDepartures::default();
-        departures.add("a", 7);
-        departures.add("a", 5);
+        departures.add("a".to_owned(), 7);
+        departures.add("a".to_owned(), 5);
         tokio::time::advance(Duration::from_secs(1)).await;
         for (what, version, epoch, is_old) in [
             ("an event from before", 6, epoch(false), true),
@@ -89,11 +101,11 @@ mod tests {
             ("a list that began after", 6, epoch(true), false),
             ("an event that follows that list", 6, epoch(false), false),
         ] {
-            assert_eq!(departures.turns_away("a", version, epoch), is_old, "{what}");
+            assert_eq!(departures.turns_away(&"a".to_owned(), version, epoch), is_old, "{what}");
         }
-        assert!(!departures.turns_away("b", 1, None));
-        departures.add("a", 7);
+        assert!(!departures.turns_away(&"b".to_owned(), 1, None));
+        departures.add("a".to_owned(), 7);
         tokio::time::advance(REMEMBERED + Duration::from_secs(1)).await;
-        assert!(!departures.turns_away("a", 6, None), "it went long ago");
+        assert!(!departures.turns_away(&"a".to_owned(), 6, None), "it went long ago");
     }
 }

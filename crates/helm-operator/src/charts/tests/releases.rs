@@ -5,7 +5,7 @@ use helm_release::release::Status;
 
 use super::cache::{epoch, record, revision};
 use crate::charts::tests::*;
-use crate::view::release::{Release, Revision};
+use crate::view::release::{Release, Revision, Trust};
 use crate::view::releases::{ListenerId, ReleaseListener, Writer};
 
 /// A controller that records its notifications.
@@ -79,6 +79,36 @@ fn a_deleted_record_is_dropped_unless_a_newer_one_has_its_name() {
     releases.deleted(record(2, 6));
     assert_eq!(notes.taken(), ["ns/web lost 1", "ns/web by another"]);
     assert!(releases.get(&key()).is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_response_brings_no_deleted_record_back() {
+    let write = |releases: &Releases, id, version| {
+        let wrote = (Status::Deployed, Trust::Written(None));
+        releases.change(&key(), id, |release| release.put(1, wrote, version, Marks::default()));
+    };
+    for (what, written, lists, expected) in [
+        ("written before the deletion", 8, false, vec![]),
+        ("written in the version that was deleted", 9, false, vec![]),
+        ("created again since", 10, false, vec![1]),
+        ("written in an unknown version", 0, false, vec![1]),
+        ("written after a list of a restored server", 8, true, vec![1]),
+    ] {
+        let (releases, notes, id) = releases();
+        releases.changed(record(1, 5), epoch(1));
+        releases.deleted(record(1, 9));
+        notes.taken();
+        if lists {
+            tokio::time::advance(Duration::from_secs(1)).await;
+            releases.sweep(&WatchScope::ALL, epoch(2));
+        }
+        write(&releases, id, written);
+        assert_eq!(versions(&releases), expected, "{what}");
+        if written > 0 {
+            releases.catch_up(&key(), vec![record(1, written)]);
+            assert_eq!(versions(&releases), expected, "read: {what}");
+        }
+    }
 }
 
 #[test]
