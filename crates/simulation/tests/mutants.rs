@@ -7,8 +7,9 @@ use std::process::Command;
 /// Returns the patches in the order of their numbers, as `hack/simulate-mutants` applies them.
 fn patches() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("mutants");
-    let entries = std::fs::read_dir(folder).expect("there are seeded faults").map(|entry| entry.unwrap().path());
-    let mut patches: Vec<_> = entries.filter(|path| path.extension().is_some_and(|e| e == "patch")).collect();
+    let entries = std::fs::read_dir(folder).expect("there are seeded faults").filter_map(Result::ok);
+    let paths = entries.map(|entry| entry.path());
+    let mut patches: Vec<_> = paths.filter(|path| path.extension().is_some_and(|e| e == "patch")).collect();
     patches.sort();
     patches
 }
