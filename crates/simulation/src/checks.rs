@@ -370,7 +370,10 @@ impl Checks {
             let name = names::owner(&change.path).filter(|name| self.resources[*name].is_claimed);
             name.is_some_and(|name| *change.path == *names::path(SOME[0], name))
         };
-        let is_wrong = is_kept && !is_person(&change.by) && !(&*change.by == "gc" && (goes_last() || is_formers()));
+        // After `helm uninstall`, no record names what a person keeps, so it stays bound to its resource (COMPATIBILITY.md).
+        let is_unrecorded = || names::owner(&change.path).is_some_and(|name| self.resources[name].is_unrecorded);
+        let goes_with_owner = || goes_last() || is_formers() || is_unrecorded();
+        let is_wrong = is_kept && !is_person(&change.by) && !(&*change.by == "gc" && goes_with_owner());
         is_wrong.then(|| format!("(c) {} deleted {}, which is kept", change.by, change.path))
     }
 

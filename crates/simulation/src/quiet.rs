@@ -22,6 +22,8 @@ pub struct End {
     pub gives_up: bool,
     /// Whether all processes take values from the Secret.
     pub has_sources: bool,
+    /// Whether a process applies objects as `helm` does client-side.
+    pub merges: bool,
     /// Whether the Secret cannot be watched.
     pub is_blind: bool,
     /// Whether changes that no watch reports are noticed anyway, because every process reconciles periodically.
@@ -131,8 +133,10 @@ impl End {
             fields.push((OBJECTS[0], "/data/message", spec["message"].clone()));
             fields.extend(self.version.clone().map(|version| (OBJECTS[0], "/data/chart", version.into())));
             fields.extend(shared.map(|shared| (OBJECTS[0], "/data/shared", shared.into())));
-            // helm takes our seal off a record, so no client-side merge knows what that revision applied.
-            let second = self.second().filter(|_| !seen.is_helms);
+            // helm takes our seal off a record, so no client-side merge knows what that revision applied. Nor does one
+            // know what a release applied that was uninstalled and left the object, because a person keeps it.
+            let is_kept = self.merges && is_kept(objects.get(&*names::path(OBJECTS[0], name)));
+            let second = self.second().filter(|_| !seen.is_helms && !is_kept);
             fields.extend(second.map(|second| (OBJECTS[0], "/data/second", second)));
         }
         let mut found = Vec::new();
@@ -165,6 +169,10 @@ impl End {
         let grace = objects.get(&*path)?.pointer("/spec/template/spec/terminationGracePeriodSeconds")?;
         Some(format!("(d) {path} is as another chart made it: {grace}"))
     }
+}
+
+fn is_kept(object: Option<&Arc<Value>>) -> bool {
+    object.is_some_and(|object| object["metadata"]["annotations"][KEEP] == "keep")
 }
 
 /// Returns the value that the Secret provides for a resource.

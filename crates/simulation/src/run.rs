@@ -197,6 +197,7 @@ impl Processes {
             version,
             gives_up: self.any("retries") || self.any("uninstall"),
             has_sources: self.all.iter().all(|place| place.setup.watch.contains("valuesFrom")),
+            merges: self.all.iter().any(|place| place.setup.watch.contains("apply: client")),
             looks: !is_blind && !faults.has_forbidden(Which::Maps)
                 || self.all.iter().all(|place| place.setup.period > 0),
             is_blind,
