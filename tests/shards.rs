@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
@@ -70,8 +71,12 @@ fn start_sharder(cluster: &TestCluster, binary: &Path, namespace: &Namespace<'_>
     Process::start(cluster, &mut command).unwrap()
 }
 
-/// Creates the ring of Widgets, which has the namespace's name.
-fn create_ring(cluster: &TestCluster, namespace: &Namespace<'_>) {
+/// Defines Widgets, and creates a ring of them, which has the namespace's name, once the rings of other tests are
+/// deleted. A sharder answers for all rings, and denies resources for a while if one of these was just deleted.
+fn create_ring(cluster: &TestCluster, namespace: &Namespace<'_>) -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    define(cluster);
     cluster.apply(include_str!("fixtures/crds/controllerring.yaml")).unwrap();
     let crd = "crd/controllerrings.sharding.timebertt.dev";
     cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", crd]).unwrap();
@@ -81,6 +86,7 @@ fn create_ring(cluster: &TestCluster, namespace: &Namespace<'_>) {
         "spec": {"resources": [{"group": "test.my.domain", "resource": "widgets"}]},
     });
     cluster.apply(&ring.to_string()).unwrap();
+    turn
 }
 
 /// Returns a kubeconfig with a separate account for each shard, so that the audit log says which shard wrote.
@@ -188,8 +194,7 @@ fn share(releases: usize) {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let Some(binary) = sharder(cluster) else { return };
     let namespace = cluster.namespace("shards").unwrap();
-    define(cluster);
-    create_ring(cluster, &namespace);
+    let _turn = create_ring(cluster, &namespace);
     let folder = tempfile::tempdir().unwrap();
     let sharder = start_sharder(cluster, &binary, &namespace, folder.path());
     let [a, b, c] = ["a", "b", "c"].map(|shard| start(cluster, &namespace, shard, "widget"));
@@ -237,8 +242,7 @@ fn shards_share_releases_that_move_without_a_revision_and_never_have_two_writers
 fn a_shard_whose_lease_is_deleted_ends_and_leaves_a_lease_without_a_holder() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("deleted-lease").unwrap();
-    define(cluster);
-    create_ring(cluster, &namespace);
+    let _turn = create_ring(cluster, &namespace);
     let shard = start(cluster, &namespace, "a", "widget");
     let uid = namespace.kubectl(["get", "lease", "a", "-o", "jsonpath={.metadata.uid}"]).unwrap();
     namespace.kubectl(["delete", "lease", "a"]).unwrap();
@@ -263,8 +267,7 @@ fn make_keys(releases: usize, shards: &[&str]) -> Option<(f64, f64)> {
     let cluster = TestCluster::shared_or_skip()?;
     let binary = sharder(cluster)?;
     let namespace = cluster.namespace("keys").unwrap();
-    define(cluster);
-    create_ring(cluster, &namespace);
+    let _turn = create_ring(cluster, &namespace);
     let folder = tempfile::tempdir().unwrap();
     let sharder = start_sharder(cluster, &binary, &namespace, folder.path());
     let shards: Vec<Operator> = shards.iter().map(|shard| start(cluster, &namespace, shard, "keys")).collect();
