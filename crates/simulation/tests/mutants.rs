@@ -1,5 +1,5 @@
-//! Checks that the seeded faults can still be played. A patch that no longer applies proves nothing, and nobody would see
-//! it before the next `make simulate-mutants`.
+//! Checks that every patch of a seeded fault still applies. Otherwise, only the next `make simulate-mutants` would reveal
+//! that one is outdated.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
