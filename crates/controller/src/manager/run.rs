@@ -41,7 +41,10 @@ type Running = JoinSet<(String, Result<(), reconciler::Error>)>;
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, clients: Clients, shutdown: CancellationToken) -> Result<(), Error> {
     let Manager { config, metrics, mut controllers, webhooks, site, readiness, parts, .. } = manager;
-    check(&config.controllers, !webhooks.is_empty())?;
+    check(&config.controllers)?;
+    if !webhooks.is_empty() {
+        check_webhooks(&config.controllers)?;
+    }
     let (term, holder, server, workers) = (manager.term, manager.holder, manager.server, manager.workers);
     let hooks = match webhooks.is_empty() {
         true => None,
@@ -107,12 +110,19 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
 }
 
 /// Checks that the process may serve its share of the resources.
-pub(super) fn check(config: &ControllerConfig, has_webhooks: bool) -> Result<(), Error> {
+fn check(config: &ControllerConfig) -> Result<(), Error> {
     match (&config.ring, &config.shard_selector) {
         (Some(_), Some(_)) => Err(Error::RangeInRing),
-        (Some(_), None) if has_webhooks => Err(Error::WebhooksInRing),
-        (None, Some(_)) if has_webhooks => Err(Error::WebhooksInRange),
         _ => Ok(()),
+    }
+}
+
+/// Checks that the process may publish webhooks: with shards, no leader owns their configuration.
+pub(super) fn check_webhooks(config: &ControllerConfig) -> Result<(), Error> {
+    match (&config.ring, &config.shard_selector) {
+        (Some(_), _) => Err(Error::WebhooksInRing),
+        (None, Some(_)) => Err(Error::WebhooksInRange),
+        (None, None) => Ok(()),
     }
 }
 

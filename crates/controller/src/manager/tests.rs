@@ -524,7 +524,7 @@ async fn a_range_excludes_a_ring_and_webhooks() {
     both.controllers.ring = Some(ring);
     let error = Manager::new(both).run_until(storing(|_| ()), CancellationToken::new()).await.unwrap_err();
     assert!(error.to_string().ends_with("use either --controller-ring or --shard-selector"), "{error}");
-    let error = super::run::check(&of_range("0x8000000000000000").controllers, true).unwrap_err();
+    let error = super::run::check_webhooks(&of_range("0x8000000000000000").controllers).unwrap_err();
     assert!(error.to_string().starts_with("a process with --shard-selector cannot publish webhooks"), "{error}");
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use kube::Resource as _;
+use kube::discovery::Scope;
 
 use super::contract::Reconciler;
 use super::kind::is_namespaced;
@@ -56,7 +57,8 @@ fn started(context: &Context, name: &str) -> Requirement {
 
 async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), Error> {
     if let Some(ring) = &context.config.ring {
-        ring.serves(&R::Resource::kind(&()), is_namespaced::<R::Resource>())?;
+        let scope = if is_namespaced::<R::Resource>() { Scope::Namespaced } else { Scope::Cluster };
+        ring.serves(&R::Resource::kind(&()), &scope)?;
     }
     let settings = Settings::new(&context);
     let mut watching = Watching::new(Stores::of(&context), settings);

@@ -13,6 +13,7 @@ use std::sync::Arc;
 
 pub use crate::runtime::shard_selector::{InvalidSelector, ShardSelector};
 pub use holdings::{Holding, Shard};
+use kube::discovery::Scope;
 
 /// The label of a shard's lease that names its ring.
 pub const RING_LABEL: &str = "alpha.sharding.timebertt.dev/controllerring";
@@ -122,8 +123,11 @@ impl Ring {
     ///
     /// # Errors
     /// They are cluster-scoped: it assigns each once, and leaves it to that shard when the shard is gone.
-    pub fn serves(&self, kind: &str, namespaced: bool) -> Result<(), ClusterScoped> {
-        if namespaced { Ok(()) } else { Err(ClusterScoped(kind.to_owned())) }
+    pub fn serves(&self, kind: &str, scope: &Scope) -> Result<(), ClusterScoped> {
+        match scope {
+            Scope::Namespaced => Ok(()),
+            Scope::Cluster => Err(ClusterScoped(kind.to_owned())),
+        }
     }
 
     /// Returns the ring's name.
@@ -184,8 +188,8 @@ mod tests {
     #[test]
     fn a_ring_serves_no_cluster_scoped_kinds() {
         let ring = Ring::new("memcached", Some("pod-1")).unwrap();
-        assert!(ring.serves("Memcached", true).is_ok());
-        let error = ring.serves("Shelf", false).unwrap_err().to_string();
+        assert!(ring.serves("Memcached", &Scope::Namespaced).is_ok());
+        let error = ring.serves("Shelf", &Scope::Cluster).unwrap_err().to_string();
         assert!(error.starts_with("Shelf is cluster-scoped") && error.contains("--controller-ring"), "{error}");
     }
 

@@ -25,6 +25,15 @@ pub(super) struct Disputes {
     reported: HashSet<Object>,
 }
 
+/// Who changed an object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Author {
+    /// Another operator, which entered its own address.
+    Operator,
+    /// A writer who left the addresses alone.
+    Other,
+}
+
 struct Applied {
     content: Value,
     at: Instant,
@@ -57,13 +66,16 @@ impl Disputes {
 
     /// Returns until when to leave a changed object as it is; `None` if it can be applied now. After each change soon
     /// after a repair, the pause is twice as long.
-    pub(super) fn pause(&mut self, object: &Object, content: &Value, is_anothers: bool) -> Option<Instant> {
+    pub(super) fn pause(&mut self, object: &Object, content: &Value, author: Author) -> Option<Instant> {
         let applied = self.applied.get_mut(object).filter(|applied| applied.content == *content)?;
         let now = Instant::now();
         let due = match applied.due {
             Some(due) => due,
             None if now - applied.at < SOON + applied.pause => {
-                let backoff = if is_anothers { &self.operators } else { &self.changes };
+                let backoff = match author {
+                    Author::Operator => &self.operators,
+                    Author::Other => &self.changes,
+                };
                 applied.pause = backoff.failed(object.clone());
                 now + applied.pause
             }

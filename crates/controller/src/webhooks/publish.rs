@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::certificate::{Certificate, Step, Stored};
 use super::configuration::{Object, Wanted, is_current, objects, other_address, wanted};
-use super::disputes::Disputes;
+use super::disputes::{Author, Disputes};
 use super::follow::Certificates;
 use super::registry::Webhooks;
 use crate::context::Context;
@@ -178,7 +178,8 @@ impl Publishing {
             self.trusted = None;
             let uid = live.and_then(|live| live.uid());
             let other = live.and_then(|live| other_address(&live.data, &self.certificates.place));
-            if let Some(until) = self.disputes.pause(&object, &content, other.is_some()) {
+            let author = if other.is_some() { Author::Operator } else { Author::Other };
+            if let Some(until) = self.disputes.pause(&object, &content, author) {
                 other.into_iter().for_each(|other| self.report_dispute(&object, &other));
                 due = due.into_iter().chain([until]).min();
                 continue;

@@ -74,7 +74,7 @@ impl Cluster {
                 context.identity.clone(),
                 context.served.clone(),
             );
-            let releases = Releases::of(context.identity.clone()).in_ring(context.config.ring.is_some());
+            let releases = Releases::of(context.identity.clone()).in_ring(context.config.ring.as_ref());
             Cluster { releases: Arc::new(releases), ..cluster }
         })
     }

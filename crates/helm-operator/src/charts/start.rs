@@ -21,6 +21,7 @@ use helm::engine::spelled_out;
 use helm_release::kube::{Reach, Resource};
 use helm_release::storage::{Keyring, Storage};
 use kube::core::Selector;
+use kube::discovery::Scope;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 
@@ -51,7 +52,7 @@ use crate::view::coverage::Loss;
 use crate::view::dependencies::registry::api_version;
 use crate::view::informers::Subscriber;
 use crate::view::primary::Received;
-use crate::watches::{Sequencing, Watch};
+use crate::watches::Watch;
 use outside::group_of;
 
 /// How long a resource waits for the first list of a kind in its release.
@@ -136,7 +137,7 @@ pub(super) async fn start(
         memory: Memory::default(),
         cache: Cache::over(cluster.releases.clone())
             .judging(expressions)
-            .heeding_annotations(watch.sequencing == Sequencing::Ordered)
+            .sequenced(watch.sequencing)
             .recording_at(home)
             .within(cluster.room.clone()),
         queue: Queue::new(),
@@ -294,7 +295,8 @@ fn acceptance(
     context: &Context,
 ) -> Result<Acceptance, reconciler::Error> {
     if let Some(ring) = &context.config.ring {
-        ring.serves(&watch.kind, resource.namespaced)?;
+        let scope = if resource.namespaced { Scope::Namespaced } else { Scope::Cluster };
+        ring.serves(&watch.kind, &scope)?;
     }
     let release_namespace = match resource.namespaced {
         true => None,

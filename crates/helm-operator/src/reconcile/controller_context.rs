@@ -277,14 +277,16 @@ impl ControllerContext {
         events::publish(&self.metrics, &self.events, &self.settings.controller, self.process.clone(), outcome);
     }
 
-    /// Notes that a revision is deployed: watches its kinds, and forgets that the release was uninstalled before. The
-    /// action does so when it succeeds, but the answer to its last write may be lost, so that only the record says
-    /// that it did.
-    pub(crate) fn note_deployed(&self, key: &ResourceKey, marks: &Marks, is_deleting: bool) {
+    /// Watches the kinds of a deployed revision. The action does so when it succeeds, but the answer to its last write
+    /// may be lost, so that only the record says that it did.
+    pub(crate) fn watch_deployed(&self, marks: &Marks) {
         let unwatched = marks.objects.iter().filter(|object| !self.cache.is_started(&object.key));
         self.watch_kinds(unwatched.filter_map(|one| self.applier.mapper.known(&one.api_version, &one.key.kind)));
-        // Late events may show the revision that a deletion has just uninstalled.
-        if !is_deleting && self.memory.of(key).release.cleared.is_some() {
+    }
+
+    /// Forgets that the release was uninstalled before.
+    pub(crate) fn forget_uninstall(&self, key: &ResourceKey) {
+        if self.memory.of(key).release.cleared.is_some() {
             self.memory.change(key, |history| history.release.cleared = None);
         }
     }

@@ -192,7 +192,11 @@ impl ReconcileLoop<'_> {
         context.accept_retry(&primary);
         context.report_competitor(&primary);
         if let Some(marks) = context.release().as_deref().and_then(Release::deployed_marks) {
-            context.shared.note_deployed(context.key, marks, primary.deleting);
+            context.shared.watch_deployed(marks);
+            // Late events may show the revision that a deletion has just uninstalled.
+            if !primary.deleting {
+                context.shared.forget_uninstall(context.key);
+            }
         }
         let observed = context.observe(&primary);
         let step = next_step(&observed);

@@ -26,7 +26,7 @@ use super::release::Release;
 use super::releases::{ListenerId, ReleaseListener, Releases};
 use super::tombstones::{RecentDeletions, RecentDepartures};
 use crate::values::Room;
-use crate::watches::Expressions;
+use crate::watches::{Expressions, Sequencing};
 
 /// The controller's view of the cluster.
 #[derive(Default)]
@@ -64,9 +64,10 @@ impl Cache {
         Cache { expressions, ..self }
     }
 
-    /// Returns the cache that judges objects by their own annotations first, if it is to.
-    pub(crate) fn heeding_annotations(self, heeds_annotations: bool) -> Cache {
-        Cache { heeds_annotations, ..self }
+    /// Returns the cache for a chart with this sequencing: an ordered one's objects are judged by their own annotations
+    /// first.
+    pub(crate) fn sequenced(self, sequencing: Sequencing) -> Cache {
+        Cache { heeds_annotations: sequencing == Sequencing::Ordered, ..self }
     }
 
     /// Returns the cache for a controller whose records are stored here.

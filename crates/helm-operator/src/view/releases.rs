@@ -10,6 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::{Sink, WatchScope};
+use controller::shards::Ring;
 use helm_release::release::Packed;
 use helm_release::storage::{Proof, RecordMeta, Stored};
 use outside::sync::lock;
@@ -83,9 +84,9 @@ impl Releases {
         Releases { writer, ..Releases::default() }
     }
 
-    /// Returns the store of a shard, for which other shards' records are those of resources that move.
-    pub(crate) fn in_ring(self, is_of_ring: bool) -> Releases {
-        Releases { is_of_ring, ..self }
+    /// Returns the store of a shard of this ring, for which other shards' records are those of resources that move.
+    pub(crate) fn in_ring(self, ring: Option<&Ring>) -> Releases {
+        Releases { is_of_ring: ring.is_some(), ..self }
     }
 
     /// Returns a store of the same process with a copy of this release alone, which nothing feeds.

@@ -492,7 +492,11 @@ impl World {
         // The controllers of several versions of a kind are one process.
         let process = if acceptance.version.is_none() { PROCESSES.fetch_add(1, Ordering::Relaxed) } else { usize::MAX };
         let name: Arc<str> = format!("operator-{process}").into();
-        let releases = Arc::new(Releases::of(name.clone()).in_ring(matches!(acceptance.share, Some(Share::Ring(_)))));
+        let ring = acceptance.share.as_ref().and_then(|share| match share {
+            Share::Ring(ring) => Some(ring),
+            Share::Range(_) => None,
+        });
+        let releases = Arc::new(Releases::of(name.clone()).in_ring(ring));
         let metrics = Metrics::of("helm_operator");
         let applier = Applier::new(api.clone());
         let shared = ControllerContext {
@@ -502,7 +506,7 @@ impl World {
             memory: Memory::default(),
             cache: Cache::over(releases.clone())
                 .judging(settings.expressions.clone())
-                .heeding_annotations(settings.sequencing == Sequencing::Ordered)
+                .sequenced(settings.sequencing)
                 .recording_at(settings.home.clone()),
             queue: Queue::new(),
             renderer,

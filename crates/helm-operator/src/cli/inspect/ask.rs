@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::read::Reader;
 use super::records::Records;
-use super::{Answer, Output, Target};
+use super::{Answer, Get, Output, Target};
 use crate::inspect::build::build;
 use crate::inspect::model::State;
 use crate::inspect::revisions::{Revision, revisions};
@@ -72,9 +72,9 @@ impl Asked {
     }
 
     /// Answers `get`.
-    pub(super) async fn get(&self, kind: &str, all_namespaces: bool) -> Result<Answer, String> {
-        let kind = self.kind(kind).await?;
-        let namespace = if all_namespaces { "" } else { &*self.namespace };
+    pub(super) async fn get(&self, asked: &Get) -> Result<Answer, String> {
+        let kind = self.kind(&asked.kind).await?;
+        let namespace = if asked.all_namespaces { "" } else { &*self.namespace };
         let all = self.reader.resources(&kind, namespace).await.map_err(|error| chain(&error))?;
         let mut lines: Vec<_> = all.into_iter().map(|one| overview::line(one, outside::now())).collect();
         overview::sort(&mut lines);

@@ -140,7 +140,7 @@ pub(super) fn status(asked: Status) -> ExitCode {
 
 /// Lists the resources of a kind.
 pub(super) fn get(asked: Get) -> ExitCode {
-    run(asked.target.clone(), async move |to: &Asked| to.get(&asked.kind, asked.all_namespaces).await)
+    run(asked.target.clone(), async move |to: &Asked| to.get(&asked).await)
 }
 
 /// Lists the revisions of a release.

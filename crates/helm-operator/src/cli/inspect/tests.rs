@@ -11,7 +11,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::ask::Asked;
-use super::{Output, Target};
+use super::{Get, Output, Target};
 use crate::plan::account::{Account, Entry};
 use crate::plan::{Action, Name};
 
@@ -166,6 +166,11 @@ fn put(server: &WithLogs, broken: &Broken) {
 fn asked(server: &Arc<WithLogs>, output: Output) -> Asked {
     let target = Target { watches_file: "/nowhere".into(), output, ..Target::default() };
     Asked::new(server.clone(), "ns".into(), &target).unwrap()
+}
+
+/// Returns the arguments of `get` for a kind in one namespace.
+fn here(kind: &str) -> Get {
+    Get { kind: kind.to_owned(), all_namespaces: false, target: Target::default() }
 }
 
 /// Returns the answer to `status shop web`, and whether it is ready.
@@ -477,7 +482,7 @@ async fn a_list_shows_the_worst_first_on_one_line_each() {
     let mut fine = shop(&ready, &[]);
     fine["metadata"]["name"] = "a-fine-one".into();
     server.0.put("/apis/shop.example.com/v1/namespaces/ns/shops/a-fine-one", fine, "operator");
-    let answer = asked(&server, Output::Text).get("Shops.shop.example.com", false).await.unwrap();
+    let answer = asked(&server, Output::Text).get(&here("Shops.shop.example.com")).await.unwrap();
     let lines: Vec<String> =
         answer.text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
     assert_eq!(lines[1], "ns web Failed - 2 shop-0.2.0 spec.size: got string, want integer");
@@ -511,10 +516,10 @@ async fn a_word_that_means_no_kind_or_several_is_refused() {
     server.0.serve("other.example.com/v1", "Shop", "shops");
     let asked = asked(&server, Output::Text);
     assert_eq!(
-        asked.get("shop", false).await.err().unwrap(),
+        asked.get(&here("shop")).await.err().unwrap(),
         "\"shop\" may be any of shops.other.example.com, shops.shop.example.com: name one of these"
     );
-    assert_eq!(asked.get("nonsense", false).await.err().unwrap(), "the server serves no kind \"nonsense\"");
+    assert_eq!(asked.get(&here("nonsense")).await.err().unwrap(), "the server serves no kind \"nonsense\"");
     let error = asked.status(&["web".into()]).await.err().unwrap();
     assert_eq!(error, "name the kind: there is no /nowhere, which would name the kinds");
 }
