@@ -19,7 +19,7 @@ use super::reviews::{authenticate, authorize};
 use crate::report::chain;
 
 /// Asks the API server, and caches its verdicts for a short while.
-pub(super) struct Access {
+pub(super) struct AccessReviews {
     api: Arc<dyn Api>,
     gate: Gate<()>,
 }
@@ -30,14 +30,14 @@ pub(super) type Verdict = gate::Verdict<()>;
 /// Passes on requests of clients that have the permission. If the API server fails, the response is a 500, never a
 /// pass.
 pub(super) async fn check(
-    State(access): State<Arc<Access>>,
+    State(reviews): State<Arc<AccessReviews>>,
     ConnectInfo(client): ConnectInfo<SocketAddr>,
     request: Request,
     next: Next,
 ) -> Response {
     let verdict = match bearer_token(request.headers()) {
         None => Ok(Verdict::Unauthenticated),
-        Some(token) => access.judge(client.ip(), token, request.method(), request.uri().path()).await,
+        Some(token) => reviews.judge(client.ip(), token, request.method(), request.uri().path()).await,
     };
     match verdict {
         Ok(Verdict::Allowed(())) => next.run(request).await,
@@ -64,9 +64,9 @@ pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     (scheme.eq_ignore_ascii_case("bearer") && !token.is_empty()).then_some(token)
 }
 
-impl Access {
-    pub(super) fn new(api: Arc<dyn Api>) -> Access {
-        Access { api, gate: Gate::new() }
+impl AccessReviews {
+    pub(super) fn new(api: Arc<dyn Api>) -> AccessReviews {
+        AccessReviews { api, gate: Gate::new() }
     }
 
     pub(super) async fn judge(

@@ -44,8 +44,8 @@ pub struct Right<'r> {
     pub namespace: &'r str,
 }
 
-/// The rights of a caller.
-pub trait Rights: Send + Sync {
+/// What a caller may do.
+pub trait Access: Send + Sync {
     /// Returns whether the caller has the right.
     fn has<'r>(&'r self, right: Right<'r>) -> BoxFuture<'r, Result<bool, Error>>;
     /// Returns whether the caller may `get` this path of a process, such as `/metrics`.
@@ -172,7 +172,7 @@ impl Shares {
     }
 }
 
-impl Rights for Caller {
+impl Access for Caller {
     fn has<'r>(&'r self, right: Right<'r>) -> BoxFuture<'r, Result<bool, Error>> {
         let Right { verb, group, plural, namespace } = right;
         async move {

@@ -72,7 +72,7 @@ impl Follower {
                 continue;
             }
             let (path, query) = (self.address.path(), self.address.query().unwrap_or_default());
-            let visit = Visit { path, query, as_json: false, takes_forms: false, rights: &self.caller };
+            let visit = Visit { path, query, as_json: false, takes_forms: false, access: &self.caller };
             let version = self.guarded.site.version(visit).await.ok()?;
             self.seen = Some(generation);
             if self.told != Some(version) {

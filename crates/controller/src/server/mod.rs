@@ -31,9 +31,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Format, Metrics};
 use crate::runtime::readiness::Readiness;
-use access::Access;
+use access::AccessReviews;
 use connections::{Connections, Limited};
-pub use site::{Form, Page, Right, Rights, Senders, Site, Submitted, Visit};
+pub use site::{Access, Form, Page, Right, Senders, Site, Submitted, Visit};
 use tls::Acceptor;
 pub use tls::{Certificate, CertificateError};
 
@@ -135,7 +135,7 @@ pub async fn metrics(
     };
     let mut router = Router::new().route("/metrics", get(answer)).fallback(|| paths("/metrics"));
     if tls.is_some_and(|tls| tls.require_rbac) {
-        router = router.layer(from_fn_with_state(Arc::new(Access::new(api)), access::check));
+        router = router.layer(from_fn_with_state(Arc::new(AccessReviews::new(api)), access::check));
     }
     bind((address, &METRICS), router, tls).await
 }

@@ -25,8 +25,8 @@ use http_body::{Frame, SizeHint};
 use outside::{Api, Error};
 
 use super::access::bearer_token;
+pub use super::callers::{Access, Right};
 use super::callers::{Called, Caller, Callers, Use};
-pub use super::callers::{Right, Rights};
 use super::forms::{self, MAX_FORM, Refusal};
 use super::gate::REVIEW_LIMIT;
 use super::live;
@@ -70,7 +70,7 @@ pub struct Visit<'v> {
     /// Whether the site takes forms.
     pub takes_forms: bool,
     /// What the caller may read.
-    pub rights: &'v dyn Rights,
+    pub access: &'v dyn Access,
 }
 
 /// What a caller sends.
@@ -115,13 +115,13 @@ impl Guarded {
         Guarded { callers: Arc::new(Callers::new(api)), site, senders }
     }
 
-    fn visit<'v>(&self, address: &'v Uri, headers: &HeaderMap, rights: &'v dyn Rights) -> Visit<'v> {
+    fn visit<'v>(&self, address: &'v Uri, headers: &HeaderMap, access: &'v dyn Access) -> Visit<'v> {
         Visit {
             path: address.path(),
             query: address.query().unwrap_or_default(),
             as_json: accepts(headers, "application/json") && !accepts(headers, "text/html"),
             takes_forms: self.senders.is_some(),
-            rights,
+            access,
         }
     }
 }

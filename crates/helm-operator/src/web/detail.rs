@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use controller::server::{Right, Rights};
+use controller::server::{Access, Right};
 use helm_release::kube::{Error, ObjectKey};
 use helm_release::storage::MarkedObject;
 use jiff::Timestamp;
@@ -52,7 +52,7 @@ pub(crate) struct Drifted {
 /// How much the caller may know of objects, by kind and namespace. Asks about each once.
 struct Reader<'r> {
     controller: &'r ControllerContext,
-    rights: &'r dyn Rights,
+    access: &'r dyn Access,
     known: BTreeMap<[String; 3], bool>,
 }
 
@@ -66,7 +66,7 @@ impl Reader<'_> {
         let resource = self.controller.applier.mapper.known(api_version, &key.kind);
         let Some(resource) = resource.filter(|_| self.known.len() < MAX_QUESTIONS) else { return Ok(false) };
         let (group, plural, namespace) = (&*key.group, &*resource.plural, &*key.namespace);
-        let may = self.rights.has(Right { verb: "get", group, plural, namespace }).await?;
+        let may = self.access.has(Right { verb: "get", group, plural, namespace }).await?;
         self.known.insert(question, may);
         Ok(may)
     }
@@ -76,11 +76,11 @@ impl Reader<'_> {
 ///
 /// # Errors
 /// The API server does not say what the caller may read.
-pub(crate) async fn detail(found: &Found, rights: &dyn Rights, now: Timestamp) -> Result<Detail, Error> {
+pub(crate) async fn detail(found: &Found, access: &dyn Access, now: Timestamp) -> Result<Detail, Error> {
     let Found { controller, primary, records } = found;
     let mut shown = build(&Seen::resource_alone(Received::known(primary)), now);
     shown.resource.namespace = primary.own_namespace().to_owned();
-    let mut reader = Reader { controller, rights, known: BTreeMap::new() };
+    let mut reader = Reader { controller, access, known: BTreeMap::new() };
     if let Some(marks) = records.as_ref().and_then(|release| release.deployed_marks()) {
         for object in marks.objects.iter().take(MAX_ENTRIES) {
             let node = node(controller, primary, object, &mut reader).await?;
@@ -103,9 +103,9 @@ impl Detail {
     ///
     /// # Errors
     /// The API server does not say whether they may.
-    pub(crate) async fn with_actions(self, found: &Found, rights: &dyn Rights) -> Result<Detail, Error> {
+    pub(crate) async fn with_actions(self, found: &Found, access: &dyn Access) -> Result<Detail, Error> {
         let actions = offered(&found.primary, &self.release, &found.controller.acceptance.annotations);
-        let may = !actions.is_empty() && sight::may_patch(found, rights).await?;
+        let may = !actions.is_empty() && sight::may_patch(found, access).await?;
         Ok(if may { Detail { actions, ..self } } else { self })
     }
 }

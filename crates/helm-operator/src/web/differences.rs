@@ -2,7 +2,7 @@
 //! records, for callers who may read them themselves.
 
 use controller::report::chain;
-use controller::server::{Right, Rights};
+use controller::server::{Access, Right};
 use helm_release::kube::Error;
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ impl Compared {
 ///
 /// # Errors
 /// The API server does not say whether the caller may read the records.
-pub(crate) async fn differences(found: &Found, rights: &dyn Rights, from: u32, to: u32) -> Result<Differences, Error> {
+pub(crate) async fn differences(found: &Found, access: &dyn Access, from: u32, to: u32) -> Result<Differences, Error> {
     let Found { controller, primary, records } = found;
     let resource = Name {
         group: controller.resource.group().to_owned(),
@@ -58,7 +58,7 @@ pub(crate) async fn differences(found: &Found, rights: &dyn Rights, from: u32, t
     let namespace = controller.cache.namespace_of_records(&primary.key());
     let right = Right { verb: "get", group: "", plural: "secrets", namespace: &namespace };
     let known = |version: u32| records.as_ref().is_some_and(|records| records.revisions.contains_key(&version));
-    let found = if !rights.has(right).await? {
+    let found = if !access.has(right).await? {
         Err(format!("You may not get Secrets in namespace {namespace:?}, where the revisions are recorded."))
     } else if !known(to) || (from != 0 && !known(from)) {
         Err("There is no such revision.".to_owned())

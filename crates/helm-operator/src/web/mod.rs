@@ -90,7 +90,7 @@ impl Web {
             _ if controllers.is_empty() => Ok(told(visit, StatusCode::SERVICE_UNAVAILABLE, IDLE)),
             Address::Overview(filter) => {
                 let (now, caches) = (outside::now(), self.caches());
-                let listed = sight::listed(&controllers, visit.rights, &filter).await?;
+                let listed = sight::listed(&controllers, visit.access, &filter).await?;
                 let version = sight::version(&listed, caches);
                 let tables = sight::tables(&listed, &filter, now);
                 let overview = model::overview(filter, caches, tables);
@@ -105,7 +105,7 @@ impl Web {
     }
 
     async fn release(&self, visit: Visit<'_>, wanted: &Wanted, view: View) -> Result<Page, Error> {
-        let Some(found) = sight::find(&self.running.all(), visit.rights, wanted).await? else {
+        let Some(found) = sight::find(&self.running.all(), visit.access, wanted).await? else {
             return Ok(told(visit, StatusCode::NOT_FOUND, NOTHING));
         };
         let (version, now) = (found.version(), outside::now());
@@ -113,19 +113,19 @@ impl Web {
         let _permit = if view == View::Whole { None } else { self.large.acquire().await.ok() };
         match view {
             View::Whole => {
-                let mut detail = detail::detail(&found, visit.rights, now).await?;
+                let mut detail = detail::detail(&found, visit.access, now).await?;
                 if visit.takes_forms {
-                    detail = detail.with_actions(&found, visit.rights).await?;
+                    detail = detail.with_actions(&found, visit.access).await?;
                 }
                 let asked = Action::parse(visit.query).filter(|_| visit.takes_forms);
                 Ok(either(visit, &detail, || html::release::release(&detail, asked, version, now)))
             }
             View::Values(rows) => {
-                let values = values::values(&found, visit.rights, rows).await?;
+                let values = values::values(&found, visit.access, rows).await?;
                 Ok(page(StatusCode::OK, HTML, html::values::values(&values).into_string()))
             }
             View::Differences { from, to } => {
-                let differences = differences::differences(&found, visit.rights, from, to).await?;
+                let differences = differences::differences(&found, visit.access, from, to).await?;
                 Ok(match (&differences.found, visit.as_json) {
                     (Ok(compared), true) => page(StatusCode::OK, JSON, compared.json(to).to_string()),
                     (Err(why), true) => told(visit, StatusCode::NOT_FOUND, why),
@@ -145,7 +145,7 @@ impl Web {
         let Address::Release(wanted, View::Whole) = Address::parse(visit.path, visit.query) else {
             return refused(StatusCode::NOT_FOUND, NOTHING);
         };
-        let Some(found) = sight::find(&controllers, visit.rights, &wanted).await? else {
+        let Some(found) = sight::find(&controllers, visit.access, &wanted).await? else {
             return refused(StatusCode::NOT_FOUND, NOTHING);
         };
         match submit::submit(&found, form).await {
@@ -156,7 +156,7 @@ impl Web {
 
     /// Shows the state of the process to those who may read its metrics.
     async fn process(&self, visit: Visit<'_>) -> Result<Page, Error> {
-        if !visit.rights.gets(process::RIGHT).await? {
+        if !visit.access.gets(process::RIGHT).await? {
             return Ok(told(visit, StatusCode::FORBIDDEN, UNKNOWN_PROCESS));
         }
         let process = process::process(self.replica.clone(), &self.holder, &self.readiness, &self.running);
@@ -165,7 +165,7 @@ impl Web {
 
     /// Shows a replica that serves no resources: its own state, or only that it serves none.
     async fn idle(&self, visit: Visit<'_>) -> Result<Page, Error> {
-        let process = match visit.rights.gets(process::RIGHT).await? {
+        let process = match visit.access.gets(process::RIGHT).await? {
             true => Some(process::process(self.replica.clone(), &self.holder, &self.readiness, &self.running)),
             false => None,
         };
@@ -178,11 +178,11 @@ impl Web {
         match Address::parse(visit.path, visit.query) {
             Address::Overview(_) if controllers.is_empty() => Ok(self.generation()),
             Address::Overview(filter) => {
-                let listed = sight::listed(&controllers, visit.rights, &filter).await?;
+                let listed = sight::listed(&controllers, visit.access, &filter).await?;
                 Ok(sight::version(&listed, self.caches()))
             }
             Address::Release(wanted, View::Whole) => {
-                let found = sight::find(&controllers, visit.rights, &wanted).await?;
+                let found = sight::find(&controllers, visit.access, &wanted).await?;
                 Ok(found.map(|found| found.version()).unwrap_or_default())
             }
             _ => Ok(0),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::sync::Arc;
 
-use controller::server::{Right, Rights};
+use controller::server::{Access, Right};
 use futures::stream::{self, StreamExt as _, TryStreamExt as _};
 use helm_release::kube::Error;
 use jiff::Timestamp;
@@ -98,7 +98,7 @@ pub(crate) fn version(listed: &Listed<'_>, caches: Caches) -> u64 {
 /// The API server does not say what the caller may list.
 pub(crate) async fn listed<'c>(
     controllers: &'c Controllers,
-    rights: &dyn Rights,
+    access: &dyn Access,
     filter: &Filter,
 ) -> Result<Listed<'c>, Error> {
     let mut all = Vec::new();
@@ -106,7 +106,7 @@ pub(crate) async fn listed<'c>(
         if !filter.selects_kind(controller.resource.group(), &controller.resource.kind) {
             continue;
         }
-        let Some(reach) = reach(controller, rights, filter).await? else { continue };
+        let Some(reach) = reach(controller, access, filter).await? else { continue };
         let is_seen = |primary: &Arc<Primary>| {
             let namespace = primary.own_namespace();
             reach.covers(namespace) && (filter.namespace.is_empty() || *filter.namespace == *namespace)
@@ -117,8 +117,8 @@ pub(crate) async fn listed<'c>(
 }
 
 /// Returns where the caller may list a controller's resources; `None` if that is nowhere.
-async fn reach(controller: &ControllerContext, rights: &dyn Rights, filter: &Filter) -> Result<Option<Reach>, Error> {
-    if may(controller, rights, "list", "").await? {
+async fn reach(controller: &ControllerContext, access: &dyn Access, filter: &Filter) -> Result<Option<Reach>, Error> {
+    if may(controller, access, "list", "").await? {
         return Ok(Some(Reach::Everywhere));
     }
     if !controller.resource.namespaced {
@@ -129,7 +129,7 @@ async fn reach(controller: &ControllerContext, rights: &dyn Rights, filter: &Fil
         named => vec![named.into()],
     };
     let allowed = stream::iter(asked).map(|namespace: Arc<str>| async move {
-        Ok::<_, Error>(may(controller, rights, "list", &namespace).await?.then_some(namespace))
+        Ok::<_, Error>(may(controller, access, "list", &namespace).await?.then_some(namespace))
     });
     let allowed: Vec<Option<Arc<str>>> = allowed.buffered(AT_A_TIME).try_collect().await?;
     let allowed: BTreeSet<Arc<str>> = allowed.into_iter().flatten().collect();
@@ -143,9 +143,9 @@ fn namespaces(controller: &ControllerContext) -> Vec<Arc<str>> {
     all.into_iter().take(MAX_NAMESPACES).collect()
 }
 
-async fn may(controller: &ControllerContext, rights: &dyn Rights, verb: &str, namespace: &str) -> Result<bool, Error> {
+async fn may(controller: &ControllerContext, access: &dyn Access, verb: &str, namespace: &str) -> Result<bool, Error> {
     let resource = &controller.resource;
-    rights.has(Right { verb, group: resource.group(), plural: &resource.plural, namespace }).await
+    access.has(Right { verb, group: resource.group(), plural: &resource.plural, namespace }).await
 }
 
 /// Returns a release; `None` if it does not exist or the caller may not get its resource.
@@ -154,7 +154,7 @@ async fn may(controller: &ControllerContext, rights: &dyn Rights, verb: &str, na
 /// The API server does not say whether the caller may get it.
 pub(crate) async fn find(
     controllers: &Controllers,
-    rights: &dyn Rights,
+    access: &dyn Access,
     wanted: &Wanted,
 ) -> Result<Option<Found>, Error> {
     for controller in controllers {
@@ -163,7 +163,7 @@ pub(crate) async fn find(
             && resource.group() == wanted.group
             && resource.namespaced != wanted.namespace.is_empty();
         // Checks the right first, so that response times do not reveal which resources exist.
-        if is_it && may(controller, rights, "get", &wanted.namespace).await? {
+        if is_it && may(controller, access, "get", &wanted.namespace).await? {
             let key = controller.acceptance.key(&wanted.namespace, &wanted.name);
             if let Some(primary) = controller.cache.primary(&key) {
                 let release = controller.cache.release(&primary.key());
@@ -179,8 +179,8 @@ pub(crate) async fn find(
 ///
 /// # Errors
 /// The API server does not say so.
-pub(crate) async fn may_patch(found: &Found, rights: &dyn Rights) -> Result<bool, Error> {
-    may(&found.controller, rights, "patch", found.primary.own_namespace()).await
+pub(crate) async fn may_patch(found: &Found, access: &dyn Access) -> Result<bool, Error> {
+    may(&found.controller, access, "patch", found.primary.own_namespace()).await
 }
 
 impl Found {

@@ -2,7 +2,7 @@
 //! only their digests: those that the caller may get themselves.
 
 use controller::report::chain;
-use controller::server::{Right, Rights};
+use controller::server::{Access, Right};
 use helm_release::kube::{Call, Error};
 
 use super::address::ValueRows;
@@ -33,12 +33,12 @@ pub(crate) struct Values {
 ///
 /// # Errors
 /// The API server does not say what the caller may read.
-pub(crate) async fn values(found: &Found, rights: &dyn Rights, which: ValueRows) -> Result<Values, Error> {
+pub(crate) async fn values(found: &Found, access: &dyn Access, which: ValueRows) -> Result<Values, Error> {
     let Found { controller, primary, .. } = found;
     let mut shown = Values { resource: found.name(), which, rows: Vec::new(), omitted: 0, notes: Vec::new() };
     let settings = &controller.settings;
     let sources = match named(primary, &settings.values_from, &settings.values_from_annotation) {
-        Ok(named) => read(controller, rights, named, &mut shown.notes).await?,
+        Ok(named) => read(controller, access, named, &mut shown.notes).await?,
         Err(error) => {
             shown.notes.push(chain(&error));
             return Ok(shown);
@@ -60,7 +60,7 @@ pub(crate) async fn values(found: &Found, rights: &dyn Rights, which: ValueRows)
 /// Reads the sources that the caller may get; `None` instead of others, which a note names.
 async fn read(
     controller: &ControllerContext,
-    rights: &dyn Rights,
+    access: &dyn Access,
     named: Vec<Resolved>,
     notes: &mut Vec<String>,
 ) -> Result<Vec<(Resolved, Option<Content>)>, Error> {
@@ -71,7 +71,7 @@ async fn read(
             SourceKind::Secret => "secrets",
             SourceKind::ConfigMap => "configmaps",
         };
-        if !rights.has(Right { verb: "get", group: "", plural, namespace: &namespace }).await? {
+        if !access.has(Right { verb: "get", group: "", plural, namespace: &namespace }).await? {
             notes.push(format!("You may not get {source}, in namespace {namespace:?}: what it sets is not shown."));
             sources.push((source, None));
             continue;

@@ -472,15 +472,15 @@ async fn a_failing_api_server_is_an_error_and_never_a_pass() {
 
 const CLIENT: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
 
-async fn judge(access: &Access, client: IpAddr, token: &str) -> Result<Verdict, ApiError> {
-    access.judge(client, token, &http::Method::GET, "/metrics").await
+async fn judge(reviews: &AccessReviews, client: IpAddr, token: &str) -> Result<Verdict, ApiError> {
+    reviews.judge(client, token, &http::Method::GET, "/metrics").await
 }
 
 #[tokio::test(start_paused = true)]
 async fn permissions_and_refusals_expire_after_ten_seconds() {
     let api = reviewer();
-    let access = Access::new(api.clone());
-    let judge = async |token: &str| format!("{:?}", judge(&access, CLIENT, token).await.unwrap());
+    let reviews = AccessReviews::new(api.clone());
+    let judge = async |token: &str| format!("{:?}", judge(&reviews, CLIENT, token).await.unwrap());
     assert_eq!((judge("good").await, judge("weak").await), ("Allowed(())".into(), "Denied(\"nobody\")".into()));
     *api.allowed.lock().unwrap() = vec!["nobody"];
     tokio::time::advance(Duration::from_secs(9)).await;
@@ -492,22 +492,22 @@ async fn permissions_and_refusals_expire_after_ten_seconds() {
 #[tokio::test(start_paused = true)]
 async fn random_tokens_use_bounded_memory_and_push_out_no_permission() {
     let api = reviewer();
-    let access = Access::new(api.clone());
-    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed(()));
+    let reviews = AccessReviews::new(api.clone());
+    assert_eq!(judge(&reviews, CLIENT, "good").await.unwrap(), Verdict::Allowed(()));
     for n in 0..1000 {
-        judge(&access, CLIENT, &n.to_string()).await.unwrap();
+        judge(&reviews, CLIENT, &n.to_string()).await.unwrap();
     }
-    assert_eq!(access.len(), 257);
+    assert_eq!(reviews.len(), 257);
     let calls = api.calls.load(Relaxed);
-    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed(()));
+    assert_eq!(judge(&reviews, CLIENT, "good").await.unwrap(), Verdict::Allowed(()));
     assert_eq!(api.calls.load(Relaxed), calls, "it was remembered");
 }
 
 #[tokio::test(start_paused = true)]
 async fn invented_tokens_keep_no_other_client_waiting() {
     let api = reviewer();
-    let access = Access::new(api.clone());
-    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed(()));
+    let reviews = AccessReviews::new(api.clone());
+    assert_eq!(judge(&reviews, CLIENT, "good").await.unwrap(), Verdict::Allowed(()));
     tokio::time::advance(VALID_FOR).await;
     // The server is slow with tokens that it does not know.
     api.slow.store(true, Relaxed);
@@ -516,8 +516,8 @@ async fn invented_tokens_keep_no_other_client_waiting() {
     let mut attacks: Vec<_> = attacks
         .map(|(from, token)| {
             Box::pin({
-                let access = &access;
-                async move { judge(access, from, &token).await }
+                let reviews = &reviews;
+                async move { judge(reviews, from, &token).await }
             })
         })
         .collect();
@@ -527,10 +527,10 @@ async fn invented_tokens_keep_no_other_client_waiting() {
     }
     assert_eq!(busy, 40, "two tokens of each address are reviewed, or wait for it");
     let began = tokio::time::Instant::now();
-    assert_eq!(judge(&access, CLIENT, "good").await.unwrap(), Verdict::Allowed(()));
+    assert_eq!(judge(&reviews, CLIENT, "good").await.unwrap(), Verdict::Allowed(()));
     assert_eq!(began.elapsed(), Duration::ZERO);
     drop(attacks);
-    assert_eq!(judge(&access, IpAddr::from([10, 0, 9, 1]), "good").await.unwrap(), Verdict::Allowed(()));
+    assert_eq!(judge(&reviews, IpAddr::from([10, 0, 9, 1]), "good").await.unwrap(), Verdict::Allowed(()));
 }
 
 #[tokio::test(start_paused = true)]
@@ -538,7 +538,7 @@ async fn a_silent_api_server_is_an_error_after_ten_seconds() {
     let api = MemoryApi::new();
     api.disturb("tokenreviews", 1, outside::Disturbance::Unanswered);
     let began = tokio::time::Instant::now();
-    let error = judge(&Access::new(Arc::new(api)), CLIENT, "t").await.unwrap_err();
+    let error = judge(&AccessReviews::new(Arc::new(api)), CLIENT, "t").await.unwrap_err();
     assert!(matches!(error, ApiError::TimedOut { .. }), "{error}");
     assert_eq!(began.elapsed().as_secs(), 10);
 }

@@ -22,7 +22,7 @@ impl Site for Echo {
             let right = |namespace| Right { verb: "list", group: "g.io", plural: "shops", namespace };
             let mut seen = Vec::new();
             for namespace in ["a", "b"] {
-                if visit.rights.has(right(namespace)).await? {
+                if visit.access.has(right(namespace)).await? {
                     seen.push(namespace);
                 }
             }
@@ -49,7 +49,7 @@ impl Site for Echo {
     fn version<'s>(&'s self, visit: Visit<'s>) -> BoxFuture<'s, Result<u64, ApiError>> {
         Box::pin(async move {
             let right = Right { verb: "list", group: "g.io", plural: "shops", namespace: "a" };
-            Ok(if visit.rights.has(right).await? { self.version.load(Relaxed) } else { 0 })
+            Ok(if visit.access.has(right).await? { self.version.load(Relaxed) } else { 0 })
         })
     }
 }

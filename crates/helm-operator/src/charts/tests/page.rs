@@ -2,7 +2,7 @@
 
 use controller::lease::Holder;
 use controller::runtime::readiness::Readiness;
-use controller::server::{Form, Page, Right, Rights, Site as _, Submitted, Visit};
+use controller::server::{Access, Form, Page, Right, Site as _, Submitted, Visit};
 
 use super::*;
 use crate::charts::running::Running;
@@ -30,7 +30,7 @@ impl Caller {
     }
 }
 
-impl Rights for Caller {
+impl Access for Caller {
     fn has<'r>(&'r self, right: Right<'r>) -> BoxFuture<'r, Result<bool, Error>> {
         let Right { verb, group, plural, namespace } = right;
         self.asked.lock().unwrap().push(format!("{verb} {plural}.{group} {namespace}"));
@@ -55,7 +55,7 @@ fn web(world: &World) -> Web {
 async fn load(world: &World, caller: &Caller, address: &str, as_json: bool) -> (u16, String) {
     let (path, query) = address.split_once('?').unwrap_or((address, ""));
     let Page { status, body, .. } =
-        web(world).answer(Visit { path, query, as_json, takes_forms: false, rights: caller }).await.unwrap();
+        web(world).answer(Visit { path, query, as_json, takes_forms: false, access: caller }).await.unwrap();
     (status.as_u16(), String::from_utf8(body).unwrap())
 }
 
@@ -203,7 +203,7 @@ async fn a_replica_that_serves_nothing_says_so() {
     let web = Web::of(Arc::default(), readiness, Holder::default(), Some("replica-1".to_owned()));
     let few = Caller::of(READ, &[""]);
     let all = Caller { sees_process: true, ..Caller::of(READ, &[""]) };
-    let visit = |path, as_json, rights| web.answer(Visit { path, query: "", as_json, takes_forms: false, rights });
+    let visit = |path, as_json, access| web.answer(Visit { path, query: "", as_json, takes_forms: false, access });
     let text = |page: Page| (page.status.as_u16(), String::from_utf8(page.body).unwrap());
     let (status, page) = text(visit("/", false, &few).await.unwrap());
     assert!(status == 200 && page.contains("another one leads") && !page.contains("replica-1"), "{page}");
@@ -285,7 +285,7 @@ async fn a_version_differs_after_changes_that_the_caller_may_see_and_after_no_ot
     let caller = Caller::of(READ, &["other"]);
     let web = web(&world);
     let version = async |path: &'static str| {
-        web.version(Visit { path, query: "", as_json: false, takes_forms: false, rights: &caller }).await.unwrap()
+        web.version(Visit { path, query: "", as_json: false, takes_forms: false, access: &caller }).await.unwrap()
     };
     let (visible, hidden) = ("/Memcached.cache.my.domain/other/web", "/Memcached.cache.my.domain/ns/web");
     let (overview, one, generation) = (version("/").await, version(visible).await, web.generation());
@@ -363,7 +363,7 @@ const WEB: &str = "/Memcached.cache.my.domain/ns/web";
 
 /// Returns a visit of a page with buttons.
 fn acting<'v>(path: &'v str, query: &'v str, caller: &'v Caller) -> Visit<'v> {
-    Visit { path, query, as_json: false, takes_forms: true, rights: caller }
+    Visit { path, query, as_json: false, takes_forms: true, access: caller }
 }
 
 /// Sends a form to the page of a release; returns the address of the outcome, or the status with the page.
