@@ -28,7 +28,7 @@ use crate::context::Context;
 use crate::runtime::freshness::{Epoch, Stamp};
 use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::{self, LISTING, Readiness};
-use crate::runtime::reflector::{self, Sink, Stream, WatchScope};
+use crate::runtime::reflector::{self, EventHandler, Stream, WatchScope};
 
 /// The annotation in which kubectl keeps a copy of the whole object.
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
@@ -274,7 +274,7 @@ impl<K: Kind> Store<K> {
 
     async fn keep_current(self: Arc<Self>, stream: Stream<Decoded<K>>) {
         let (first, _) = oneshot::channel();
-        reflector::feed(Watched(self), stream, first).await;
+        reflector::run(Watched(self), stream, first).await;
     }
 
     fn put(&self, object: Decoded<K>, stamp: Stamp) {
@@ -411,7 +411,7 @@ fn keeps_conditions(entry: &mut ManagedFieldsEntry) -> bool {
 
 struct Watched<K>(Arc<Store<K>>);
 
-impl<K: Kind> Sink<Decoded<K>> for Watched<K> {
+impl<K: Kind> EventHandler<Decoded<K>> for Watched<K> {
     fn changed(&self, object: Decoded<K>, epoch: Epoch) {
         self.0.put(object, Stamp::seen(epoch));
     }

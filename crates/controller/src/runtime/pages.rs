@@ -144,7 +144,7 @@ mod tests {
 
     use super::*;
     use crate::runtime::freshness::Epoch;
-    use crate::runtime::reflector::{self, Sink, WatchScope};
+    use crate::runtime::reflector::{self, EventHandler, WatchScope};
 
     type Asked = Arc<Mutex<Vec<String>>>;
 
@@ -152,7 +152,7 @@ mod tests {
     #[derive(Clone, Default)]
     struct Names(Arc<Mutex<BTreeMap<String, Epoch>>>);
 
-    impl Sink<ConfigMap> for Names {
+    impl EventHandler<ConfigMap> for Names {
         fn changed(&self, item: ConfigMap, epoch: Epoch) {
             self.0.lock().unwrap().insert(item.metadata.name.unwrap(), epoch);
         }
@@ -226,7 +226,7 @@ mod tests {
             let api = ending(&asked, ends);
             let open = move || watch(api.clone(), watcher::Config::default()).boxed();
             let stream = reflector::Stream::new(WatchScope::ALL, open);
-            let feeding = reflector::feed(names.clone(), stream, tokio::sync::oneshot::channel().0);
+            let feeding = reflector::run(names.clone(), stream, tokio::sync::oneshot::channel().0);
             // The watch never ends.
             assert!(tokio::time::timeout(Duration::from_secs(120), feeding).await.is_err());
             assert_eq!(names.0.lock().unwrap().keys().collect::<Vec<_>>(), ["c"], "{ends:?}");
@@ -297,7 +297,7 @@ mod tests {
             let (api, range): (Api<ConfigMap>, _) = (Api::all(client), selector.clone());
             let open = move || watch(api.clone(), watcher::Config::default()).within(Some(range.clone())).boxed();
             let (first, listing) = tokio::sync::oneshot::channel();
-            let feeding = reflector::feed(names.clone(), reflector::Stream::new(WatchScope::ALL, open), first);
+            let feeding = reflector::run(names.clone(), reflector::Stream::new(WatchScope::ALL, open), first);
             assert!(tokio::time::timeout(Duration::from_secs(300), feeding).await.is_err());
             assert_eq!(names.0.lock().unwrap().keys().collect::<Vec<_>>(), ["a"], "{listed:?} {watched:?}");
             assert_eq!(listing.await.is_ok(), is_listed, "{listed:?} {watched:?}");

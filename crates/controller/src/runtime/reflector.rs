@@ -1,7 +1,7 @@
 //! Feeds one stream of list and watch events into a cache, as a reflector: mark and sweep by the list's epoch, within
 //! the stream's scope.
 //!
-//! A panic, in the stream or in the sink, ends neither the task nor the process: the stream is reopened, and lists
+//! A panic, in the stream or in the handler, ends neither the task nor the process: the stream is reopened, and lists
 //! again.
 //!
 //! An item that a list does not contain is deleted, whether the list is the first, one after an expired watch, or
@@ -87,8 +87,8 @@ pub enum First {
     Refused,
 }
 
-/// A receiver of a stream's events.
-pub trait Sink<T>: Send {
+/// Handles a stream's events.
+pub trait EventHandler<T>: Send {
     /// Stores an item from a list or an event of this epoch.
     fn changed(&self, item: T, epoch: Epoch);
     /// Handles an item's deletion.
@@ -101,49 +101,49 @@ pub trait Sink<T>: Send {
     fn description(&self) -> String;
 }
 
-impl<T, S: Sink<T> + Sync> Sink<T> for Arc<S> {
+impl<T, H: EventHandler<T> + Sync> EventHandler<T> for Arc<H> {
     fn changed(&self, item: T, epoch: Epoch) {
-        S::changed(self, item, epoch);
+        H::changed(self, item, epoch);
     }
 
     fn deleted(&self, item: T) {
-        S::deleted(self, item);
+        H::deleted(self, item);
     }
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
-        S::sweep(self, scope, list);
+        H::sweep(self, scope, list);
     }
 
     fn lost(&self, scope: &WatchScope) {
-        S::lost(self, scope);
+        H::lost(self, scope);
     }
 
     fn description(&self) -> String {
-        S::description(self)
+        H::description(self)
     }
 }
 
-/// Feeds the sink until the stream ends. `first` receives the result of the first list.
-pub async fn feed<T>(sink: impl Sink<T>, stream: Stream<T>, first: oneshot::Sender<First>) {
+/// Passes events to the handler until the stream ends. `first` receives the result of the first list.
+pub async fn run<T>(handler: impl EventHandler<T>, stream: Stream<T>, first: oneshot::Sender<First>) {
     let Stream { scope, open, requirement } = stream;
     let epoch = Epoch { number: 0, began: Instant::now(), is_list: false };
     let (first, last_error) = (Some(first), LastError::default());
-    let mut feed = Feed { sink, open, scope, requirement, epoch, first, last_error };
+    let mut reflector = Reflector { handler, open, scope, requirement, epoch, first, last_error };
     let mut panics = Refusals::default();
     loop {
         let opened = Instant::now();
-        if AssertUnwindSafe(feed.pass()).catch_unwind().await.is_ok() {
+        if AssertUnwindSafe(reflector.pass()).catch_unwind().await.is_ok() {
             return;
         }
-        feed.panicked();
+        reflector.panicked();
         panics.add(opened.elapsed());
         tokio::time::sleep(panics.pause()).await;
     }
 }
 
-/// A sink, and the state of its stream.
-struct Feed<T, S> {
-    sink: S,
+/// A handler, and the state of its stream.
+struct Reflector<T, H> {
+    handler: H,
     open: Box<dyn FnMut() -> Events<T> + Send>,
     scope: WatchScope,
     requirement: Option<Requirement>,
@@ -152,12 +152,12 @@ struct Feed<T, S> {
     last_error: LastError,
 }
 
-impl<T, S: Sink<T>> Feed<T, S> {
+impl<T, H: EventHandler<T>> Reflector<T, H> {
     /// Passes events on until the stream ends.
     async fn pass(&mut self) {
         let mut events = (self.open)();
         while let Some(event) = events.next().await {
-            log_change(&mut self.last_error, &event, &self.sink.description(), self.requirement.as_ref());
+            log_change(&mut self.last_error, &event, &self.handler.description(), self.requirement.as_ref());
             follow(self.requirement.as_ref(), &event);
             self.take(event);
         }
@@ -168,20 +168,20 @@ impl<T, S: Sink<T>> Feed<T, S> {
             Ok(Event::Init) => {
                 self.epoch = Epoch { number: self.epoch.number + 1, began: Instant::now(), is_list: true };
             }
-            Ok(Event::InitApply(item) | Event::Apply(item)) => self.sink.changed(item, self.epoch),
+            Ok(Event::InitApply(item) | Event::Apply(item)) => self.handler.changed(item, self.epoch),
             Ok(Event::InitDone) => {
                 self.epoch.is_list = false;
-                self.sink.sweep(&self.scope, self.epoch);
+                self.handler.sweep(&self.scope, self.epoch);
                 self.listed(First::Listed);
             }
-            Ok(Event::Delete(item)) => self.sink.deleted(item),
+            Ok(Event::Delete(item)) => self.handler.deleted(item),
             Err(error) if is_refused(&error) => self.lose(),
             Err(_) => {}
         }
     }
 
     fn lose(&mut self) {
-        self.sink.lost(&self.scope);
+        self.handler.lost(&self.scope);
         self.listed(First::Refused);
     }
 
@@ -193,7 +193,7 @@ impl<T, S: Sink<T>> Feed<T, S> {
     /// Records that what was seen last may be incomplete. Until the next list ends, items that are missing may exist.
     fn panicked(&mut self) {
         WATCH_PANICS.inc();
-        let what = self.sink.description();
+        let what = self.handler.description();
         tracing::error!("Watching {what} panicked, which is a bug; it is listed again");
         if std::panic::catch_unwind(AssertUnwindSafe(|| self.lose())).is_err() {
             tracing::error!("Giving up what was known of {what} panicked, too");
@@ -301,7 +301,7 @@ mod tests {
         Stream::new(scope, move || stream::iter(events.take().unwrap_or_default()).boxed())
     }
 
-    /// A sink that records every call.
+    /// A handler that records every call.
     #[derive(Clone, Default)]
     struct Calls(Arc<Mutex<Vec<String>>>);
 
@@ -311,7 +311,7 @@ mod tests {
         }
     }
 
-    impl Sink<&'static str> for Calls {
+    impl EventHandler<&'static str> for Calls {
         fn changed(&self, item: &'static str, epoch: Epoch) {
             assert_ne!(item, "bomb", "a bug");
             self.note(format!("{item} in {}", epoch.number));
@@ -350,7 +350,7 @@ mod tests {
         ];
         let calls = Calls::default();
         let (first, listed) = oneshot::channel();
-        feed(calls.clone(), once(WatchScope::namespace("ns"), events), first).await;
+        run(calls.clone(), once(WatchScope::namespace("ns"), events), first).await;
         assert_eq!(listed.await, Ok(First::Listed));
         let expected = ["a in 1", "sweep 1 of ns", "b in 1", "a gone", "sweep 2 of ns", "c in 2"];
         assert_eq!(*calls.0.lock().unwrap(), expected);
@@ -361,7 +361,7 @@ mod tests {
         let events = [Ok(Event::Init), Ok(Event::InitApply("a")), Ok(Event::Init), Ok(Event::InitApply("b"))];
         let calls = Calls::default();
         let (first, listed) = oneshot::channel();
-        feed(calls.clone(), once(WatchScope::ALL, events), first).await;
+        run(calls.clone(), once(WatchScope::ALL, events), first).await;
         assert!(listed.await.is_err());
         assert_eq!(*calls.0.lock().unwrap(), ["a in 1", "b in 2"]);
     }
@@ -382,7 +382,7 @@ mod tests {
         let (calls, before) = (Calls::default(), WATCH_PANICS.get());
         let (first, listed) = oneshot::channel();
         let began = Instant::now();
-        feed(calls.clone(), Stream::new(WatchScope::ALL, open), first).await;
+        run(calls.clone(), Stream::new(WatchScope::ALL, open), first).await;
         assert_eq!(listed.await, Ok(First::Listed));
         let expected = ["a in 1", "sweep 1 of all", "lost all", "lost all", "b in 2", "sweep 2 of all"];
         assert_eq!(*calls.0.lock().unwrap(), expected);
@@ -397,7 +397,7 @@ mod tests {
             let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
             let (first, listed) = oneshot::channel();
             let calls = Calls::default();
-            feed(calls.clone(), once(WatchScope::ALL, [Err(error)]), first).await;
+            run(calls.clone(), once(WatchScope::ALL, [Err(error)]), first).await;
             assert_eq!(listed.await.ok(), expected.then_some(First::Refused), "{code}");
             assert_eq!(*calls.0.lock().unwrap() == ["lost all"], expected, "{code}");
         }

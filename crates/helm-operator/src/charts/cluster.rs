@@ -165,7 +165,7 @@ impl Cluster {
         let namespaces = self.namespaces.and(&lock(&self.homes));
         for stream in watches::records(&self.client, &namespaces, &self.readiness, &keys) {
             let (first, listed) = oneshot::channel();
-            lock(&self.tasks).spawn(reflector::feed(self.releases.clone(), stream, first));
+            lock(&self.tasks).spawn(reflector::run(self.releases.clone(), stream, first));
             lists.push(listed);
         }
         join_all(lists).await;

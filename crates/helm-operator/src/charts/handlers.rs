@@ -6,7 +6,7 @@ use std::sync::Arc;
 use controller::reconciler::Stores;
 use controller::runtime::freshness::Epoch;
 use controller::runtime::key::ResourceKey;
-use controller::runtime::reflector::{Sink, WatchScope};
+use controller::runtime::reflector::{EventHandler, WatchScope};
 use controller::shards::Standing;
 use helm_release::kube::{Live, ObjectKey, Resource};
 use tokio::time::Instant;
@@ -22,10 +22,10 @@ use crate::view::primary::Received;
 use crate::view::release::Release;
 use crate::view::releases::{ReleaseListener, Writer};
 
-/// A sink that stores custom resources.
+/// A handler that stores custom resources.
 pub(crate) struct Primaries(pub(crate) Arc<ControllerContext>);
 
-impl Sink<Received> for Primaries {
+impl EventHandler<Received> for Primaries {
     fn changed(&self, received: Received, epoch: Epoch) {
         let shared = &self.0;
         if shared.cache.has_left(&received.primary, epoch) {
@@ -108,7 +108,7 @@ fn forget_unknown(shared: &ControllerContext, scope: &WatchScope) {
     }
 }
 
-/// A sink that stores objects of one kind.
+/// A handler that stores objects of one kind.
 pub(crate) struct Dependents(pub(crate) Arc<ControllerContext>, pub(crate) Arc<Resource>);
 
 impl Dependents {
@@ -120,7 +120,7 @@ impl Dependents {
     }
 }
 
-impl Sink<Arc<Live>> for Dependents {
+impl EventHandler<Arc<Live>> for Dependents {
     fn changed(&self, live: Arc<Live>, epoch: Epoch) {
         let key = key_of(&self.1, &live);
         let owner = match ownership::claim(&self.0, &key, &live) {

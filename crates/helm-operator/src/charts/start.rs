@@ -12,7 +12,7 @@ use controller::report::chain;
 use controller::rights::Collection;
 use controller::runtime::queue::Queue;
 use controller::runtime::readiness::{self, LISTING, Requirement};
-use controller::runtime::reflector::{self, First, Sink, Stream, WatchScope};
+use controller::runtime::reflector::{self, EventHandler, First, Stream, WatchScope};
 use controller::runtime::served_kinds::ServedKinds;
 use controller::runtime::workers::serve;
 use controller::shards::Shard;
@@ -384,7 +384,7 @@ async fn first_lists(
 ) {
     let mut lists = Vec::new();
     for stream in primaries {
-        lists.push(start_feed(Primaries(shared.clone()), stream, tasks));
+        lists.push(start_reflector(Primaries(shared.clone()), stream, tasks));
     }
     let cluster = Cluster::of(context);
     tokio::join!(join_all(lists), cluster.records_listed(keys));
@@ -455,13 +455,13 @@ fn end_wait(shared: &ControllerContext, kind: &Resource, first: Option<First>) {
     shared.cache.resources_with(kind).into_iter().for_each(|key| shared.wake(key));
 }
 
-/// Feeds a sink in a task. The future resolves when the first list is complete, refused, or can no longer arrive.
-fn start_feed<T: Send + 'static>(
-    sink: impl Sink<T> + 'static,
+/// Runs a reflector in a task. The future resolves when the first list is complete, refused, or can no longer arrive.
+fn start_reflector<T: Send + 'static>(
+    handler: impl EventHandler<T> + 'static,
     stream: Stream<T>,
     tasks: &mut JoinSet<()>,
 ) -> BoxFuture<'static, First> {
     let (first, listed) = oneshot::channel();
-    tasks.spawn(reflector::feed(sink, stream, first));
+    tasks.spawn(reflector::run(handler, stream, first));
     Box::pin(async { listed.await.unwrap_or(First::Refused) })
 }

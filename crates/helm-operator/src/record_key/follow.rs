@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use controller::runtime::backoff;
 use controller::runtime::freshness::Epoch;
 use controller::runtime::pages;
-use controller::runtime::reflector::{self, Sink, Stream, WatchScope};
+use controller::runtime::reflector::{self, EventHandler, Stream, WatchScope};
 use futures::StreamExt as _;
 use helm_release::kube::Api;
 use helm_release::storage::Keyring;
@@ -25,9 +25,9 @@ pub(crate) async fn follow(client: Client, namespace: String, keys: Keyring, fou
     let config = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
     let open = move || pages::watch(api.clone(), config.clone()).boxed();
     let stream = Stream::new(WatchScope::namespace(&namespace), open);
-    let sink = Versions { version, listed: AtomicU64::new(0) };
-    let feed = reflector::feed(sink, stream, oneshot::channel().0);
-    tokio::join!(feed, read_again(&client, &namespace, &keys, found, versions));
+    let handler = Versions { version, listed: AtomicU64::new(0) };
+    let follow = reflector::run(handler, stream, oneshot::channel().0);
+    tokio::join!(follow, read_again(&client, &namespace, &keys, found, versions));
 }
 
 /// Reads the keys whenever the Secret has another version than the one that was read.
@@ -67,7 +67,7 @@ async fn refresh(api: &dyn Api, namespace: &str, keys: &Keyring, found: Found) -
     }
 }
 
-/// A sink that keeps the Secret's version; an empty one if the Secret does not exist.
+/// A handler that keeps the Secret's version; an empty one if the Secret does not exist.
 struct Versions {
     version: watch::Sender<String>,
     /// The number of the last list that contained it.
@@ -80,7 +80,7 @@ impl Versions {
     }
 }
 
-impl Sink<PartialObjectMeta<Secret>> for Versions {
+impl EventHandler<PartialObjectMeta<Secret>> for Versions {
     fn changed(&self, secret: PartialObjectMeta<Secret>, epoch: Epoch) {
         self.listed.store(epoch.number, Ordering::Relaxed);
         self.is(secret.resource_version().unwrap_or_default());
@@ -124,17 +124,17 @@ mod tests {
     #[tokio::test]
     async fn a_version_is_news_once_and_a_secret_that_no_list_contains_is_gone() {
         let (version, mut versions) = watch::channel("1".to_owned());
-        let sink = Versions { version, listed: AtomicU64::new(0) };
+        let handler = Versions { version, listed: AtomicU64::new(0) };
         let mut news = || versions.has_changed().unwrap().then(|| versions.borrow_and_update().clone());
-        sink.changed(secret("1"), epoch(1));
-        sink.sweep(&WatchScope::ALL, epoch(1));
+        handler.changed(secret("1"), epoch(1));
+        handler.sweep(&WatchScope::ALL, epoch(1));
         assert_eq!(news(), None);
-        sink.changed(secret("2"), epoch(1));
+        handler.changed(secret("2"), epoch(1));
         assert_eq!(news().as_deref(), Some("2"));
-        sink.sweep(&WatchScope::ALL, epoch(2));
+        handler.sweep(&WatchScope::ALL, epoch(2));
         assert_eq!(news().as_deref(), Some(""), "deleted while nothing was watched");
-        sink.changed(secret("3"), epoch(2));
-        sink.deleted(secret("3"));
+        handler.changed(secret("3"), epoch(2));
+        handler.deleted(secret("3"));
         assert_eq!(news().as_deref(), Some(""));
     }
 

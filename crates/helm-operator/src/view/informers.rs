@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, Weak};
 
 use controller::runtime::backoff;
 use controller::runtime::freshness::Epoch;
-use controller::runtime::reflector::{self, First, Sink, Stream, WatchScope};
+use controller::runtime::reflector::{self, EventHandler, First, Stream, WatchScope};
 use futures::future::{BoxFuture, join_all};
 use helm_release::kube::{Live, Resource};
 use outside::sync::lock;
@@ -36,7 +36,7 @@ pub(crate) trait Source: Send + Sync {
 }
 
 /// A receiver of a kind's objects. Its owner drops it to end the subscription.
-pub(crate) type Subscriber = Arc<dyn Sink<Arc<Live>> + Sync>;
+pub(crate) type Subscriber = Arc<dyn EventHandler<Arc<Live>> + Sync>;
 
 /// The watched kinds of the process.
 pub(crate) struct Informers {
@@ -74,7 +74,7 @@ struct Fanout {
 }
 
 struct Member {
-    subscriber: Weak<dyn Sink<Arc<Live>> + Sync>,
+    subscriber: Weak<dyn EventHandler<Arc<Live>> + Sync>,
     /// The events since it joined, until its own list is complete.
     missed: Option<Vec<Event>>,
 }
@@ -216,7 +216,7 @@ impl SharedWatch {
         let run = Run { shared: self.clone(), number: state.run, before: state.epoch };
         let (first, listed) = oneshot::channel();
         let stream = source.watch(&self.kind, &self.scope, charts);
-        state.task = Some(tasks.spawn(reflector::feed(run, stream, first)));
+        state.task = Some(tasks.spawn(reflector::run(run, stream, first)));
         let shared = self.clone();
         Box::pin(async move {
             let first = listed.await.unwrap_or(First::Refused);
@@ -263,7 +263,7 @@ impl SharedWatch {
     }
 }
 
-/// The sink of one watch, which passes events to the members.
+/// The handler of one watch, which passes events to the members.
 struct Run {
     shared: Arc<SharedWatch>,
     number: u64,
@@ -290,7 +290,7 @@ impl Run {
     }
 }
 
-impl Sink<Live> for Run {
+impl EventHandler<Live> for Run {
     fn changed(&self, live: Live, epoch: Epoch) {
         let epoch = self.number(epoch);
         self.pass(&Event::Changed(Arc::new(live), epoch));

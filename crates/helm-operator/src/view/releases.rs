@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::key::ResourceKey;
-use controller::runtime::reflector::{Sink, WatchScope};
+use controller::runtime::reflector::{EventHandler, WatchScope};
 use controller::shards::Ring;
 use helm_release::release::Packed;
 use helm_release::storage::{Proof, RecordMeta, Stored};
@@ -283,7 +283,7 @@ fn key_of(meta: &RecordMeta) -> ResourceKey {
     ResourceKey::new(&meta.namespace, &meta.name)
 }
 
-impl Sink<RecordMeta> for Releases {
+impl EventHandler<RecordMeta> for Releases {
     fn changed(&self, meta: RecordMeta, epoch: Epoch) {
         let (key, writer) = (key_of(&meta), Writer::of(&meta));
         if self.store(&key, meta, epoch) {

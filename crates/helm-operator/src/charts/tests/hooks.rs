@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::metrics::ReconcileResult;
-use controller::runtime::reflector::Sink as _;
+use controller::runtime::reflector::EventHandler as _;
 use helm_release::kube::{Disturbance, Error, MemoryApi, Resource};
 use serde_json::{Value, json};
 use tokio::time::sleep;

@@ -80,7 +80,7 @@ impl Server {
 #[derive(Default)]
 struct Seen(Mutex<Vec<String>>);
 
-impl Sink<Arc<Live>> for Seen {
+impl EventHandler<Arc<Live>> for Seen {
     fn changed(&self, live: Arc<Live>, epoch: Epoch) {
         self.note(format!("{} in {}", name(&live), epoch.number));
     }

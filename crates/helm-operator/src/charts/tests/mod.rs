@@ -14,7 +14,7 @@ use controller::runtime::freshness::Epoch;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use controller::runtime::queue::Queue;
-use controller::runtime::reflector::{Sink, WatchScope};
+use controller::runtime::reflector::{EventHandler, WatchScope};
 use controller::shards::{Shard, Share};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -52,7 +52,7 @@ use crate::view::dependencies::registry::Dependencies;
 use crate::view::primary::{FINALIZER, Primary, Received};
 use crate::view::releases::Releases;
 use crate::view::sources::registry::Sources;
-use crate::view::sources::watch::{SourceMeta, SourceSink};
+use crate::view::sources::watch::{SourceHandler, SourceMeta};
 use crate::watches::{OverrideValuesType, Overrides, Sequencing};
 
 mod account;
@@ -562,7 +562,7 @@ impl World {
         let secrets = Arc::new(resource("v1", "Secret", "secrets", true));
         let deployments = Arc::new(resource("apps/v1", "Deployment", "deployments", true));
         let dependents = [maps, roles, secrets, deployments].map(|kind| Dependents(self.shared.clone(), kind));
-        let source = |kind| SourceSink { sources: Arc::downgrade(&self.shared.sources), kind };
+        let source = |kind| SourceHandler { sources: Arc::downgrade(&self.shared.sources), kind };
         let sources = [SourceKind::Secret, SourceKind::ConfigMap].map(source);
         self.feed_dependencies(epoch);
         let mut paths = self.server.paths();
@@ -577,9 +577,9 @@ impl World {
                 continue;
             }
             object["metadata"]["namespace"] = own.map_or(Value::Null, Value::from);
-            for sink in sources.iter().filter(|sink| sink.kind.plural() == plural) {
+            for handler in sources.iter().filter(|handler| handler.kind.plural() == plural) {
                 let metadata = serde_json::from_value(object["metadata"].clone()).unwrap();
-                sink.changed(SourceMeta::read(sink.kind, metadata).unwrap(), epoch);
+                handler.changed(SourceMeta::read(handler.kind, metadata).unwrap(), epoch);
             }
             match plural {
                 "configmaps" | "deployments" | "clusterroles" if self.unwatched => {}
@@ -603,7 +603,7 @@ impl World {
         }
         primaries.sweep(scope, epoch);
         records.sweep(scope, epoch);
-        sources.iter().for_each(|sink| sink.sweep(scope, epoch));
+        sources.iter().for_each(|handler| handler.sweep(scope, epoch));
         if self.unwatched {
             return;
         }

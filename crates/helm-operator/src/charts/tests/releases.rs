@@ -1,6 +1,6 @@
 //! Tests of the store of release records: what it trusts, and which controllers it notifies of a change.
 
-use controller::runtime::reflector::Sink;
+use controller::runtime::reflector::EventHandler;
 use helm_release::release::Status;
 
 use super::cache::{epoch, record, revision};

@@ -2,7 +2,7 @@
 //! controllers on the same API server in memory; the tests assign, as the sharder would.
 
 use controller::runtime::freshness::Epoch;
-use controller::runtime::reflector::Sink as _;
+use controller::runtime::reflector::EventHandler as _;
 use controller::shards::{Ring, ShardSelector};
 use tokio::time::sleep;
 

@@ -207,8 +207,8 @@ async fn a_change_during_a_read_is_read_again() {
             let version: u64 = object["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
             let kind = SourceKind::Secret;
             let key = SourceKey { kind, namespace: "ns".into(), name: "web-values".into() };
-            let sink = SourceSink { sources: feeder.clone(), kind };
-            sink.changed(
+            let handler = SourceHandler { sources: feeder.clone(), kind };
+            handler.changed(
                 SourceMeta { key, version: version + 1 },
                 Epoch { number: 1, began: Instant::now(), is_list: false },
             );
@@ -391,8 +391,8 @@ async fn a_crash_after_any_write_of_an_upgrade_by_a_source_heals() {
 async fn a_watch_of_sources_that_is_refused_later_is_reported_and_recovers() {
     let world = installed().await;
     secret(&world, "ns", "web-values", &[("values.yaml", "value: two")]);
-    let sink = SourceSink { sources: Arc::downgrade(&world.shared.sources), kind: SourceKind::Secret };
-    sink.lost(&WatchScope::ALL);
+    let handler = SourceHandler { sources: Arc::downgrade(&world.shared.sources), kind: SourceKind::Secret };
+    handler.lost(&WatchScope::ALL);
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     let condition = world.condition("Irreconcilable").unwrap();
     assert!(condition.starts_with("True/ValuesSourceForbidden/"), "{condition}");

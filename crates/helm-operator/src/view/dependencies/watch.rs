@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use controller::runtime::freshness::Epoch;
 use controller::runtime::pages;
-use controller::runtime::reflector::{self, Sink, Stream, WatchScope, reduce};
+use controller::runtime::reflector::{self, EventHandler, Stream, WatchScope, reduce};
 use futures::{StreamExt as _, future, stream};
 use helm_release::kube::Resource;
 use kube::core::ApiResource;
@@ -51,10 +51,10 @@ pub(super) fn start(
             None => stream::empty().boxed(),
         }
     };
-    let sink = DependencySink { registry, kind: kind.clone(), key: kind_key(kind), is_whole: shown };
+    let handler = DependencyHandler { registry, kind: kind.clone(), key: kind_key(kind), is_whole: shown };
     let stream = Stream::new(scope.clone(), open);
     // A resource waits for what it reads, not for a list.
-    AbortOnDropHandle::new(tokio::spawn(reflector::feed(sink, stream, oneshot::channel().0)))
+    AbortOnDropHandle::new(tokio::spawn(reflector::run(handler, stream, oneshot::channel().0)))
 }
 
 fn api<K>(client: &Client, kind: &Resource, scope: &WatchScope) -> Api<K>
@@ -75,8 +75,8 @@ where
     }
 }
 
-/// A sink that updates the registry.
-struct DependencySink {
+/// A handler that updates the registry.
+struct DependencyHandler {
     registry: Weak<Dependencies>,
     kind: Arc<Resource>,
     key: KindKey,
@@ -84,7 +84,7 @@ struct DependencySink {
     is_whole: Arc<AtomicBool>,
 }
 
-impl DependencySink {
+impl DependencyHandler {
     fn tell(&self, what: impl FnOnce(&Arc<Dependencies>)) {
         if let Some(registry) = self.registry.upgrade() {
             what(&registry);
@@ -92,7 +92,7 @@ impl DependencySink {
     }
 }
 
-impl Sink<Seen> for DependencySink {
+impl EventHandler<Seen> for DependencyHandler {
     fn changed(&self, item: Seen, epoch: Epoch) {
         self.tell(|registry| registry.changed(&self.key, &item, epoch));
     }

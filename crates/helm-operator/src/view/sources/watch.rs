@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use controller::runtime::freshness::Epoch;
 use controller::runtime::pages;
-use controller::runtime::reflector::{self, Sink, Stream, WatchScope, reduce};
+use controller::runtime::reflector::{self, EventHandler, Stream, WatchScope, reduce};
 use futures::{StreamExt as _, future};
 use helm_release::storage::SECRET_TYPE;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
@@ -37,9 +37,9 @@ pub(crate) fn start(sources: Weak<Sources>, client: &Client, kind: SourceKind, s
         SourceKind::Secret => stream::<Secret>(client, kind, scope),
         SourceKind::ConfigMap => stream::<ConfigMap>(client, kind, scope),
     };
-    let sink = SourceSink { sources, kind };
+    let handler = SourceHandler { sources, kind };
     // A resource waits for what it reads, not for a list.
-    AbortOnDropHandle::new(tokio::spawn(reflector::feed(sink, stream, oneshot::channel().0)))
+    AbortOnDropHandle::new(tokio::spawn(reflector::run(handler, stream, oneshot::channel().0)))
 }
 
 fn stream<K>(client: &Client, kind: SourceKind, scope: &WatchScope) -> Stream<SourceMeta>
@@ -71,13 +71,13 @@ impl SourceMeta {
     }
 }
 
-/// A sink that updates the registry.
-pub(crate) struct SourceSink {
+/// A handler that updates the registry.
+pub(crate) struct SourceHandler {
     pub(crate) sources: Weak<Sources>,
     pub(crate) kind: SourceKind,
 }
 
-impl SourceSink {
+impl SourceHandler {
     fn tell(&self, what: impl FnOnce(&Arc<Sources>)) {
         if let Some(sources) = self.sources.upgrade() {
             what(&sources);
@@ -85,7 +85,7 @@ impl SourceSink {
     }
 }
 
-impl Sink<SourceMeta> for SourceSink {
+impl EventHandler<SourceMeta> for SourceHandler {
     fn changed(&self, item: SourceMeta, epoch: Epoch) {
         self.tell(|sources| sources.changed(&item.key, item.version, epoch));
     }
