@@ -98,7 +98,7 @@ pub(super) fn run(asked: &Rollback, operator: Operator) -> ExitCode {
 
 /// The progress of a pin, as the resource's status reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Progress {
+enum PinProgress {
     /// The operator has yet to act on the annotation.
     Pending,
     /// The operator has, and reports this message.
@@ -146,15 +146,15 @@ impl Rollback {
         let until = Instant::now() + Duration::from_secs(self.timeout);
         loop {
             match progress(&resource, self.to) {
-                Progress::Done(told) => return Ok(told),
-                Progress::Refused(why) => return Err(why),
-                Progress::Pending if Instant::now() >= until => {
+                PinProgress::Done(told) => return Ok(told),
+                PinProgress::Refused(why) => return Err(why),
+                PinProgress::Pending if Instant::now() >= until => {
                     return Err(format!(
                         "the annotation is written, but the operator did not act on it within {} s",
                         self.timeout
                     ));
                 }
-                Progress::Pending => tokio::time::sleep(PAUSE).await,
+                PinProgress::Pending => tokio::time::sleep(PAUSE).await,
             }
             let read = Api::send(&client, Call::get(path.clone())).await.and_then(|answer| answer.parse());
             resource = read.map_err(|error| chain(&error))?;
@@ -184,7 +184,7 @@ fn meant<'w>(watches: &'w [Watch], kind: &str) -> Result<&'w Watch, String> {
 }
 
 /// Judges what the status says about the annotation, once the resource has it.
-fn progress(resource: &Value, to: Option<u32>) -> Progress {
+fn progress(resource: &Value, to: Option<u32>) -> PinProgress {
     let conditions = resource["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let find = |kind: &str| conditions.iter().find(|one| one["type"] == kind && one["status"] == "True");
     let message = |condition: &Value| condition["message"].as_str().unwrap_or_default().to_owned();
@@ -195,11 +195,11 @@ fn progress(resource: &Value, to: Option<u32>) -> Progress {
         (Some(to), Some(told))
             if told.contains(&format!("revision {to}:")) || told.contains(&format!("revision {to},")) =>
         {
-            Progress::Done(told)
+            PinProgress::Done(told)
         }
-        (Some(_), _) => refused.map_or(Progress::Pending, Progress::Refused),
-        (None, Some(_)) => Progress::Pending,
-        (None, None) => Progress::Done("the release follows its resource again".to_owned()),
+        (Some(_), _) => refused.map_or(PinProgress::Pending, PinProgress::Refused),
+        (None, Some(_)) => PinProgress::Pending,
+        (None, None) => PinProgress::Done("the release follows its resource again".to_owned()),
     }
 }
 
@@ -225,19 +225,19 @@ mod tests {
         let at = resource("Pinned", "PinAnnotation", "the release stays at revision 3, which revision 6 repeats: x");
         let own = resource("Pinned", "PinAnnotation", "the release stays at revision 3: x");
         for (resource, to, expected) in [
-            (&none, Some(3), Progress::Pending),
-            (&at, Some(3), Progress::Done("the release stays at revision 3, which revision 6 repeats: x".into())),
-            (&own, Some(3), Progress::Done("the release stays at revision 3: x".into())),
-            (&at, Some(6), Progress::Pending),
-            (&at, None, Progress::Pending),
-            (&none, None, Progress::Done("the release follows its resource again".into())),
+            (&none, Some(3), PinProgress::Pending),
+            (&at, Some(3), PinProgress::Done("the release stays at revision 3, which revision 6 repeats: x".into())),
+            (&own, Some(3), PinProgress::Done("the release stays at revision 3: x".into())),
+            (&at, Some(6), PinProgress::Pending),
+            (&at, None, PinProgress::Pending),
+            (&none, None, PinProgress::Done("the release follows its resource again".into())),
         ] {
             assert_eq!(progress(resource, to), expected, "{resource} {to:?}");
         }
         let why = format!("annotation {PREFIX}pin: no");
         let failed = resource("Irreconcilable", "RenderError", "no");
-        assert_eq!(progress(&failed, Some(3)), Progress::Pending, "the reason for the rollback");
+        assert_eq!(progress(&failed, Some(3)), PinProgress::Pending, "the reason for the rollback");
         let missing = resource("Irreconcilable", "InvalidAnnotation", &why);
-        assert_eq!(progress(&missing, Some(3)), Progress::Refused(why));
+        assert_eq!(progress(&missing, Some(3)), PinProgress::Refused(why));
     }
 }

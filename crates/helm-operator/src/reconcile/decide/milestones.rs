@@ -3,7 +3,7 @@
 //! Published events are not recorded. A process that starts infers them from the state that it finds: it announces a
 //! step only if no release of the step was reached yet, and no halt that began before its start.
 
-use super::progression::{Phase, Progress};
+use super::progression::{Phase, RolloutProgress};
 
 /// An event of a rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,7 +33,7 @@ pub(crate) struct Announced {
 
 impl Announced {
     /// Returns what an earlier process has announced, judged by the state that this one finds.
-    pub(crate) fn restored(found: &Progress) -> Announced {
+    pub(crate) fn restored(found: &RolloutProgress) -> Announced {
         match found.phase {
             Phase::Over => Announced::default(),
             Phase::Moving if found.is_untouched => Announced { step: found.step.checked_sub(1), stop: None },
@@ -42,7 +42,7 @@ impl Announced {
     }
 
     /// Moves on to the next state; returns what to announce.
-    pub(crate) fn advance(&mut self, now: &Progress) -> Option<Milestone> {
+    pub(crate) fn advance(&mut self, now: &RolloutProgress) -> Option<Milestone> {
         let before = *self;
         if now.phase == Phase::Over {
             *self = Announced::default();
@@ -74,19 +74,19 @@ mod tests {
     use super::*;
     use Milestone::{Completed, Halted, Resumed, Started, Step, TakenBack};
 
-    fn at(phase: Phase, step: usize) -> Progress {
-        Progress { phase, step, ..Progress::default() }
+    fn at(phase: Phase, step: usize) -> RolloutProgress {
+        RolloutProgress { phase, step, ..RolloutProgress::default() }
     }
 
-    fn untouched(step: usize) -> Progress {
-        Progress { is_untouched: true, ..at(Phase::Moving, step) }
+    fn untouched(step: usize) -> RolloutProgress {
+        RolloutProgress { is_untouched: true, ..at(Phase::Moving, step) }
     }
 
     #[test]
     fn each_change_of_a_rollout_is_told_once() {
         let (moving, halted) = (|step| at(Phase::Moving, step), |step| at(Phase::Halted, step));
         let baking = |step| at(Phase::Baking(Timestamp::UNIX_EPOCH), step);
-        let (back, over) = (at(Phase::TakingBack, 0), Progress::default());
+        let (back, over) = (at(Phase::TakingBack, 0), RolloutProgress::default());
         for (behaviour, states, expected) in [
             ("nothing", vec![over.clone(), over.clone()], vec![]),
             (
@@ -117,7 +117,7 @@ mod tests {
     #[test]
     fn a_process_that_starts_does_not_repeat_what_its_predecessor_told() {
         for (found, expected) in [
-            (Progress::default(), None),
+            (RolloutProgress::default(), None),
             (untouched(0), Some(Started)),
             (untouched(2), Some(Step)),
             (at(Phase::Moving, 0), None),

@@ -65,7 +65,7 @@ pub(crate) enum Phase {
 
 /// How far a rollout is.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Progress {
+pub(crate) struct RolloutProgress {
     pub(crate) phase: Phase,
     /// The step, starting at 0.
     pub(crate) step: usize,
@@ -96,7 +96,7 @@ impl Phase {
     }
 }
 
-impl Progress {
+impl RolloutProgress {
     /// Describes the rollout for people: `step 2 of 4 (10% of the others)`.
     pub(crate) fn text(&self, rollout: &RolloutRule) -> String {
         let at = self.step_text(rollout);
@@ -154,20 +154,27 @@ pub(crate) fn outline(
 }
 
 /// Returns how far the rollout is.
-pub(crate) fn progress(members: &Members, rollout: &RolloutRule, now: Timestamp) -> Progress {
+pub(crate) fn progress(members: &Members, rollout: &RolloutRule, now: Timestamp) -> RolloutProgress {
     let groups = Groups::of(members);
     let last = titles(rollout).len().saturating_sub(1);
     let at = |phase, step, free: &[Waiting<'_>]| {
         let counts = groups.counts(free.iter().filter(|one| one.failed).count());
         let waiting = groups.canaries.len() + groups.others.len();
         let is_untouched = groups.is_untouched(rollout, step);
-        Progress { phase, step, counts, waiting, is_untouched, free: free.iter().map(|one| one.key.clone()).collect() }
+        RolloutProgress {
+            phase,
+            step,
+            counts,
+            waiting,
+            is_untouched,
+            free: free.iter().map(|one| one.key.clone()).collect(),
+        }
     };
     if groups.is_taken_back {
         return at(Phase::TakingBack, 0, &[]);
     }
     if groups.canaries.is_empty() && groups.others.is_empty() {
-        return Progress { counts: groups.counts(0), ..Progress::default() };
+        return RolloutProgress { counts: groups.counts(0), ..RolloutProgress::default() };
     }
     let mut step = groups.first_step(rollout);
     while step < last {
@@ -348,7 +355,7 @@ mod tests {
         known.chain(std::iter::repeat(WAITS)).take(all).collect()
     }
 
-    fn free(progress: &Progress) -> String {
+    fn free(progress: &RolloutProgress) -> String {
         progress.free.iter().map(|key| &*key.name).collect::<Vec<_>>().join(" ")
     }
 

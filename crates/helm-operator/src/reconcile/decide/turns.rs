@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use outside::sync;
 
 use super::milestones::{Announced, Milestone};
-use super::progression::{Member, Members, Part, Phase, Progress, progress};
+use super::progression::{Member, Members, Part, Phase, RolloutProgress, progress};
 use crate::watches::RolloutRule;
 
 /// The turns of one controller's releases.
@@ -24,10 +24,10 @@ pub(crate) struct Turns {
 #[derive(Default)]
 struct State {
     members: Members,
-    progress: Progress,
+    progress: RolloutProgress,
     announced: Announced,
     /// Milestones that are not published yet.
-    milestones: Vec<(Milestone, Progress)>,
+    milestones: Vec<(Milestone, RolloutProgress)>,
 }
 
 /// A release's turn.
@@ -36,7 +36,7 @@ pub(crate) enum Turn {
     /// The release may be upgraded.
     Free,
     /// The release must not change yet.
-    Held(Progress),
+    Held(RolloutProgress),
     /// The release returns to its previous revision.
     TakenBack,
 }
@@ -108,12 +108,12 @@ impl Turns {
     }
 
     /// Returns how far the rollout is.
-    pub(crate) fn progress(&self) -> Progress {
+    pub(crate) fn progress(&self) -> RolloutProgress {
         sync::lock(&self.state).progress.clone()
     }
 
     /// Returns what has happened since the last call, each with how far the rollout was then.
-    pub(crate) fn take_milestones(&self) -> Vec<(Milestone, Progress)> {
+    pub(crate) fn take_milestones(&self) -> Vec<(Milestone, RolloutProgress)> {
         std::mem::take(&mut sync::lock(&self.state).milestones)
     }
 }
@@ -157,7 +157,7 @@ impl State {
     }
 }
 
-fn report(rule: &RolloutRule, progress: &Progress) {
+fn report(rule: &RolloutRule, progress: &RolloutProgress) {
     let text = progress.text(rule);
     let (updated, ready, failed) = (progress.counts.updated, progress.counts.ready, progress.counts.failed);
     match progress.phase.is_stopped() {

@@ -4,7 +4,7 @@ use controller::report::Outcome;
 
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::milestones::Milestone;
-use crate::reconcile::decide::progression::{Progress, titles};
+use crate::reconcile::decide::progression::{RolloutProgress, titles};
 use crate::watches::RolloutRule;
 
 /// The action of these events.
@@ -24,7 +24,7 @@ impl ControllerContext {
     }
 }
 
-fn outcome(milestone: Milestone, what: &str, progress: &Progress, rule: &RolloutRule) -> Outcome {
+fn outcome(milestone: Milestone, what: &str, progress: &RolloutProgress, rule: &RolloutRule) -> Outcome {
     let counts = progress.counts;
     let step = progress.step_text(rule);
     match milestone {

@@ -8,7 +8,7 @@ use super::causes;
 use crate::dependencies::Waiting;
 use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::decide::inputs;
-use crate::reconcile::decide::progression::{Member, Part, Phase, Progress, Reached};
+use crate::reconcile::decide::progression::{Member, Part, Phase, Reached, RolloutProgress};
 use crate::reconcile::decide::turns::Turn;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::StepContext;
@@ -171,7 +171,7 @@ impl StepContext<'_> {
 
     /// Returns when the pause ends that the release waits for.
     pub(crate) fn turn_at(&self, primary: &Primary) -> Option<tokio::time::Instant> {
-        let Turn::Held(Progress { phase: Phase::Baking(until), .. }) = self.turn(primary) else { return None };
+        let Turn::Held(RolloutProgress { phase: Phase::Baking(until), .. }) = self.turn(primary) else { return None };
         let left = until.duration_since(outside::now());
         Some(tokio::time::Instant::now() + left.try_into().unwrap_or_default())
     }
