@@ -14,7 +14,7 @@ use outside::{Api, Error};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::gate::{self, Gate, Question, Turn, Turns, VALID_FOR, question};
+use super::gate::{self, Gate, Question, Ticket, Tickets, VALID_FOR, question};
 use super::reviews::{authenticate, authorize};
 
 /// How many rights are cached. The least recently used is evicted first, and requested again when needed.
@@ -64,12 +64,12 @@ pub(super) struct Callers {
 
 /// Limits what users have under way, each of them and all together.
 struct Shares {
-    each: Turns<Question>,
-    all: Turns<()>,
+    each: Tickets<Question>,
+    all: Tickets<()>,
 }
 
 /// A caller's share of the limits, held until it is dropped.
-type Share = (Turn<Question>, Turn<()>);
+type Share = (Ticket<Question>, Ticket<()>);
 
 /// The limit that a caller's request counts against.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,7 +164,7 @@ impl Callers {
 
 impl Shares {
     fn at_most(each: usize, all: usize) -> Shares {
-        Shares { each: Turns::at_most(each), all: Turns::at_most(all) }
+        Shares { each: Tickets::at_most(each), all: Tickets::at_most(all) }
     }
 
     fn begin(&self, user: Question) -> Option<Share> {

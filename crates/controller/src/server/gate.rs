@@ -35,7 +35,7 @@ pub(super) struct Gate<T> {
     verdicts: Mutex<Verdicts<T>>,
     reviews: Semaphore,
     renewals: Semaphore,
-    asking: Turns<IpAddr>,
+    asking: Tickets<IpAddr>,
 }
 
 /// The cached verdicts and their expiry. Refusals, which anyone can cause, never evict permissions.
@@ -71,7 +71,7 @@ impl<T: Clone> Gate<T> {
         let verdicts =
             Mutex::new(Verdicts { allowed: LruCache::new(MAX_VERDICTS), refused: LruCache::new(MAX_VERDICTS) });
         let (reviews, renewals) = (Semaphore::new(MAX_REVIEWS), Semaphore::new(MAX_RENEWALS));
-        Gate { verdicts, reviews, renewals, asking: Turns::at_most(MAX_REVIEWS_PER_ADDRESS) }
+        Gate { verdicts, reviews, renewals, asking: Tickets::at_most(MAX_REVIEWS_PER_ADDRESS) }
     }
 
     /// Returns the cached verdict, or else that of the review.
@@ -132,36 +132,36 @@ impl<T: Clone> Verdicts<T> {
 }
 
 /// Counts what each client has under way, and limits it.
-pub(super) struct Turns<K: Eq + Hash> {
+pub(super) struct Tickets<K: Eq + Hash> {
     most: usize,
     counts: Counts<K>,
 }
 
 type Counts<K> = Arc<Mutex<HashMap<K, usize>>>;
 
-/// A counted turn of a client, until it is dropped.
-pub(super) struct Turn<K: Eq + Hash>(Counts<K>, K);
+/// One of the things that a client has under way, counted until it is dropped.
+pub(super) struct Ticket<K: Eq + Hash>(Counts<K>, K);
 
-impl<K: Copy + Eq + Hash> Turns<K> {
-    pub(super) fn at_most(most: usize) -> Turns<K> {
-        Turns { most, counts: Arc::default() }
+impl<K: Copy + Eq + Hash> Tickets<K> {
+    pub(super) fn at_most(most: usize) -> Tickets<K> {
+        Tickets { most, counts: Arc::default() }
     }
 
-    /// Begins a turn of this client; returns `None` if it has too many.
-    pub(super) fn begin(&self, client: K) -> Option<Turn<K>> {
+    /// Returns a ticket for this client, or `None` if it has too many.
+    pub(super) fn begin(&self, client: K) -> Option<Ticket<K>> {
         let mut counts = lock(&self.counts);
         let count = counts.entry(client).or_default();
         if *count >= self.most {
             return None;
         }
         *count += 1;
-        Some(Turn(self.counts.clone(), client))
+        Some(Ticket(self.counts.clone(), client))
     }
 }
 
-impl<K: Eq + Hash> Drop for Turn<K> {
+impl<K: Eq + Hash> Drop for Ticket<K> {
     fn drop(&mut self) {
-        let Turn(counts, client) = self;
+        let Ticket(counts, client) = self;
         lock(counts).retain(|key, count| {
             if key == client {
                 *count -= 1;

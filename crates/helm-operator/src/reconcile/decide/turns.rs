@@ -32,7 +32,7 @@ struct State {
 
 /// A release's turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum RolloutTurn {
     /// The release may be upgraded.
     Free,
     /// The release must not change yet.
@@ -91,8 +91,8 @@ impl Turns {
     }
 
     /// Returns a release's turn.
-    pub(crate) fn turn(&self, key: &ResourceKey, now: Timestamp) -> Turn {
-        let Some(rule) = &self.rule else { return Turn::Free };
+    pub(crate) fn turn(&self, key: &ResourceKey, now: Timestamp) -> RolloutTurn {
+        let Some(rule) = &self.rule else { return RolloutTurn::Free };
         let mut state = sync::lock(&self.state);
         if matches!(state.progress.phase, Phase::Baking(until) if until <= now) {
             // Each waiting release checks at that time.
@@ -100,10 +100,12 @@ impl Turns {
         }
         let is_taking_back = state.progress.phase == Phase::TakingBack;
         match state.members.get(key).map(|member| member.part) {
-            Some(Part::Reached { .. }) if is_taking_back => Turn::TakenBack,
-            Some(Part::Waiting { .. }) if !state.progress.free.contains(key) => Turn::Held(state.progress.clone()),
-            Some(Part::TakenBack) => Turn::Held(state.progress.clone()),
-            _ => Turn::Free,
+            Some(Part::Reached { .. }) if is_taking_back => RolloutTurn::TakenBack,
+            Some(Part::Waiting { .. }) if !state.progress.free.contains(key) => {
+                RolloutTurn::Held(state.progress.clone())
+            }
+            Some(Part::TakenBack) => RolloutTurn::Held(state.progress.clone()),
+            _ => RolloutTurn::Free,
         }
     }
 
@@ -197,7 +199,7 @@ mod tests {
     #[test]
     fn the_next_releases_are_woken_when_it_is_their_turn() {
         let turns = turns(OnGateFailure::Halt);
-        let is_held = |name: &str, second| matches!(turns.turn(&key(name), at(second)), Turn::Held(_));
+        let is_held = |name: &str, second| matches!(turns.turn(&key(name), at(second)), RolloutTurn::Held(_));
         assert!(!is_held("a", 0) && is_held("b", 0) && !turns.knows(&key("d")));
         let moving = member(Part::Reached { state: Reached::Moving, since: None });
         assert_eq!(turns.note(&key("a"), moving, at(10)), []);
@@ -212,10 +214,10 @@ mod tests {
         let failed = member(Part::Reached { state: Reached::Failed, since: None });
         let turns = turns(OnGateFailure::Rollback);
         assert_eq!(turns.note(&key("a"), failed, at(10)), ["a", "b", "c"].map(key));
-        assert_eq!(turns.turn(&key("a"), at(10)), Turn::TakenBack);
+        assert_eq!(turns.turn(&key("a"), at(10)), RolloutTurn::TakenBack);
         assert_eq!(turns.note(&key("a"), member(Part::TakenBack), at(20)), []);
-        assert!(matches!(turns.turn(&key("a"), at(20)), Turn::Held(_)));
+        assert!(matches!(turns.turn(&key("a"), at(20)), RolloutTurn::Held(_)));
         assert_eq!(turns.note(&key("a"), None, at(30)), ["b", "c"].map(key), "it is deleted");
-        assert_eq!(turns.turn(&key("b"), at(30)), Turn::Free);
+        assert_eq!(turns.turn(&key("b"), at(30)), RolloutTurn::Free);
     }
 }

@@ -6,7 +6,7 @@ use controller::runtime::retries::RetryInputs;
 use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::{Awaits, UpgradeSlot};
-use crate::reconcile::decide::turns::Turn;
+use crate::reconcile::decide::turns::RolloutTurn;
 use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
 use crate::status::{Health, condition};
@@ -33,7 +33,7 @@ impl StepContext<'_> {
         let rollout = &self.shared.rollout;
         let is_free =
             !rollout.is_limited() || self.full_reconcile(primary).is_some() || !self.is_from_outside(primary, release);
-        if !is_free && self.turn(primary) != Turn::Free {
+        if !is_free && self.turn(primary) != RolloutTurn::Free {
             return UpgradeSlot::Waiting;
         }
         match is_free || rollout.holds(self.key) {
@@ -98,7 +98,7 @@ impl StepContext<'_> {
     /// Returns whether an upgrade has to wait for the rollout or for a dependency.
     fn waits_for_others(&self, primary: &Primary) -> bool {
         let is_due = !self.has_current_inputs(primary);
-        is_due && (self.turn(primary) != Turn::Free || self.awaits(primary) == Awaits::Missing)
+        is_due && (self.turn(primary) != RolloutTurn::Free || self.awaits(primary) == Awaits::Missing)
     }
 
     fn has_current_inputs(&self, primary: &Primary) -> bool {

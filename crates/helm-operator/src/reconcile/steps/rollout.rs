@@ -9,7 +9,7 @@ use crate::dependencies::Waiting;
 use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::progression::{Member, Part, Phase, Reached, RolloutProgress};
-use crate::reconcile::decide::turns::Turn;
+use crate::reconcile::decide::turns::RolloutTurn;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::StepContext;
 use crate::status::{Condition, Health, condition};
@@ -23,10 +23,10 @@ const TAKEN_BACK: &str = "RolloutRolledBack";
 
 impl StepContext<'_> {
     /// Returns a release's turn, which is free unless the rollout would change the release.
-    pub(crate) fn turn(&self, primary: &Primary) -> Turn {
+    pub(crate) fn turn(&self, primary: &Primary) -> RolloutTurn {
         let turns = &self.shared.turns;
         if turns.rule().is_none() {
-            return Turn::Free;
+            return RolloutTurn::Free;
         }
         if !turns.knows(self.key) {
             self.note_part(primary, None);
@@ -132,7 +132,7 @@ impl StepContext<'_> {
 
     /// Returns what the rollout takes back: the deployed revision that it made.
     pub(crate) fn taken_back(&self, primary: &Primary, release: &Release) -> Option<Rejected> {
-        if self.shared.turns.rule().is_none() || self.turn(primary) != Turn::TakenBack {
+        if self.shared.turns.rule().is_none() || self.turn(primary) != RolloutTurn::TakenBack {
             return None;
         }
         let (version, newest) = release.newest().filter(|(_, newest)| newest.status == Status::Deployed)?;
@@ -144,7 +144,7 @@ impl StepContext<'_> {
     /// Returns what the release waits for, if it is its turn in the rollout.
     pub(crate) fn waits_for_turn(&self, primary: &Primary) -> Option<Waiting> {
         let rule = self.shared.turns.rule()?;
-        let Turn::Held(progress) = self.turn(primary) else { return None };
+        let RolloutTurn::Held(progress) = self.turn(primary) else { return None };
         let release = self.release();
         let is_closed = self.gate(primary, release.as_deref()) == Gate::Closed;
         if !is_closed && (self.full_reconcile(primary).is_some() || !self.is_from_outside(primary, release.as_deref()))
@@ -171,7 +171,9 @@ impl StepContext<'_> {
 
     /// Returns when the pause ends that the release waits for.
     pub(crate) fn turn_at(&self, primary: &Primary) -> Option<tokio::time::Instant> {
-        let Turn::Held(RolloutProgress { phase: Phase::Baking(until), .. }) = self.turn(primary) else { return None };
+        let RolloutTurn::Held(RolloutProgress { phase: Phase::Baking(until), .. }) = self.turn(primary) else {
+            return None;
+        };
         let left = until.duration_since(outside::now());
         Some(tokio::time::Instant::now() + left.try_into().unwrap_or_default())
     }
