@@ -9,7 +9,7 @@ use outside::{Target, object_path};
 use serde_json::Value;
 
 use super::assigned::{self, Resource};
-use super::facts::Facts;
+use super::facts::WriteFacts;
 use super::managers::Managers;
 use super::{Action, Change, Name, Notice, Plan, Request};
 use crate::status::condition;
@@ -161,10 +161,10 @@ impl History<'_> {
         }
     }
 
-    fn facts(&self, before: Option<&Value>, after: Option<&Value>, refusal: Option<&Refused>) -> Facts {
+    fn facts(&self, before: Option<&Value>, after: Option<&Value>, refusal: Option<&Refused>) -> WriteFacts {
         let both = before.zip(after);
         let uid = self.resource.uid();
-        Facts {
+        WriteFacts {
             refused: refusal.map(|refused| refused.code),
             is_hook: self.states().any(|object| object["metadata"]["annotations"][HOOK_ANNOTATION].is_string()),
             existed: before.is_some(),

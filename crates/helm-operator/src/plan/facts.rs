@@ -4,7 +4,7 @@ use super::Action;
 
 /// What is known of the writes to an object.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Facts {
+pub(super) struct WriteFacts {
     /// The HTTP status of the final refusal; 0 if there was no response.
     pub(super) refused: Option<u16>,
     pub(super) is_hook: bool,
@@ -22,7 +22,7 @@ pub(super) struct Facts {
     pub(super) changes_managers: bool,
 }
 
-impl Facts {
+impl WriteFacts {
     /// Returns what happens to the object; `None` if that is nothing.
     pub(super) fn action(self) -> Option<Action> {
         Some(match (self.existed, self.exists, self.refused) {

@@ -68,19 +68,19 @@ pub(crate) struct Job {
 
 /// The cluster's capabilities.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Facts {
+pub(super) struct ClusterFacts {
     version: String,
     api_versions: Vec<String>,
 }
 
-impl From<&Capabilities> for Facts {
-    fn from(of: &Capabilities) -> Facts {
+impl From<&Capabilities> for ClusterFacts {
+    fn from(of: &Capabilities) -> ClusterFacts {
         let api_versions = of.api_versions.iter().map(|version| version.to_text().into_owned()).collect();
-        Facts { version: of.kube_version.version.clone(), api_versions }
+        ClusterFacts { version: of.kube_version.version.clone(), api_versions }
     }
 }
 
-impl Facts {
+impl ClusterFacts {
     pub(super) fn capabilities(self) -> Capabilities {
         let version = KubeVersion::parse(&self.version).unwrap_or_else(|_| KubeVersion::bare(&self.version, "", ""));
         Capabilities::new(version, self.api_versions.iter().map(String::as_str))
@@ -91,7 +91,7 @@ impl Facts {
 #[derive(Serialize, Deserialize)]
 pub(super) enum ToWorker {
     /// Render this job, with these capabilities if they differ from those of the last render.
-    Render(Arc<Job>, Option<Facts>),
+    Render(Arc<Job>, Option<ClusterFacts>),
     /// The server's response to a lookup follows: its chunks, an empty frame, and [`Ended`].
     Found,
     /// The lookup found nothing.
@@ -315,7 +315,7 @@ mod tests {
     #[test]
     fn capabilities_arrive_as_they_were() {
         let sent = Capabilities::new(KubeVersion::parse("v1.36.3-gke.1").unwrap(), ["v1", "apps/v1/Deployment"]);
-        let arrived = Facts::from(&sent).capabilities();
+        let arrived = ClusterFacts::from(&sent).capabilities();
         assert_eq!((arrived.kube_version, arrived.api_versions), (sent.kube_version, sent.api_versions));
     }
 }

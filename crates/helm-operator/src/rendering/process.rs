@@ -19,7 +19,9 @@ use tokio::time::{Instant, timeout};
 
 use super::ending::{Ending, Past};
 use super::lookup::{ClusterLookup, MAX_LOOKUPS, Query};
-use super::message::{self, Confinement, Ended, Facts, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, ToWorker};
+use super::message::{
+    self, ClusterFacts, Confinement, Ended, Failure, FromWorker, Job, MAX_ANSWER, MAX_QUESTION, ToWorker,
+};
 use super::output::Output;
 use super::worker::{SETTINGS, Settings};
 
@@ -186,7 +188,7 @@ impl Worker {
         clock: &mut Clock,
     ) -> Result<Result<Output, Failure>, Break> {
         let is_known = self.sent.as_ref().is_some_and(|sent| Arc::ptr_eq(sent, capabilities));
-        let facts = (!is_known).then(|| Facts::from(&**capabilities));
+        let facts = (!is_known).then(|| ClusterFacts::from(&**capabilities));
         clock.of_worker(self.say(&ToWorker::Render(job.clone(), facts))).await?;
         self.sent = Some(capabilities.clone());
         for _ in 0..MAX_MESSAGES {

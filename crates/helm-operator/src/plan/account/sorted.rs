@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::recorder::{Effect, Note, Refusal};
 use super::{Account, Entry};
 use crate::plan::brief::changed;
-use crate::plan::facts::Facts;
+use crate::plan::facts::WriteFacts;
 use crate::plan::{Action, Name, revisions};
 
 /// How many fields of one object are named.
@@ -79,7 +79,7 @@ impl<'m> Revision<'m> {
         let refused = refused(writes);
         let hook = self.hook(&object).filter(|_| marked.is_none());
         let is_hook = hook.is_some() || writes.iter().any(|note| note.is_hook);
-        let facts = Facts { is_hook, ..self.facts(writes, refused, marked) };
+        let facts = WriteFacts { is_hook, ..self.facts(writes, refused, marked) };
         let mut entry = Entry::of(object, facts.action()?);
         if let (Action::Update | Action::Recreate, Some(fields)) = (entry.action, &difference) {
             entry.is_repeated = fields.is_empty();
@@ -96,12 +96,12 @@ impl<'m> Revision<'m> {
         Some(entry)
     }
 
-    fn facts(&self, writes: &[Note], refused: Option<&Refusal>, marked: Option<&MarkedObject>) -> Facts {
+    fn facts(&self, writes: &[Note], refused: Option<&Refusal>, marked: Option<&MarkedObject>) -> WriteFacts {
         let accepted = || writes.iter().filter(|note| note.refused.is_none());
         let existed = accepted().next().or(writes.first()).is_some_and(|note| note.effect != Effect::Create);
         let exists = accepted().next_back().map_or(existed, |note| note.effect != Effect::Delete);
         let changes = accepted().any(|note| matches!(note.effect, Effect::Create | Effect::Change));
-        Facts {
+        WriteFacts {
             refused: refused.map(|refused| refused.code),
             existed,
             exists,
@@ -109,7 +109,7 @@ impl<'m> Revision<'m> {
             is_left: marked.is_some_and(|marked| self.of.former.iter().any(|former| former.key == marked.key)),
             differs: changes,
             changes_managers: accepted().next().is_some(),
-            ..Facts::default()
+            ..WriteFacts::default()
         }
     }
 
