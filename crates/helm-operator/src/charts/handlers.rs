@@ -166,14 +166,14 @@ impl ReleaseListener for ControllerContext {
     fn release_changed(&self, record: &ResourceKey, writer: Writer) {
         let Some(key) = self.cache.resource_of(record) else { return };
         if writer == Writer::Foreign {
-            self.memory.change(&key, |history| history.retry_now(Instant::now()));
+            self.memory.change(&key, |memory| memory.retry_now(Instant::now()));
         }
         self.wake(key);
     }
 
     fn sight_changed(&self, scope: &WatchScope) {
         for key in self.cache.recorded_in(scope) {
-            self.memory.change(&key, |history| history.retry_now(Instant::now()));
+            self.memory.change(&key, |memory| memory.retry_now(Instant::now()));
             self.wake(key);
         }
     }
@@ -182,7 +182,7 @@ impl ReleaseListener for ControllerContext {
         if let Some(key) = self.cache.resource_of(record) {
             // An inventory is kept as long as its resource exists.
             let is_known = || self.cache.primary(&key).is_some();
-            self.memory.change_if(is_known, &key, |history| history.release.lost = Some(release.clone()));
+            self.memory.change_if(is_known, &key, |memory| memory.release.lost = Some(release.clone()));
         }
     }
 }
@@ -194,7 +194,7 @@ pub(crate) fn connect_sources(context: &Arc<ControllerContext>) {
         if let Some(shared) = shared.upgrade() {
             // A source is an input of the resource, so the previous process's failure does not apply to the new
             // content.
-            shared.memory.change(key, |history| history.restored = None);
+            shared.memory.change(key, |memory| memory.restored = None);
             shared.wake(key.clone());
         }
     });
@@ -208,7 +208,7 @@ pub(crate) fn connect_dependencies(context: &Arc<ControllerContext>) {
         let key = shared.acceptance.key(namespace, name);
         let is_refusal = |fault: &Fault| fault.reason == Reason::DependencyForbidden;
         if shared.memory.of(&key).fault().is_some_and(is_refusal) {
-            shared.memory.change(&key, |history| history.retry_now(Instant::now()));
+            shared.memory.change(&key, |memory| memory.retry_now(Instant::now()));
         }
         shared.wake(key);
     };
@@ -236,7 +236,7 @@ fn wake_now(context: &ControllerContext, wakes: &Wakes) {
         }
     };
     for key in keys {
-        context.memory.change(&key, |history| history.retry_now(Instant::now()));
+        context.memory.change(&key, |memory| memory.retry_now(Instant::now()));
         context.wake(key);
     }
 }

@@ -287,7 +287,7 @@ impl ControllerContext {
     /// Forgets that the release was uninstalled before.
     pub(crate) fn forget_uninstall(&self, key: &ResourceKey) {
         if self.memory.of(key).release.cleared.is_some() {
-            self.memory.change(key, |history| history.release.cleared = None);
+            self.memory.change(key, |memory| memory.release.cleared = None);
         }
     }
 

@@ -258,7 +258,7 @@ impl ReconcileLoop<'_> {
                 NextStep::Done.into()
             }
             Step::Wait => {
-                context.shared.memory.change(context.key, |history| history.drift.clear_ended_loop(context.decided));
+                context.shared.memory.change(context.key, |memory| memory.drift.clear_ended_loop(context.decided));
                 NextStep::Done.into()
             }
             Step::Refuse => return Err(Failed::from(foreign(primary)).into()),

@@ -61,8 +61,8 @@ impl StepContext<'_> {
 
     /// Returns how the newest revision relates to the resource.
     pub(crate) fn recorded(&self, primary: &Primary) -> Recorded {
-        let history = self.shared.memory.of(self.key);
-        let had_release = is_lost(primary, &history) || history.release.took_over;
+        let memory = self.shared.memory.of(self.key);
+        let had_release = is_lost(primary, &memory) || memory.release.took_over;
         let recorded = recorded(
             self.release().as_deref(),
             if had_release { Predecessor::Lost } else { Predecessor::None },
@@ -72,7 +72,7 @@ impl StepContext<'_> {
         );
         match recorded {
             // Someone who replaces all records must not gain the objects by that.
-            Recorded::Foreign if primary.deleting && is_lost(primary, &history) && self.is_displaced(primary) => {
+            Recorded::Foreign if primary.deleting && is_lost(primary, &memory) && self.is_displaced(primary) => {
                 Recorded::Lost
             }
             recorded => recorded,
@@ -169,7 +169,7 @@ impl StepContext<'_> {
     /// Returns the objects to repair, which are missing or lost fields of ours. Without a watch, returns all objects
     /// once per period.
     pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
-        let reading = self.reading(self.shared.memory.of(self.key).requests.resynced);
+        let reading = self.reading(self.shared.memory.of(self.key).triggers.resynced);
         let repaired = marks.objects.iter().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
         let differs = |object: &&MarkedObject| self.differs(object, reading) || self.is_bound(object);
         repaired.filter(differs).map(|object| object.key.clone()).collect()
@@ -213,12 +213,12 @@ impl StepContext<'_> {
     }
 
     fn is_held(&self, primary: &Primary, release: Option<&Release>) -> bool {
-        let history = self.shared.memory.of(self.key);
+        let memory = self.shared.memory.of(self.key);
         // An action that the previous process started is finished immediately, no matter what failed before.
         let begun = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
-        let restored = history.restored(primary).is_some_and(|until| until > self.decided);
+        let restored = memory.restored(primary).is_some_and(|until| until > self.decided);
         let attempt = self.attempt(primary);
-        (restored && !begun) || history.held_until(&attempt, self.decided).is_some() || history.is_exhausted(&attempt)
+        (restored && !begun) || memory.held_until(&attempt, self.decided).is_some() || memory.is_exhausted(&attempt)
     }
 
     /// Returns whether a watch that has listed covers every object of the release.
@@ -263,8 +263,8 @@ impl StepContext<'_> {
 /// Returns whether there was a release whose objects may remain: its record disappeared while we watched, or the status
 /// names one. A resource that is deleted before its first status write may also have had a release, if the process that
 /// installed it ended and someone removed the records.
-fn is_lost(primary: &Primary, history: &ResourceMemory) -> bool {
-    let cleared = history.release.cleared.as_deref() == Some(primary.uid());
+fn is_lost(primary: &Primary, memory: &ResourceMemory) -> bool {
+    let cleared = memory.release.cleared.as_deref() == Some(primary.uid());
     let is_unknown = primary.deleting && primary.has_finalizer() && primary.status.conditions.is_empty();
-    !cleared && (history.release.lost.is_some() || primary.status.deployed_release.is_some() || is_unknown)
+    !cleared && (memory.release.lost.is_some() || primary.status.deployed_release.is_some() || is_unknown)
 }

@@ -30,9 +30,9 @@ pub(crate) fn restore(context: &ControllerContext) {
 /// Restores what is remembered of a resource: its last failure, and its upgrade slot.
 pub(crate) fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
     let now = Instant::now();
-    if let Some(history) = ResourceMemory::restore(primary, now, outside::now()) {
-        report_restored(primary, &history, now);
-        context.memory.change(&primary.key(), |known| *known = history);
+    if let Some(memory) = ResourceMemory::restore(primary, now, outside::now()) {
+        report_restored(primary, &memory, now);
+        context.memory.change(&primary.key(), |known| *known = memory);
     }
     restore_slot(context, primary);
 }
@@ -48,8 +48,8 @@ fn restore_slot(context: &ControllerContext, primary: &Primary) {
 
 /// Logs when a resource that failed before is retried. Someone who fixed something and restarted the
 /// operator is waiting for it.
-fn report_restored(primary: &Primary, history: &ResourceMemory, now: Instant) {
-    if let Some(wait) = history.restored_wait(now) {
+fn report_restored(primary: &Primary, memory: &ResourceMemory, now: Instant) {
+    if let Some(wait) = memory.restored_wait(now) {
         tracing::info!(
             resource = %primary.key(),
             next_try_in = format!("{wait:.0?}"),

@@ -149,8 +149,8 @@ impl StepContext<'_> {
 
     /// Returns the refusal of the last attempt, if it had the same inputs.
     fn refused(&self, primary: &Primary) -> Option<Refusal> {
-        let history = self.shared.memory.of(self.key);
-        let (inputs, refusal) = history.refused.as_deref()?;
+        let memory = self.shared.memory.of(self.key);
+        let (inputs, refusal) = memory.refused.as_deref()?;
         (*inputs == self.attempt(primary)).then(|| refusal.clone())
     }
 

@@ -320,8 +320,8 @@ fn only_the_owners_of_older_revisions_are_kept() {
 #[tokio::test(start_paused = true)]
 async fn a_history_that_says_nothing_takes_no_memory() {
     let memory = Memory::default();
-    memory.change(&key(), |history| history.requests.resynced = Some(Instant::now()));
+    memory.change(&key(), |memory| memory.triggers.resynced = Some(Instant::now()));
     assert_eq!(memory.len(), 1);
-    memory.change(&key(), |history| history.requests.resynced = None);
+    memory.change(&key(), |memory| memory.triggers.resynced = None);
     assert_eq!(memory.len(), 0);
 }

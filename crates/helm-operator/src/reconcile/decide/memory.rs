@@ -39,17 +39,17 @@ const NOTICEABLE: Duration = Duration::from_secs(1);
 pub(crate) struct Memory(Mutex<HashMap<ResourceKey, Arc<ResourceMemory>>>);
 
 impl Memory {
-    /// Returns a resource's history, which is blank if nothing is known.
+    /// Returns a resource's memory, which is blank if nothing is known.
     pub(crate) fn of(&self, key: &ResourceKey) -> Arc<ResourceMemory> {
         lock(&self.0).get(key).cloned().unwrap_or_default()
     }
 
-    /// Changes a resource's history. A blank one takes no memory.
+    /// Changes a resource's memory. A blank one takes no space.
     pub(crate) fn change<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut ResourceMemory) -> T) -> T {
         change_in(&mut lock(&self.0), key, change)
     }
 
-    /// Changes a resource's history if the resource is still known. Nothing can be forgotten between the check and the
+    /// Changes a resource's memory if the resource is still known. Nothing can be forgotten between the check and the
     /// change.
     pub(crate) fn change_if(
         &self,
@@ -57,9 +57,9 @@ impl Memory {
         key: &ResourceKey,
         change: impl FnOnce(&mut ResourceMemory),
     ) {
-        let mut histories = lock(&self.0);
+        let mut memories = lock(&self.0);
         if is_known() {
-            change_in(&mut histories, key, change);
+            change_in(&mut memories, key, change);
         }
     }
 
@@ -67,7 +67,7 @@ impl Memory {
         lock(&self.0).remove(key);
     }
 
-    /// Returns how many resources have a history.
+    /// Returns how many resources are remembered.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         lock(&self.0).len()
@@ -75,20 +75,20 @@ impl Memory {
 }
 
 fn change_in<T>(
-    histories: &mut HashMap<ResourceKey, Arc<ResourceMemory>>,
+    memories: &mut HashMap<ResourceKey, Arc<ResourceMemory>>,
     key: &ResourceKey,
     change: impl FnOnce(&mut ResourceMemory) -> T,
 ) -> T {
-    let history = histories.entry(key.clone()).or_default();
-    let result = change(Arc::make_mut(history));
-    if history.is_blank() {
-        histories.remove(key);
+    let memory = memories.entry(key.clone()).or_default();
+    let result = change(Arc::make_mut(memory));
+    if memory.is_blank() {
+        memories.remove(key);
     }
     result
 }
 
-/// A resource's recent history. Rare fields are boxed, because every resource that was ever reconciled may have a
-/// history.
+/// The recent history of one resource. Rare fields are boxed, because every resource that was ever reconciled may have
+/// one.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ResourceMemory {
     pub(crate) failure: Option<Box<LastFailure>>,
@@ -108,7 +108,7 @@ pub(crate) struct ResourceMemory {
     /// The facts about the release that its records do not contain.
     pub(crate) release: ReleaseMemory,
     /// What was done on demand or on schedule.
-    pub(crate) requests: Requests,
+    pub(crate) triggers: Triggers,
     /// Another process that also serves the resource.
     pub(crate) competitor: Option<Box<Met>>,
 }
@@ -156,9 +156,9 @@ pub(crate) struct ReleaseMemory {
 
 /// What was done on demand or on schedule.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Requests {
+pub(crate) struct Triggers {
     /// What was done on demand or on schedule.
-    pub(crate) asked: Option<Box<HandledTriggers>>,
+    pub(crate) handled: Option<Box<HandledTriggers>>,
     /// When all objects were last applied without a reason, which covers what marks cannot show.
     pub(crate) resynced: Option<Instant>,
     /// The inputs whose tests a person wants to run again.
@@ -244,7 +244,7 @@ impl StatusMemory {
 }
 
 impl ResourceMemory {
-    /// Returns the history that the status implies, if it shows that the resource in its current form was failing.
+    /// Returns the memory that the status implies, if it shows that the resource in its current form was failing.
     pub(crate) fn restore(primary: &Arc<Primary>, now: Instant, today: Timestamp) -> Option<ResourceMemory> {
         let stands = |kind| {
             let condition = primary.status.find(kind)?;
@@ -345,7 +345,7 @@ impl ResourceMemory {
         self.restored = None;
     }
 
-    /// Returns whether the history equals a new one.
+    /// Returns whether the memory equals a new one.
     pub(crate) fn is_blank(&self) -> bool {
         let ResourceMemory {
             failure: None,
@@ -357,7 +357,7 @@ impl ResourceMemory {
             detected: None,
             status,
             release: ReleaseMemory { lost: None, took_over: false, cleared: None },
-            requests: Requests { asked: None, resynced: None, test_again: None },
+            triggers: Triggers { handled: None, resynced: None, test_again: None },
             competitor: None,
         } = self
         else {
@@ -506,63 +506,63 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn the_same_inputs_back_off_and_other_inputs_are_tried_at_once() {
         let now = Instant::now();
-        let mut history = ResourceMemory::default();
-        assert_eq!(history.held_until("a", now), None);
+        let mut memory = ResourceMemory::default();
+        assert_eq!(memory.held_until("a", now), None);
         for (attempt, wait) in [(1, 500), (2, 1_000), (3, 2_000)] {
-            assert_eq!(history.fail(&blocked(Reason::Own("X")), "a".into(), now, None), attempt == 1);
+            assert_eq!(memory.fail(&blocked(Reason::Own("X")), "a".into(), now, None), attempt == 1);
             let until = now + Duration::from_millis(wait);
-            assert_eq!(history.held_until("a", now), Some(until));
-            assert_eq!(history.held_until("a", until), None);
-            assert_eq!(history.held_until("b", now), None);
+            assert_eq!(memory.held_until("a", now), Some(until));
+            assert_eq!(memory.held_until("a", until), None);
+            assert_eq!(memory.held_until("b", now), None);
         }
-        assert!(history.fail(&blocked(Reason::Own("Y")), "b".into(), now, None), "another fault is news");
-        assert_eq!(history.failure.as_ref().unwrap().retry.failures, 1);
-        assert_eq!(history.fault(), Some(&fault(Reason::Own("Y"))));
-        history.retry_now(now);
-        assert_eq!((history.held_until("b", now), history.failure.as_ref().unwrap().retry.failures), (None, 1));
-        history.succeed();
-        assert_eq!(history.fault(), None);
+        assert!(memory.fail(&blocked(Reason::Own("Y")), "b".into(), now, None), "another fault is news");
+        assert_eq!(memory.failure.as_ref().unwrap().retry.failures, 1);
+        assert_eq!(memory.fault(), Some(&fault(Reason::Own("Y"))));
+        memory.retry_now(now);
+        assert_eq!((memory.held_until("b", now), memory.failure.as_ref().unwrap().retry.failures), (None, 1));
+        memory.succeed();
+        assert_eq!(memory.fault(), None);
     }
 
     #[tokio::test(start_paused = true)]
     async fn the_same_inputs_are_given_up_after_their_retries_but_not_for_outages() {
         let now = Instant::now();
-        let mut history = ResourceMemory::default();
+        let mut memory = ResourceMemory::default();
         let mut fail = |inputs: &str, attempted| {
-            history.fail(&failed(attempted), inputs.into(), now, Some(2));
-            (history.is_exhausted(inputs), history.deadlines()[0].is_some())
+            memory.fail(&failed(attempted), inputs.into(), now, Some(2));
+            (memory.is_exhausted(inputs), memory.deadlines()[0].is_some())
         };
         for attempted in [true, false, false, true] {
             assert_eq!(fail("a", attempted), (false, true));
         }
         assert_eq!(fail("a", true), (true, false), "the second retry");
         assert_eq!(fail("b", true), (false, true), "other inputs start over");
-        assert!(!history.is_exhausted("a"));
-        history.fail(&failed(true), "c".into(), now, Some(0));
-        assert!(history.is_exhausted("c"), "no retry at all");
-        history.retry_now(now);
-        assert!(!history.is_exhausted("c"), "someone else changed the release");
+        assert!(!memory.is_exhausted("a"));
+        memory.fail(&failed(true), "c".into(), now, Some(0));
+        assert!(memory.is_exhausted("c"), "no retry at all");
+        memory.retry_now(now);
+        assert!(!memory.is_exhausted("c"), "someone else changed the release");
     }
 
     #[tokio::test(start_paused = true)]
     async fn attempts_are_retries_from_a_failure_of_the_resources_own_until_a_success() {
         let now = Instant::now();
-        let mut history = ResourceMemory::default();
-        let fail = |history: &mut ResourceMemory, inputs: &str, attempted| {
-            history.fail(&failed(attempted), inputs.into(), now, None);
-            history.is_retry()
+        let mut memory = ResourceMemory::default();
+        let fail = |memory: &mut ResourceMemory, inputs: &str, attempted| {
+            memory.fail(&failed(attempted), inputs.into(), now, None);
+            memory.is_retry()
         };
-        assert!(!fail(&mut history, "a", false), "an outage");
-        assert!(fail(&mut history, "a", true));
-        assert!(fail(&mut history, "b", false), "an outage changes nothing");
-        history.retry_now(now);
-        assert!(history.is_retry() && !history.has_changed("b") && history.has_changed("c"));
-        history.succeed();
-        assert!(!history.is_retry() && history.is_blank());
-        history.is_slow = true;
-        assert!(history.is_retry() && history.has_changed("a") && !history.is_blank());
-        history.succeed();
-        assert!(!history.is_retry());
+        assert!(!fail(&mut memory, "a", false), "an outage");
+        assert!(fail(&mut memory, "a", true));
+        assert!(fail(&mut memory, "b", false), "an outage changes nothing");
+        memory.retry_now(now);
+        assert!(memory.is_retry() && !memory.has_changed("b") && memory.has_changed("c"));
+        memory.succeed();
+        assert!(!memory.is_retry() && memory.is_blank());
+        memory.is_slow = true;
+        assert!(memory.is_retry() && memory.has_changed("a") && !memory.is_blank());
+        memory.succeed();
+        assert!(!memory.is_retry());
     }
 
     #[tokio::test(start_paused = true)]
@@ -570,8 +570,8 @@ mod tests {
         for (reason, is_retry) in
             [(Reason::RenderLimit, true), (Reason::RenderError, false), (Reason::UpgradeError, false)]
         {
-            let history = ResourceMemory::restore(&failing(reason.as_str(), 2, "u"), Instant::now(), today()).unwrap();
-            assert_eq!((history.is_retry(), history.has_changed("a")), (is_retry, false), "{reason}");
+            let memory = ResourceMemory::restore(&failing(reason.as_str(), 2, "u"), Instant::now(), today()).unwrap();
+            assert_eq!((memory.is_retry(), memory.has_changed("a")), (is_retry, false), "{reason}");
         }
     }
 
@@ -583,10 +583,10 @@ mod tests {
         (stalled.kind, stalled.reason) = ("Stalled".into(), RETRIES_EXCEEDED.into());
         given_up.status.conditions.push(stalled);
         for (primary, exhausted) in [(Arc::new(given_up), true), (failing("UpgradeError", 2, "u"), false)] {
-            let mut history = ResourceMemory::restore(&primary, now, today()).unwrap();
-            assert!(history.restored(&primary).is_some(), "it is tried");
-            history.fail(&failed(true), "a".into(), now, Some(3));
-            assert_eq!(history.is_exhausted("a"), exhausted);
+            let mut memory = ResourceMemory::restore(&primary, now, today()).unwrap();
+            assert!(memory.restored(&primary).is_some(), "it is tried");
+            memory.fail(&failed(true), "a".into(), now, Some(3));
+            assert_eq!(memory.is_exhausted("a"), exhausted);
         }
     }
 
@@ -594,20 +594,20 @@ mod tests {
     async fn after_a_restart_a_failure_is_retried_once_soon_and_then_backs_off_as_before() {
         let now = Instant::now();
         let primary = failing("InstallError", 2, "u");
-        let mut history = ResourceMemory::restore(&primary, now, today()).unwrap();
-        let retry_at = history.restored(&primary).unwrap();
-        assert_eq!(history.restored_wait(now), Some(retry_at - now));
-        assert_eq!(history.restored_wait(retry_at), None, "not worth a line");
+        let mut memory = ResourceMemory::restore(&primary, now, today()).unwrap();
+        let retry_at = memory.restored(&primary).unwrap();
+        assert_eq!(memory.restored_wait(now), Some(retry_at - now));
+        assert_eq!(memory.restored_wait(retry_at), None, "not worth a line");
         assert!(retry_at <= now + SPREAD);
-        assert_eq!(history.deadlines()[1], Some(retry_at));
-        assert!(history.fail(&blocked(Reason::InstallError), "any".into(), now, None));
-        assert_eq!(history.held_until("any", now), Some(now + backoff::LONGEST));
-        assert_eq!(history.restored(&primary), None);
-        let mut history = ResourceMemory::restore(&primary, now, today()).unwrap();
+        assert_eq!(memory.deadlines()[1], Some(retry_at));
+        assert!(memory.fail(&blocked(Reason::InstallError), "any".into(), now, None));
+        assert_eq!(memory.held_until("any", now), Some(now + backoff::LONGEST));
+        assert_eq!(memory.restored(&primary), None);
+        let mut memory = ResourceMemory::restore(&primary, now, today()).unwrap();
         let annotated = "{\"helm.sdk.operatorframework.io/adopt\": \"true\"}";
-        assert_eq!(history.restored(&resource("InstallError", 2, "u", annotated)), None, "a change of its own");
-        history.retry_now(now);
-        assert_eq!(history.restored(&primary), None);
+        assert_eq!(memory.restored(&resource("InstallError", 2, "u", annotated)), None, "a change of its own");
+        memory.retry_now(now);
+        assert_eq!(memory.restored(&primary), None);
     }
 
     #[tokio::test(start_paused = true)]
@@ -639,11 +639,11 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_fight_is_restored_with_its_message() {
         let now = Instant::now();
-        let mut history = ResourceMemory::restore(&failing(Reason::DriftLoop.as_str(), 2, "u"), now, today()).unwrap();
-        assert!(history.restored.is_none());
-        assert_eq!(history.fault().unwrap().message, "m");
-        assert!(!history.drift.count(now + SECOND), "it was reported already");
-        assert!(history.drift.hold_until.is_some(), "and goes on");
+        let mut memory = ResourceMemory::restore(&failing(Reason::DriftLoop.as_str(), 2, "u"), now, today()).unwrap();
+        assert!(memory.restored.is_none());
+        assert_eq!(memory.fault().unwrap().message, "m");
+        assert!(!memory.drift.count(now + SECOND), "it was reported already");
+        assert!(memory.drift.hold_until.is_some(), "and goes on");
     }
 
     #[tokio::test(start_paused = true)]
@@ -690,8 +690,8 @@ mod tests {
         );
         drift.fault = Some(Box::new(fault(Reason::DriftLoop)));
         let over = now + 2 * SECOND + STREAK;
-        let history = ResourceMemory { drift: drift.clone(), ..ResourceMemory::default() };
-        assert_eq!(history.deadlines(), [None, None, Some(now + 2 * SECOND), Some(over)]);
+        let memory = ResourceMemory { drift: drift.clone(), ..ResourceMemory::default() };
+        assert_eq!(memory.deadlines(), [None, None, Some(now + 2 * SECOND), Some(over)]);
         drift.clear(over - SECOND);
         drift.succeed();
         assert!(drift.fault.is_some());

@@ -13,7 +13,7 @@ use crate::status::Handled;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HandledTriggers {
     /// The tokens that this process has handled.
-    pub(crate) handled: Handled,
+    pub(crate) tokens: Handled,
     /// The last `reconcile-now` token whose work is complete.
     pub(crate) done: Option<Box<str>>,
     /// When everything was last applied again.

@@ -23,8 +23,7 @@ const PAGE: u32 = 50;
 const MAX_BYTES: usize = 2 << 20;
 /// Returns the health of the deployed release and the number of its objects. Runs a diagnosis if one is due.
 pub(crate) async fn current_health(context: &StepContext<'_>, primary: &Primary) -> (Health, ObjectCount) {
-    let memory = &context.shared.memory;
-    let (now, history) = (Instant::now(), memory.of(context.key));
+    let (now, memory) = (Instant::now(), context.shared.memory.of(context.key));
     let release = context.release();
     let deployed = release.as_deref().and_then(Release::deployed);
     let (unhealthy, total) = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
@@ -33,17 +32,17 @@ pub(crate) async fn current_health(context: &StepContext<'_>, primary: &Primary)
     };
     let count = ObjectCount { ready: total - unhealthy.len(), total };
     if unhealthy.is_empty() {
-        if history.status.waiting.is_some() {
-            memory.change(context.key, |history| history.status.waiting = None);
+        if memory.status.waiting.is_some() {
+            context.shared.memory.change(context.key, |memory| memory.status.waiting = None);
         }
         return (Health::Ready, count);
     }
     let progress = progress_of(deployed.map_or(0, |(version, _)| version), &unhealthy);
-    let known = history.status.waiting.clone();
+    let known = memory.status.waiting.clone();
     let mut waiting = known.unwrap_or_else(|| Box::new(begin(primary, progress, now)));
     waiting.observe(progress, &unhealthy, now);
     // A failure is more important than the health of an older revision.
-    if waiting.is_diagnosis_due(now) && history.failure.is_none() {
+    if waiting.is_diagnosis_due(now) && memory.failure.is_none() {
         match diagnose(context, &unhealthy).await {
             Ok(causes) => waiting.diagnosed(causes, Instant::now()),
             Err(turn) => waiting.postpone(turn),
@@ -52,7 +51,7 @@ pub(crate) async fn current_health(context: &StepContext<'_>, primary: &Primary)
     let quoted = waiting.quoted(&unhealthy);
     context.hide_quotations(primary, &mut waiting.quotations, quoted).await;
     let health = waiting.health(&unhealthy, context.shared.settings.progress_timeout, now);
-    memory.change(context.key, |history| history.status.waiting = Some(waiting));
+    context.shared.memory.change(context.key, |memory| memory.status.waiting = Some(waiting));
     (health, count)
 }
 

@@ -40,10 +40,10 @@ impl StepContext<'_> {
         };
         let fault = in_flight(primary, release, until);
         let at = Instant::now() + Duration::try_from(until.duration_since(now)).unwrap_or_default();
-        let news = self.shared.memory.change(self.key, |history| {
-            let news = history.failure.as_ref().is_none_or(|f| *f.failed.fault() != fault);
+        let news = self.shared.memory.change(self.key, |memory| {
+            let news = memory.failure.as_ref().is_none_or(|f| *f.failed.fault() != fault);
             // No inputs have failed, so nothing is held.
-            history.failure = Some(Box::new(LastFailure {
+            memory.failure = Some(Box::new(LastFailure {
                 failed: Failed::Blocked(fault.clone()),
                 inputs: String::new(),
                 retry: Retry { failures: 0, at },
@@ -65,10 +65,10 @@ impl StepContext<'_> {
         let (inputs, fault) = (self.attempt(primary), failed.fault());
         let retries = self.shared.settings.retries;
         let now = Instant::now();
-        let (news, exhausted, next) = self.shared.memory.change(self.key, |history| {
-            let news = history.fail(failed, inputs.clone(), now, retries);
-            let exhausted = history.is_exhausted(&inputs);
-            (news, exhausted, history.held_until(&inputs, now).filter(|_| !exhausted))
+        let (news, exhausted, next) = self.shared.memory.change(self.key, |memory| {
+            let news = memory.fail(failed, inputs.clone(), now, retries);
+            let exhausted = memory.is_exhausted(&inputs);
+            (news, exhausted, memory.held_until(&inputs, now).filter(|_| !exhausted))
         });
         log_fault(self.key, fault, next.map(|at| at - now));
         if news {
@@ -105,13 +105,13 @@ impl StepContext<'_> {
     /// long enough.
     pub(crate) fn clear_drift(&self, primary: &Primary) {
         if !primary.deleting && !primary.annotations.leaves_alone() {
-            self.shared.memory.change(self.key, |history| history.drift.clear(self.decided));
+            self.shared.memory.change(self.key, |memory| memory.drift.clear(self.decided));
         }
     }
 
     /// Clears the failure, because something succeeded.
     pub(crate) fn succeed(&self) {
-        self.shared.memory.change(self.key, |history| history.succeed());
+        self.shared.memory.change(self.key, |memory| memory.succeed());
     }
 }
 

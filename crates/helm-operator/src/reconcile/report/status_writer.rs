@@ -70,7 +70,7 @@ async fn read_description(context: &StepContext<'_>, primary: &Primary) {
         Ok((packed, release)) => {
             let notes = context.recorded_notes(primary, release.facts()).await;
             context.shared.cache.change_release(context.key, |release| release.packed = Some((version, packed)));
-            context.shared.memory.change(context.key, |history| history.status.notes = notes);
+            context.shared.memory.change(context.key, |memory| memory.status.notes = notes);
         }
         Err(error) => tracing::debug!(resource = %context.key, error, "Cannot read the record for the status"),
     }
@@ -88,7 +88,7 @@ fn has_status(primary: &Primary) -> bool {
 fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: ObjectCount) -> (Facts, Option<String>) {
     let release = context.release();
     let deployed = release.as_deref().and_then(Release::deployed);
-    let history = context.shared.memory.of(context.key);
+    let memory = context.shared.memory.of(context.key);
     let recorded = context.recorded(primary);
     let kept_by: Vec<String> = match primary.deleting && !primary.has_finalizer() {
         true => primary.other_finalizers().into_iter().map(str::to_owned).collect(),
@@ -112,18 +112,18 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
         generation: primary.generation,
         history: revisions(context, primary, shown.as_ref()),
         release: shown,
-        next_attempt: next_attempt(&history),
+        next_attempt: next_attempt(&memory),
         rolled_back_to: deployed.and_then(|(_, revision)| revision.marks.as_ref()?.rolled_back_to),
         health,
         objects: count,
         fields,
-        fault: history.fault().cloned().or_else(|| context.rejection(primary)),
+        fault: memory.fault().cloned().or_else(|| context.rejection(primary)),
         pinned: context.pinned(primary),
         tests: context.test_report(primary).filter(|_| deployed.is_some()),
-        stall: stall(&history),
+        stall: stall(&memory),
         blocked: deployed.and_then(|_| blocked(context)),
         drift: if deployed.is_some() { context.detections(primary) } else { Vec::new() },
-        notes: history.status.notes.clone(),
+        notes: memory.status.notes.clone(),
         paused: primary.annotations.pause(),
         suspended: primary.annotations.suspend(),
         planned: context.plan_report(primary),
@@ -133,7 +133,7 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
             .found
             .waiting
             .clone()
-            .or_else(|| context.waits_for_turn(primary).filter(|_| history.fault().is_none())),
+            .or_else(|| context.waits_for_turn(primary).filter(|_| memory.fault().is_none())),
         awaited: context.found.awaited.clone(),
         unread: context.unread(primary),
         unproven: context.unproven(primary),
@@ -176,7 +176,7 @@ fn report_field_fault(context: &StepContext<'_>, primary: &Primary, fault: Optio
     if context.shared.memory.of(context.key).status.field_fault.as_deref() == fault.as_deref() {
         return;
     }
-    context.shared.memory.change(context.key, |history| history.status.field_fault = fault.as_deref().map(Box::from));
+    context.shared.memory.change(context.key, |memory| memory.status.field_fault = fault.as_deref().map(Box::from));
     if let Some(fault) = fault {
         tracing::warn!(resource = %context.key, error = fault, "Cannot compute the status");
         context.shared.publish(primary, Outcome::warning("StatusExpressionError", "Reconcile", fault));
@@ -184,18 +184,18 @@ fn report_field_fault(context: &StepContext<'_>, primary: &Primary, fault: Optio
 }
 
 /// Returns when the failed attempt is repeated, in seconds.
-fn next_attempt(history: &ResourceMemory) -> Option<jiff::Timestamp> {
-    let failed = history.failure.as_ref().filter(|failed| !failed.exhausted)?;
+fn next_attempt(memory: &ResourceMemory) -> Option<jiff::Timestamp> {
+    let failed = memory.failure.as_ref().filter(|failed| !failed.exhausted)?;
     let wait = failed.retry.at.checked_duration_since(Instant::now())?;
     let at = outside::now().checked_add(wait).ok()?;
     jiff::Timestamp::from_second(at.as_second()).ok()
 }
 
 /// Returns why only a change can end the current failure.
-fn stall(history: &ResourceMemory) -> Option<Stall> {
-    let failed = history.failure.as_ref()?;
+fn stall(memory: &ResourceMemory) -> Option<Stall> {
+    let failed = memory.failure.as_ref()?;
     let refused =
-        history.refused.as_deref().is_some_and(|(inputs, refusal)| *inputs == failed.inputs && refusal.is_final());
+        memory.refused.as_deref().is_some_and(|(inputs, refusal)| *inputs == failed.inputs && refusal.is_final());
     match failed.exhausted {
         true => Some(Stall::Exhausted(failed.attempts)),
         false => refused.then_some(Stall::Refused),
@@ -240,7 +240,7 @@ fn deployed_release(context: &StepContext<'_>, primary: &Primary, version: u32) 
 }
 
 async fn write_status(context: &StepContext<'_>, primary: &Primary, health: Health, objects: ObjectCount) {
-    let history = context.shared.memory.of(context.key);
+    let memory = context.shared.memory.of(context.key);
     let is_ready = health == Health::Ready;
     let (facts, fault) = facts(context, primary, health, objects);
     report_field_fault(context, primary, fault.filter(|_| is_ready && facts.release.is_some()));
@@ -248,10 +248,10 @@ async fn write_status(context: &StepContext<'_>, primary: &Primary, health: Heal
         return written(context);
     };
     // The kind's schema may drop our fields. Then the same status must not be written again and again.
-    if history.status.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
+    if memory.status.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
         return written(context);
     }
-    if history.status.unwritten.is_some_and(|unwritten| unwritten.holds(Instant::now())) {
+    if memory.status.unwritten.is_some_and(|unwritten| unwritten.holds(Instant::now())) {
         return;
     }
     if primary.has_manifest {
@@ -287,10 +287,10 @@ async fn write_status(context: &StepContext<'_>, primary: &Primary, health: Heal
 /// only at debug level.
 async fn unwritten(context: &StepContext<'_>, primary: &Primary, error: &helm_release::kube::Error) {
     let now = Instant::now();
-    let (before, next) = context.shared.memory.change(context.key, |history| {
+    let (before, next) = context.shared.memory.change(context.key, |memory| {
         let record = if error.is_transient() { Unwritten::unanswered } else { Unwritten::refused };
-        let next = record(history.status.unwritten, now);
-        (history.status.unwritten.replace(next), next)
+        let next = record(memory.status.unwritten, now);
+        (memory.status.unwritten.replace(next), next)
     });
     let rule = Refused::read(&chain(error)).map(|refused| refused.rule_of_served());
     let remedy = rule.map(|rule| format!("; add this rule to the role of the operator: {rule}"));
@@ -345,7 +345,7 @@ fn publish_mistakes(context: &StepContext<'_>, primary: &Primary, status: &Statu
 }
 
 fn written(context: &StepContext<'_>) {
-    context.shared.memory.change(context.key, |history| history.status.unwritten = None);
+    context.shared.memory.change(context.key, |memory| memory.status.unwritten = None);
 }
 
 /// Writes what a long step waits for into the status.
@@ -442,19 +442,19 @@ fn report_undeclared(primary: &Primary, fields: &[String]) {
 
 /// Sets the resource's timer.
 fn plan(context: &StepContext<'_>, primary: &Primary, end: End) -> ReconcileResult {
-    let history = context.shared.memory.of(context.key);
+    let memory = context.shared.memory.of(context.key);
     let marks = context.release().as_deref().and_then(Release::deployed_marks).cloned();
     let asks = marks.and_then(|marks| context.shared.cache.ask_at(&context.watched(&marks)));
     let times = Times {
         decided: context.decided,
         ended: Instant::now(),
         period: primary.annotations.reconcile_period().ok().flatten().unwrap_or(context.shared.settings.period),
-        holds: history.deadlines(),
+        holds: memory.deadlines(),
         asks,
-        waits: history.status.waiting.as_ref().map_or([None; 2], |w| w.next(context.shared.settings.progress_timeout)),
+        waits: memory.status.waiting.as_ref().map_or([None; 2], |w| w.next(context.shared.settings.progress_timeout)),
         resync: context.full_resync_at(primary),
         turn: context.turn_at(primary),
-        unwritten: history.status.unwritten.map(|unwritten| unwritten.retry.at),
+        unwritten: memory.status.unwritten.map(|unwritten| unwritten.retry.at),
     };
     let requeue = next_requeue(end, &times);
     match requeue {

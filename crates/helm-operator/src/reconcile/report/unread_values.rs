@@ -26,7 +26,7 @@ impl StepContext<'_> {
         let message = describe(unread, &own);
         let is_news = !message.is_empty() || primary.status.find(condition::UNREAD_VALUES).is_some();
         let found = is_news.then(|| Box::new(Found { generation: primary.generation, message }));
-        self.shared.memory.change(self.key, |history| history.status.unread = found);
+        self.shared.memory.change(self.key, |memory| memory.status.unread = found);
     }
 
     /// Returns the warning about the values of the resource as it is now; may be empty.

@@ -40,7 +40,7 @@ impl StepContext<'_> {
             return Gate::Open;
         }
         let memory = self.shared.memory.of(self.key);
-        let again = memory.requests.test_again.as_deref();
+        let again = memory.triggers.test_again.as_deref();
         match gate::gate(release, primary.uid(), &self.inputs_digest(primary), again) {
             Gate::Test if !self.may_test(primary) || !self.is_ready(release) => Gate::Open,
             gate => gate,
@@ -167,9 +167,9 @@ async fn conclude(context: &StepContext<'_>, primary: &Primary, version: u32, te
 /// Replaces what is remembered of a failed test. A wish to run tests again is fulfilled.
 fn forget_failure(context: &StepContext<'_>, failure: Option<(u32, String)>) {
     _ = context.ran.take();
-    context.shared.memory.change(context.key, |history| {
-        history.status.test_failure = failure.map(Box::new);
-        history.requests.test_again = None;
+    context.shared.memory.change(context.key, |memory| {
+        memory.status.test_failure = failure.map(Box::new);
+        memory.triggers.test_again = None;
     });
 }
 

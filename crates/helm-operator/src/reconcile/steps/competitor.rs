@@ -75,12 +75,12 @@ impl StepContext<'_> {
             is_own: false,
             exhausted: false,
         };
-        self.shared.memory.change(self.key, |history| history.failure = Some(Box::new(failure)));
+        self.shared.memory.change(self.key, |memory| memory.failure = Some(Box::new(failure)));
         self.shared.publish(primary, Outcome::warning(fault.reason.as_str(), "Reconcile", fault.message));
         ended
     }
 
     fn change_met(&self, change: impl FnOnce(&mut Met)) {
-        self.shared.memory.change(self.key, |history| change(history.competitor.get_or_insert_default()));
+        self.shared.memory.change(self.key, |memory| change(memory.competitor.get_or_insert_default()));
     }
 }

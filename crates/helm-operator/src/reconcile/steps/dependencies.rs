@@ -183,9 +183,9 @@ impl StepContext<'_> {
 
     /// Ends the failure of an earlier read.
     fn forget_refusal(&self) {
-        self.shared.memory.change(self.key, |history| {
-            if history.failure.as_ref().is_some_and(|f| f.failed.fault().reason == Reason::DependencyForbidden) {
-                history.succeed();
+        self.shared.memory.change(self.key, |memory| {
+            if memory.failure.as_ref().is_some_and(|f| f.failed.fault().reason == Reason::DependencyForbidden) {
+                memory.succeed();
             }
         });
     }

@@ -144,10 +144,10 @@ pub(crate) async fn record(context: &StepContext<'_>, outcome: Completed) {
         }
         release.put_written(outcome.version, Status::Deployed, outcome.written, outcome.marks);
     });
-    shared.memory.change(context.key, |history| {
-        history.status.notes = Some(outcome.notes);
-        (history.release.lost, history.release.cleared) = (None, None);
-        history.requests.resynced = Some(tokio::time::Instant::now());
+    shared.memory.change(context.key, |memory| {
+        memory.status.notes = Some(outcome.notes);
+        (memory.release.lost, memory.release.cleared) = (None, None);
+        memory.triggers.resynced = Some(tokio::time::Instant::now());
     });
 }
 

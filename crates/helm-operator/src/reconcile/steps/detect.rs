@@ -44,7 +44,7 @@ impl StepContext<'_> {
         });
         let texts = known.objects.values().map(|found| found.text.clone()).filter(|text| !text.is_empty()).collect();
         let known = (known.looked.is_some() || !known.objects.is_empty()).then_some(known);
-        self.shared.memory.change(self.key, |history| history.detected = known);
+        self.shared.memory.change(self.key, |memory| memory.detected = known);
         texts
     }
 }
@@ -70,7 +70,7 @@ pub(crate) async fn detect(context: &StepContext<'_>, primary: &Primary) -> Resu
         (key, Detection { seen, text })
     });
     report(context, primary, found.collect(), unwatched);
-    context.shared.memory.change(context.key, |history| history.drift.clear(context.decided));
+    context.shared.memory.change(context.key, |memory| memory.drift.clear(context.decided));
     Ok(NextStep::Again)
 }
 
@@ -95,5 +95,5 @@ fn report(context: &StepContext<'_>, primary: &Primary, found: Vec<(ObjectKey, D
     if unwatched {
         known.looked = Some(Instant::now());
     }
-    context.shared.memory.change(context.key, |history| history.detected = Some(known));
+    context.shared.memory.change(context.key, |memory| memory.detected = Some(known));
 }

@@ -74,10 +74,10 @@ pub(crate) async fn plan(context: &StepContext<'_>, primary: &Primary) -> Result
 }
 
 fn keep(context: &StepContext<'_>, inputs: String, report: PlanReport) {
-    context.shared.memory.change(context.key, |history| {
-        history.status.planned = Some(Box::new(Planned { inputs, report }));
+    context.shared.memory.change(context.key, |memory| {
+        memory.status.planned = Some(Box::new(Planned { inputs, report }));
         // The status says what is known now.
-        (history.is_slow, history.restored) = (false, None);
+        (memory.is_slow, memory.restored) = (false, None);
     });
 }
 

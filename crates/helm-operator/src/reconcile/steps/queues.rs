@@ -24,7 +24,7 @@ impl StepContext<'_> {
 
     /// Postpones a render that delayed others: although nothing failed, it is repeated with a retry permit.
     pub(crate) fn postpone(&self) -> NextStep {
-        self.shared.memory.change(self.key, |history| history.is_slow = true);
+        self.shared.memory.change(self.key, |memory| memory.is_slow = true);
         NextStep::Again
     }
 
@@ -76,8 +76,8 @@ impl StepContext<'_> {
         }
         let is_pinned = self.pinned(primary).is_some();
         let idle = primary.deleting || primary.annotations.leaves_alone() || is_pinned;
-        let history = self.shared.memory.of(self.key);
-        let fault = history.fault();
+        let memory = self.shared.memory.of(self.key);
+        let fault = memory.fault();
         // A chart that does not render has changed nothing, unless an earlier attempt did. A release that waits in line
         // keeps its position: nothing else would wake it.
         let has_begun = self.release().as_deref().and_then(Release::newest).is_some_and(|(_, r)| r.status.is_pending());

@@ -76,8 +76,8 @@ pub(crate) async fn after_action(
         Failed::Attempt(attempt) => {
             let refused = failure.cause.refusal().map(|refusal| Box::new((context.attempt(primary), refusal)));
             let unserved = context.unserved(primary, failure);
-            context.shared.memory.change(context.key, |history| {
-                (history.refused, history.unserved) = (refused, unserved);
+            context.shared.memory.change(context.key, |memory| {
+                (memory.refused, memory.unserved) = (refused, unserved);
             });
             let blame = blame(&failure.cause, candidate, primary, &*context.shared.renderer);
             let message = format!("{}{blame}", attempt.message());
@@ -181,7 +181,7 @@ async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> 
         env.storage.delete(&env.decoration.namespace, &env.decoration.release, *version).await?;
     }
     context.shared.cache.change_release(context.key, |release| release.revisions.clear());
-    context.shared.memory.change(context.key, |history| history.release.lost = None);
+    context.shared.memory.change(context.key, |memory| memory.release.lost = None);
     Ok(())
 }
 

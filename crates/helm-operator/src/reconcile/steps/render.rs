@@ -223,7 +223,7 @@ impl StepContext<'_> {
     /// Records that a render hit a limit. It may delay others, no matter who is responsible.
     fn slowed(&self, failed: Failed) -> Failed {
         if failed.fault().reason == Reason::RenderLimit {
-            self.shared.memory.change(self.key, |history| history.is_slow = true);
+            self.shared.memory.change(self.key, |memory| memory.is_slow = true);
         }
         failed
     }

@@ -28,9 +28,9 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
     let watched = drifted.iter().any(|key| context.shared.cache.is_synced(key));
     let env = context.environment(primary, Action::Upgrade);
     let packed = context.release().and_then(|release| release.record(version).cloned());
-    if watched && context.shared.memory.change(context.key, |history| history.drift.count(Instant::now())) {
+    if watched && context.shared.memory.change(context.key, |memory| memory.drift.count(Instant::now())) {
         let fault = drift_loop(&env, version, packed.as_ref(), primary, &drifted).await;
-        context.shared.memory.change(context.key, |history| history.drift.fault = Some(Box::new(fault.clone())));
+        context.shared.memory.change(context.key, |memory| memory.drift.fault = Some(Box::new(fault.clone())));
         context.report_fault(primary, &fault);
         return Ok(NextStep::Done);
     }
@@ -50,9 +50,9 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
             context.shared.counts.repaired(&context.shared.settings.controller, &object.kind, manager);
         }
     }
-    context.shared.memory.change(context.key, |history| match watched && put_back.is_empty() {
-        true => history.drift.discount(),
-        false => history.drift.succeed(),
+    context.shared.memory.change(context.key, |memory| match watched && put_back.is_empty() {
+        true => memory.drift.discount(),
+        false => memory.drift.succeed(),
     });
     cache_applied(context, &applied);
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
@@ -191,7 +191,7 @@ async fn take(
     whole.inputs = context.recorded_inputs(primary);
     let written = action::record_ownership(&env, admitted, &whole).await.map_err(|e| fault(&e))?;
     if !marks.owner.is_empty() && marks.owner_type != whole.owner_type {
-        context.shared.memory.change(context.key, |history| history.release.took_over = true);
+        context.shared.memory.change(context.key, |memory| memory.release.took_over = true);
     }
     keep_written(context, version, whole, written);
     tracing::info!(resource = %context.key, version, "Took over release");
@@ -257,7 +257,7 @@ pub(crate) fn accept(
 
 pub(crate) fn cache_applied(context: &StepContext<'_>, applied: &[Applied]) {
     context.shared.cache.store_applied(applied, context.key);
-    context.shared.memory.change(context.key, |history| history.requests.resynced = Some(Instant::now()));
+    context.shared.memory.change(context.key, |memory| memory.triggers.resynced = Some(Instant::now()));
 }
 
 /// Writes new marks if applying did not restore the old ones, because the server's defaults or the kind's schema

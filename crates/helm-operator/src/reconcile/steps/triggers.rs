@@ -17,39 +17,39 @@ use crate::status::Handled;
 use crate::view::primary::Primary;
 
 impl StepContext<'_> {
-    fn asked(&self) -> HandledTriggers {
-        self.shared.memory.of(self.key).requests.asked.as_deref().cloned().unwrap_or_default()
+    fn handled_triggers(&self) -> HandledTriggers {
+        self.shared.memory.of(self.key).triggers.handled.as_deref().cloned().unwrap_or_default()
     }
 
-    fn change_asked(&self, change: impl FnOnce(&mut HandledTriggers)) {
-        self.shared.memory.change(self.key, |history| change(history.requests.asked.get_or_insert_default()));
+    fn change_handled(&self, change: impl FnOnce(&mut HandledTriggers)) {
+        self.shared.memory.change(self.key, |memory| change(memory.triggers.handled.get_or_insert_default()));
     }
 
     /// Returns the token of a full reconcile that neither this process nor an earlier one has completed.
     pub(crate) fn full_reconcile<'p>(&self, primary: &'p Primary) -> Option<&'p str> {
         let token = primary.annotations.reconcile_now()?;
-        let asked = self.asked();
-        let is_ours = asked.handled.reconcile_now.as_deref() == Some(token);
+        let handled = self.handled_triggers();
+        let is_ours = handled.tokens.reconcile_now.as_deref() == Some(token);
         let is_reported = primary.status.last_handled().reconcile_now.as_deref() == Some(token);
-        (asked.done.as_deref() != Some(token) && (is_ours || !is_reported)).then_some(token)
+        (handled.done.as_deref() != Some(token) && (is_ours || !is_reported)).then_some(token)
     }
 
     /// Ends every wait after a failure, if a new token requests it.
     pub(crate) fn accept_retry(&self, primary: &Primary) {
         let idle = primary.annotations.leaves_alone();
         let Some(token) = primary.annotations.retry_now().filter(|_| !idle) else { return };
-        let known = [self.asked().handled.retry_now, primary.status.last_handled().retry_now];
+        let known = [self.handled_triggers().tokens.retry_now, primary.status.last_handled().retry_now];
         if known.iter().flatten().any(|known| **known == *token) {
             return;
         }
         let now = self.decided;
         let judged = self.release().as_deref().and_then(gate::judged).map(Box::from);
-        self.shared.memory.change(self.key, |history| {
-            history.retry_now(now);
-            history.drift.hold_until = None;
-            history.requests.test_again = judged;
+        self.shared.memory.change(self.key, |memory| {
+            memory.retry_now(now);
+            memory.drift.hold_until = None;
+            memory.triggers.test_again = judged;
         });
-        self.change_asked(|asked| asked.handled.retry_now = Some(token.into()));
+        self.change_handled(|handled| handled.tokens.retry_now = Some(token.into()));
     }
 
     /// Returns what to do even if nothing differs.
@@ -67,10 +67,10 @@ impl StepContext<'_> {
     pub(crate) fn applied_everything(&self, primary: &Primary) -> Learned {
         let is_rendered = self.found.progress.rendered || self.pinned(primary).is_some();
         let token: Option<Box<str>> = self.full_reconcile(primary).filter(|_| is_rendered).map(Box::from);
-        self.change_asked(|asked| {
-            asked.resynced = Some(Instant::now());
+        self.change_handled(|handled| {
+            handled.resynced = Some(Instant::now());
             if let Some(token) = token {
-                (asked.done, asked.handled.reconcile_now) = (Some(token.clone()), Some(token));
+                (handled.done, handled.tokens.reconcile_now) = (Some(token.clone()), Some(token));
             }
         });
         Learned::Reapplied
@@ -79,13 +79,13 @@ impl StepContext<'_> {
     /// Records that a reconcile with a token failed, so that the status shows the token as handled.
     pub(crate) fn handle_failed(&self, primary: &Primary, end: End) {
         if let (End::Failed, Some(token)) = (end, self.full_reconcile(primary)) {
-            self.change_asked(|asked| asked.handled.reconcile_now = Some(token.into()));
+            self.change_handled(|handled| handled.tokens.reconcile_now = Some(token.into()));
         }
     }
 
     /// Returns the tokens for the status: this process's, or else those that the status shows.
     pub(crate) fn handled(&self, primary: &Primary) -> Option<Box<Handled>> {
-        let (ours, reported) = (self.asked().handled, primary.status.last_handled());
+        let (ours, reported) = (self.handled_triggers().tokens, primary.status.last_handled());
         let handled = Handled {
             reconcile_now: ours.reconcile_now.or(reported.reconcile_now),
             retry_now: ours.retry_now.or(reported.retry_now),
@@ -101,7 +101,7 @@ impl StepContext<'_> {
             return None;
         }
         let share = share(primary.uid());
-        Some(match self.asked().resynced {
+        Some(match self.handled_triggers().resynced {
             Some(last) => last + period.mul_f64(0.95 + share / 10.0),
             None => self.first_seen(primary) + period.mul_f64(share),
         })

@@ -168,8 +168,8 @@ fn forget_records(context: &StepContext<'_>, deleted: &[Known]) {
 
 /// Forgets what is remembered of an uninstalled release.
 fn forget(context: &StepContext<'_>, primary: &Primary) {
-    context.shared.memory.change(context.key, |history| {
-        (history.release.lost, history.release.cleared) = (None, Some(primary.uid().into()));
+    context.shared.memory.change(context.key, |memory| {
+        (memory.release.lost, memory.release.cleared) = (None, Some(primary.uid().into()));
     });
 }
 

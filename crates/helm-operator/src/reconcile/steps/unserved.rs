@@ -28,12 +28,12 @@ impl StepContext<'_> {
     /// The same attempt failed in this state. Returns its failure.
     pub(crate) async fn discovered(&self, primary: &Primary) -> Result<Option<Learned>, Failed> {
         let mapper = &self.shared.applier.mapper;
-        let history = self.shared.memory.of(self.key);
-        if history.unserved.is_some() && mapper.refresh().await.is_err() {
+        let memory = self.shared.memory.of(self.key);
+        if memory.unserved.is_some() && mapper.refresh().await.is_err() {
             return Ok(None);
         }
         let generation = mapper.generation();
-        if let (Some(unserved), Some(failure)) = (&history.unserved, &history.failure)
+        if let (Some(unserved), Some(failure)) = (&memory.unserved, &memory.failure)
             && matches!(failure.failed, Failed::Attempt(_))
             && failure.inputs == self.attempt(primary)
             && unserved.holds(&failure.inputs, generation, Instant::now())
