@@ -16,8 +16,13 @@ fn put(values: Value) -> Action {
 
 /// Plays these actions, with their times in milliseconds, and expects no violation.
 fn check<const N: usize>(seed: u64, setup: &Setup, actions: [(u64, Action); N]) {
+    check_all(seed, std::slice::from_ref(setup), actions);
+}
+
+/// Like [`check`], with a process for each setup.
+fn check_all<const N: usize>(seed: u64, setups: &[Setup], actions: [(u64, Action); N]) {
     let steps = actions.map(|(at_ms, what)| Step { at_ms, what }).into();
-    let script = Script { seed, setups: vec![setup.clone()], steps };
+    let script = Script { seed, setups: setups.to_vec(), steps };
     let violation = play(&script, false).violation.map(|violation| violation.what);
     assert_eq!(violation, None, "{script}");
 }
@@ -71,4 +76,16 @@ fn a_release_that_a_person_uninstalls_while_its_upgrade_ends_is_installed_again(
         (39_643, Action::Fault(busy)),
     ];
     check(1_004_484, &setup, actions);
+}
+
+#[test]
+fn an_event_from_before_its_deletion_does_not_bring_a_resource_back() {
+    let setup = Setup { chart: "range".into(), period: 10, ..Setup::default() };
+    let other = Setup { chart: "web1".into(), period: 60, ..Setup::default() };
+    let steps = [
+        (0, put(json!({"hooks": true, "message": "m860", "replicas": 1}))),
+        (5759, Action::Backup),
+        (6022, Action::Delete("a".into(), String::new())),
+    ];
+    check_all(1_028_856, &[setup, other], steps);
 }

@@ -62,10 +62,7 @@ impl EventHandler<Received> for Primaries {
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
         for gone in self.0.cache.unlisted_primaries(scope, list) {
-            match self.0.shard {
-                Some(_) => self.0.primary_left(&Departure::seen(&gone)),
-                None => self.0.primary_deleted(&gone.key(), gone.uid()),
-            }
+            self.0.primary_unlisted(&gone.key(), gone.uid());
         }
         forget_unknown(&self.0, scope);
         // Another controller may take the place of one that is stopping, and lists again.

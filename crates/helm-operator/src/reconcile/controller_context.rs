@@ -93,12 +93,8 @@ impl Departure {
     /// Returns what is to be forgotten if this is not to be served.
     pub(crate) fn of(context: &ControllerContext, received: &Received) -> Departure {
         let primary = &received.primary;
-        Departure { key: context.acceptance.key_of(primary), ..Departure::seen(primary) }
-    }
-
-    /// Returns the departure of a resource that was last seen like this.
-    pub(crate) fn seen(primary: &Primary) -> Departure {
-        Departure { key: primary.key(), uid: primary.uid().to_owned(), version: version(primary) }
+        let key = context.acceptance.key_of(primary);
+        Departure { key, uid: primary.uid().to_owned(), version: version(primary) }
     }
 }
 
@@ -230,6 +226,13 @@ impl ControllerContext {
     /// Forgets a deleted resource, unless one with another uid has its name.
     pub(crate) fn primary_deleted(&self, key: &ResourceKey, uid: &str) {
         let known = self.cache.remove_primary(key, uid);
+        self.end_writes(key);
+        self.forget(key, known);
+    }
+
+    /// Forgets a resource that a complete list lacks, unless one with another uid has its name.
+    pub(crate) fn primary_unlisted(&self, key: &ResourceKey, uid: &str) {
+        let known = self.cache.unlist_primary(key, uid);
         self.end_writes(key);
         self.forget(key, known);
     }

@@ -28,6 +28,9 @@ use super::tombstones::{RecentDeletions, RecentDepartures};
 use crate::values::Room;
 use crate::watches::{Expressions, Sequencing};
 
+/// The version at which a deleted object departs.
+const AFTER_ALL_VERSIONS: u64 = u64::MAX;
+
 /// The controller's view of the cluster.
 #[derive(Default)]
 pub(crate) struct Cache {
@@ -186,9 +189,7 @@ impl Cache {
         if state.left.turns_away(&primary.uid().into(), version(&primary), Some(epoch)) {
             return false;
         }
-        if epoch.is_list {
-            state.gone.forget(primary.uid());
-        }
+        state.gone.forget(primary.uid());
         state.put_primary(primary, Some(epoch), Primary::differs_from)
     }
 
@@ -201,7 +202,7 @@ impl Cache {
         !is_late && state.put_primary(primary, None, Primary::is_edited_since)
     }
 
-    /// Records that a resource went to another shard, or was deleted, at this version.
+    /// Records that a resource went to another shard at this version.
     pub(crate) fn note_departure(&self, uid: &str, version: u64) {
         self.changing().left.add(uid.into(), version);
     }
@@ -211,8 +212,16 @@ impl Cache {
         self.state().left.turns_away(&primary.uid().into(), version(primary), Some(epoch))
     }
 
-    /// Removes a deleted resource with this uid; returns whether it was known.
+    /// Removes a resource with this uid that was deleted, as an event, a read or the answer to a write has shown; returns
+    /// whether it was known. Events that are still on their way are from before the deletion.
     pub(crate) fn remove_primary(&self, key: &ResourceKey, uid: &str) -> bool {
+        self.note_departure(uid, AFTER_ALL_VERSIONS);
+        self.leave_primary(key, uid)
+    }
+
+    /// Removes a resource with this uid that a list lacks; returns whether it was known. Events follow the list, so they
+    /// bring it back, but answers to writes may be from before.
+    pub(crate) fn unlist_primary(&self, key: &ResourceKey, uid: &str) -> bool {
         self.state().gone.add(uid);
         self.leave_primary(key, uid)
     }
@@ -290,8 +299,12 @@ impl Cache {
     ) -> Option<ResourceKey> {
         let judged = self.judge(&key, live);
         let mut state = self.changing();
+        let uid = live.metadata.uid.as_deref().unwrap_or_default();
         if epoch.is_list {
-            state.gone.forget(live.metadata.uid.as_deref().unwrap_or_default());
+            state.gone.forget(uid);
+        }
+        if state.gone.has(uid) {
+            return None;
         }
         state.put_dependent(key, (live, judged), claim, Some(epoch))
     }
@@ -379,7 +392,11 @@ impl Cache {
                     known.is_bound = is_bound(live);
                 }
             }
-            None => _ = state.dependents.remove(key),
+            None => {
+                let uid = known.uid.clone();
+                state.gone.add(&uid);
+                state.dependents.remove(key);
+            }
         }
     }
 

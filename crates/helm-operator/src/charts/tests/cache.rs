@@ -132,6 +132,42 @@ async fn the_newer_version_of_a_resource_wins_and_another_uid_replaces_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_event_from_before_a_deletion_does_not_bring_a_resource_back() {
+    let list = || Epoch { number: 1, began: Instant::now(), is_list: true };
+    let (cache, early) = (Cache::default(), list());
+    tokio::time::advance(SECOND).await;
+    cache.store_primary(of("u", 5, 1), epoch(1));
+    assert!(cache.remove_primary(&key(), "u"), "the answer to our own write shows it");
+    tokio::time::advance(SECOND).await;
+    for (what, version, epoch) in [("older", 4, epoch(1)), ("unseen", 7, epoch(1)), ("listed before", 7, early)] {
+        assert!(!cache.store_primary(of("u", version, 2), epoch) && cache.primary(&key()).is_none(), "{what}");
+    }
+    assert!(cache.store_primary(of("u", 3, 1), list()), "the server was restored");
+    assert!(cache.store_primary(of("u", 4, 2), epoch(1)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_brings_back_what_a_list_lacks_and_a_late_answer_does_not() {
+    let cache = Cache::default();
+    cache.store_primary(of("u", 5, 1), epoch(1));
+    assert!(cache.unlist_primary(&key(), "u"));
+    assert!(!cache.store_written_primary(of("u", 6, 1)) && cache.primary(&key()).is_none());
+    assert!(cache.store_primary(of("u", 4, 1), epoch(2)), "events follow the list of a restored server");
+    cache.store_written_primary(of("u", 6, 3));
+    assert_eq!(cache.primary(&key()).unwrap().generation, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_from_before_a_read_does_not_bring_a_missing_object_back() {
+    let cache = Cache::default();
+    let a = object_key("ConfigMap", "a");
+    cache.store_applied(&[applied("u", 5)], &key());
+    cache.confirm(&a, None);
+    assert_eq!(cache.store_dependent(a.clone(), &live("u", 5), claim(), epoch(1)), None);
+    assert!(cache.dependent(&a).is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_the_event_of_a_write_confirms_it_not_an_older_one() {
     let cache = Cache::default();
     let before = Epoch { number: 2, began: Instant::now(), is_list: false };
