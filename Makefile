@@ -37,9 +37,12 @@ ifeq ($(USE_KUBECONFIG)$(KUBEBUILDER_ASSETS),)
 	@crates/test-cluster/tools/build
 endif
 
+# The package of the crate P: its name may have a prefix.
+PACKAGE = $(or $(patsubst %,hybrid-%,$(shell grep -qs '^name = "hybrid-$(P)"' 'crates/$(P)/Cargo.toml' && echo '$(P)')),$(P))
+
 .PHONY: build
 build: ## Compile the operator; P=CRATE compiles one crate.
-	cargo build $(addprefix -p ,$(P)) $(CARGO_FLAGS)
+	cargo build $(addprefix -p ,$(PACKAGE)) $(CARGO_FLAGS)
 
 # The other crates test without a control plane; helm-operator's tests of upstream's project are skipped then.
 NEED_CLUSTER := memcached-operator test-cluster registry
@@ -48,7 +51,7 @@ export RUST_TEST_THREADS ?= 4
 
 .PHONY: test
 test: $(if $(P),$(if $(filter $(NEED_CLUSTER),$(P)),cluster),cluster) ## Run all tests; P=CRATE tests one crate, TEST=NAME filters by name.
-	cargo test $(or $(addprefix -p ,$(P)),--workspace) $(CARGO_FLAGS) $(TEST)
+	cargo test $(or $(addprefix -p ,$(PACKAGE)),--workspace) $(CARGO_FLAGS) $(TEST)
 
 .PHONY: lint
 lint: docs ## Check format, clippy and docs, plus licences and advisories if cargo-deny is installed.
@@ -122,11 +125,11 @@ run: ## Run the operator on this machine against the current kubeconfig, and ser
 .PHONY: mutants
 mutants: ## Mutation-test the code that writes to a cluster; SHARD=1/8 runs a part, MUTANTS="--re TEXT" a selection.
 	@cargo mutants --version >/dev/null 2>&1 || { echo "cargo-mutants is not installed; run: cargo install cargo-mutants --locked" >&2; exit 1; }
-	cargo mutants --no-shuffle --output target --package outside --package helm-release --package controller --package helm-operator $(MUTANTS) \
+	cargo mutants --no-shuffle --output target --package hybrid-outside --package helm-release --package hybrid-controller --package helm-operator $(MUTANTS) \
 	  $(if $(SHARD),--shard "$$(( $(firstword $(subst /, ,$(SHARD))) - 1 ))/$(lastword $(subst /, ,$(SHARD)))")
 
-# The crates that a registry may have.
-PUBLISHED = $(patsubst crates/%/Cargo.toml,--package %,$(shell grep -L '^publish = false' crates/*/Cargo.toml))
+# The packages that a registry may have.
+PUBLISHED = $(patsubst %,--package %,$(shell grep -hm1 '^name = ' $$(grep -L '^publish = false' crates/*/Cargo.toml) | cut -d'"' -f2))
 
 .PHONY: publishable
 publishable: ## Package the crates that are published, and compile each package on its own; nothing is uploaded.
@@ -157,7 +160,7 @@ WASM := wasm32-wasip1
 
 .PHONY: wasm
 wasm: ## Check that rendering compiles for WebAssembly, if that rustup target is installed.
-	@if [ -d "$$(rustc --print sysroot)/lib/rustlib/$(WASM)" ]; then cargo check -p helm --target $(WASM); \
+	@if [ -d "$$(rustc --print sysroot)/lib/rustlib/$(WASM)" ]; then cargo check -p hybrid-helm --target $(WASM); \
 	else echo "$(WASM) is not installed, nothing checked; run: rustup target add $(WASM)"; [ -z "$${CI:-}" ]; fi
 
 .PHONY: playground

@@ -6,6 +6,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
+use crate::publishable::name_of;
+
 /// One row of the tables.
 #[derive(Debug, PartialEq)]
 struct Row {
@@ -29,7 +31,7 @@ fn documented(text: &str) -> BTreeMap<String, Row> {
     rows.collect()
 }
 
-/// The packages that a program of this workspace may be built from, with their dependencies outside of tests.
+/// The crates and packages that a program of this workspace may be built from, with their dependencies outside of tests.
 struct Graph {
     names: BTreeMap<String, String>,
     members: BTreeSet<String>,
@@ -40,7 +42,7 @@ impl Graph {
     fn of(metadata: &Value) -> Graph {
         let text = |value: &Value| value.as_str().unwrap().to_owned();
         let list = |value: &Value| value.as_array().unwrap().clone();
-        let names = list(&metadata["packages"]).iter().map(|p| (text(&p["id"]), text(&p["name"]))).collect();
+        let names = list(&metadata["packages"]).iter().map(|p| (text(&p["id"]), name_of(p).to_owned())).collect();
         let members = list(&metadata["workspace_members"]).iter().map(text).collect();
         let is_normal = |dependency: &Value| list(&dependency["dep_kinds"]).iter().any(|kind| kind["kind"].is_null());
         let edges = list(&metadata["resolve"]["nodes"]).into_iter().map(|node| {

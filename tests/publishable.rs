@@ -34,9 +34,27 @@ fn name(package: &Value) -> &str {
     package["name"].as_str().unwrap()
 }
 
+/// Returns the name of a package's crate in code and in documents, without the prefix of names that others have taken
+/// in the registry.
+pub(crate) fn name_of(package: &Value) -> &str {
+    name(package).trim_start_matches("hybrid-")
+}
+
 /// Returns the names of the crates that are published.
 pub(crate) fn published_names() -> BTreeSet<String> {
-    published().iter().map(|package| name(package).to_owned()).collect()
+    published().iter().map(|package| name_of(package).to_owned()).collect()
+}
+
+#[test]
+fn a_crate_is_called_like_its_folder() {
+    for package in packages() {
+        let targets = package["targets"].as_array().unwrap();
+        let library = targets.iter().find(|target| target["kind"][0] == "lib");
+        let Some(library) = library.filter(|_| folder(&package).parent().unwrap().ends_with("crates")) else { continue };
+        let folder = folder(&package);
+        let folder = folder.file_name().unwrap().to_str().unwrap();
+        assert_eq!((name_of(&package), library["name"].as_str()), (folder, Some(&*folder.replace('-', "_"))));
+    }
 }
 
 #[test]

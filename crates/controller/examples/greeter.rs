@@ -1,6 +1,6 @@
 //! An operator for one kind: keeps a ConfigMap with a greeting for each ConfigMap that is labelled `greet`.
 //!
-//! `cargo run -p controller --example greeter`, with a cluster in `KUBECONFIG`.
+//! `cargo run -p hybrid-controller --example greeter`, with a cluster in `KUBECONFIG`.
 
 use controller::Manager;
 use controller::manager::{Config, Error};

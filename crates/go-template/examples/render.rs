@@ -1,4 +1,4 @@
-//! Renders a template file with values from JSON: `cargo run -p go-template --example render -- TEMPLATE [JSON]`.
+//! Renders a template file with values from JSON: `cargo run -p hybrid-go-template --example render -- TEMPLATE [JSON]`.
 //!
 //! The template may call `upper`, `default` and `include`. Numbers become `float64`, as in Go's `encoding/json`.
 

@@ -1,4 +1,4 @@
-//! A small `helm template`: `cargo run -p helm --example template -- NAME CHART [KEY=VALUE …]`.
+//! A small `helm template`: `cargo run -p hybrid-helm --example template -- NAME CHART [KEY=VALUE …]`.
 //!
 //! The feature `cli` turns `Options` into clap arguments with all of Helm's flags.
 

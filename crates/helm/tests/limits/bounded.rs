@@ -1,6 +1,6 @@
 //! Runs each case in its own process under the operating system's limits, and measures it.
 //!
-//! `cargo test --release -p helm --test limits -- --nocapture` prints the measurements.
+//! `cargo test --release -p hybrid-helm --test limits -- --nocapture` prints the measurements.
 
 use std::process::Command;
 

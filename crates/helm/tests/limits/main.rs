@@ -1,6 +1,6 @@
 //! Charts that exceed limits: each fails with an error that names the limit, in bounded memory and time.
 //!
-//! `cargo test --release -p helm --test limits -- --nocapture` prints what each case used.
+//! `cargo test --release -p hybrid-helm --test limits -- --nocapture` prints what each case used.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::print_stdout)] // A test may panic, and prints its table.
 
