@@ -16,18 +16,14 @@ macro_rules! files {
 }
 
 /// What a build needs, so that it does not depend on where this crate's sources are.
-const FILES: [(&str, &str); 11] = files![
+const FILES: [(&str, &str); 7] = files![
     "build",
     "distribution/go.mod",
     "distribution/go.sum",
-    "etcd/go.mod",
-    "etcd/go.sum",
     "helm/go.mod",
     "helm/go.sum",
     "kubernetes/go.mod",
     "kubernetes/go.sum",
-    "kwok/go.mod",
-    "kwok/go.sum",
 ];
 
 /// Builds the binaries that are missing or out of date, and returns their folder. The first time on a machine takes
