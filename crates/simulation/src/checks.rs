@@ -428,6 +428,8 @@ impl Checks {
         }
         let is_own = resource.judged && !resource.before.contains(&*change.path);
         let may_go = !resource.exists || resource.may_go.contains(&*change.path) || is_own;
+        // What is made after it is the release's.
+        resource.before.remove(&*change.path);
         (!may_go).then(|| format!("(a) {} deleted {} of resource {name}, which exists", change.by, change.path))
     }
 

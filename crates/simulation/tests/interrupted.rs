@@ -9,9 +9,13 @@ use simulation::run::play;
 use simulation::script::{Action, Script, Step};
 
 fn put(values: Value) -> Action {
+    named("a", values)
+}
+
+fn named(name: &str, values: Value) -> Action {
     let mut all = json!({"broken": false, "cache": true, "farewell": false, "replicas": 3});
     all.as_object_mut().into_iter().for_each(|all| all.extend(values.as_object().cloned().unwrap_or_default()));
-    Action::Put("a".into(), all)
+    Action::Put(name.into(), all)
 }
 
 /// Plays these actions, with their times in milliseconds, and expects no violation.
@@ -88,4 +92,48 @@ fn an_event_from_before_its_deletion_does_not_bring_a_resource_back() {
         (6022, Action::Delete("a".into(), String::new())),
     ];
     check_all(1_028_856, &[setup, other], steps);
+}
+
+#[test]
+fn an_ordered_install_waits_for_what_a_failed_one_deleted_a_moment_ago() {
+    let setup = |chart: &str, retries: &str| {
+        let watch = format!("adopt: released\nsequencing: ordered\nprogressTimeout: 1m{retries}");
+        Setup { chart: chart.into(), watch, period: 60, ..Setup::default() }
+    };
+    let fault = |which, status, of_ten, for_ms| {
+        Action::Fault(Fault { which, how: How::Status(status), of_ten, for_ms, nth: 0 })
+    };
+    let steps = [
+        (0, put(json!({"hooks": false, "message": "m992"}))),
+        (29_659, put(json!({"hooks": true, "message": "m252", "replicas": 2}))),
+        (44_108, Action::Restart(0, 78, setup("tiers1", ""))),
+        (44_193, Action::Note("secrets/a-random".into(), "kubectl-client-side-apply".into())),
+        (44_228, fault(Which::Lease, 500, 10, 14_369)),
+        (49_552, Action::Remove("secrets/a-guarded".into())),
+        (54_119, Action::Kill(0, 24_933)),
+        (54_906, put(json!({"cache": false, "farewell": true, "hooks": false, "message": "m590"}))),
+        (54_960, Action::Source("s19".into())),
+        (61_381, named("o", json!({"cache": false, "farewell": true, "hooks": true, "message": "m813"}))),
+        (61_480, Action::Rest),
+        (68_146, fault(Which::Writes, 410, 1, 5349)),
+        (70_646, Action::Disturb("deployments/a-server".into())),
+        (71_989, named("b", json!({"hooks": false, "message": "m596"}))),
+    ];
+    check(1_051_729, &setup("tiers3", "\nretries: 2"), steps);
+}
+
+#[test]
+fn a_release_whose_records_a_person_deleted_goes_with_its_resource_and_comes_back_with_the_next() {
+    let setup = Setup { chart: "web1".into(), period: 60, ..Setup::default() };
+    let refusal = Fault { which: Which::Services, how: How::Status(422), of_ten: 10, for_ms: 4363, nth: 0 };
+    let steps = [
+        (0, put(json!({"hooks": false, "message": "m531", "replicas": 1}))),
+        (627, Action::Helm("a".into(), Command::Uninstall, 255)),
+        (687, Action::Expire),
+        (698, Action::Delete("a".into(), String::new())),
+        (761, Action::Rest),
+        (783, put(json!({"farewell": true, "hooks": false, "message": "m687", "replicas": 1}))),
+        (783, Action::Fault(refusal)),
+    ];
+    check(1_062_248, &setup, steps);
 }

@@ -75,7 +75,7 @@ impl Stamp {
     }
 
     /// Returns whether the entry was known before the start of a list that is still running.
-    fn is_older_than(self, list: Epoch) -> bool {
+    pub fn is_older_than(self, list: Epoch) -> bool {
         list.is_list && self.epoch != list.number && self.wrote.is_none_or(|wrote| wrote < list.began)
     }
 

@@ -53,11 +53,8 @@ impl EventHandler<Received> for Primaries {
     }
 
     fn deleted(&self, received: Received) {
-        if self.0.shard.is_some() {
-            // Another shard may serve it now: only the label is known to be gone.
-            return self.0.primary_left(&Departure::of(&self.0, &received));
-        }
-        self.0.primary_deleted(&self.0.acceptance.key_of(&received.primary), received.primary.uid());
+        // It may exist, without the labels that the watch selects.
+        self.0.primary_left(&Departure::of(&self.0, &received));
     }
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {

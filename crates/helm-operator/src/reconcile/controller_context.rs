@@ -240,9 +240,7 @@ impl ControllerContext {
     /// Forgets a resource that this controller no longer serves. It may come back.
     pub(crate) fn primary_left(&self, left: &Departure) {
         let Departure { key, uid, version } = left;
-        if self.shard.is_some() {
-            self.cache.note_departure(uid, *version);
-        }
+        self.cache.note_departure(uid, *version);
         let known = self.cache.leave_primary(key, uid);
         self.end_writes(key);
         self.forget(key, known);

@@ -29,6 +29,10 @@ impl LiveView for StepContext<'_> {
         })
     }
 
+    fn deleted(&self, key: &ObjectKey, uid: &str) {
+        self.shared.cache.note_deletion(key, uid);
+    }
+
     fn health(&self, key: &ObjectKey, expires: bool) -> Health {
         let settings = &self.shared.settings;
         // A rehearsal writes nothing that could become ready.

@@ -202,18 +202,19 @@ impl Cache {
         !is_late && state.put_primary(primary, None, Primary::is_edited_since)
     }
 
-    /// Records that a resource went to another shard at this version.
+    /// Records that a resource was deleted, lost the labels that the watch selects or went to another shard, at this
+    /// version.
     pub(crate) fn note_departure(&self, uid: &str, version: u64) {
         self.changing().left.add(uid.into(), version);
     }
 
-    /// Returns whether this version of a resource is from before it went to another shard.
+    /// Returns whether this version of a resource is from before its departure.
     pub(crate) fn has_left(&self, primary: &Primary, epoch: Epoch) -> bool {
         self.state().left.turns_away(&primary.uid().into(), version(primary), Some(epoch))
     }
 
-    /// Removes a resource with this uid that was deleted, as an event, a read or the answer to a write has shown; returns
-    /// whether it was known. Events that are still on their way are from before the deletion.
+    /// Removes a resource with this uid that a read or the answer to a write has shown to be deleted; returns whether it
+    /// was known. Events that are still on their way are from before the deletion.
     pub(crate) fn remove_primary(&self, key: &ResourceKey, uid: &str) -> bool {
         self.note_departure(uid, AFTER_ALL_VERSIONS);
         self.leave_primary(key, uid)
@@ -299,12 +300,8 @@ impl Cache {
     ) -> Option<ResourceKey> {
         let judged = self.judge(&key, live);
         let mut state = self.changing();
-        let uid = live.metadata.uid.as_deref().unwrap_or_default();
         if epoch.is_list {
-            state.gone.forget(uid);
-        }
-        if state.gone.has(uid) {
-            return None;
+            state.gone.forget(live.metadata.uid.as_deref().unwrap_or_default());
         }
         state.put_dependent(key, (live, judged), claim, Some(epoch))
     }
@@ -332,6 +329,16 @@ impl Cache {
         if !state.gone.has(live.metadata.uid.as_deref().unwrap_or_default()) {
             let claim = Claim { owner: Some(owner.clone()), ours: true };
             state.put_dependent(key.clone(), (live, self.judge(key, live)), claim, None);
+        }
+    }
+
+    /// Records that the server accepted our deletion of an object. Finalizers may hold it, so only an event or a read
+    /// shows that it is gone.
+    pub(crate) fn note_deletion(&self, key: &ObjectKey, uid: &str) {
+        let mut state = self.changing();
+        if let Some(known) = state.dependents.get_mut(key).filter(|known| *known.uid == *uid) {
+            let known = Arc::make_mut(known);
+            (known.deleting, known.stamp) = (true, Stamp::written(Some(known.stamp)));
         }
     }
 
@@ -392,11 +399,7 @@ impl Cache {
                     known.is_bound = is_bound(live);
                 }
             }
-            None => {
-                let uid = known.uid.clone();
-                state.gone.add(&uid);
-                state.dependents.remove(key);
-            }
+            None => _ = state.dependents.remove(key),
         }
     }
 
@@ -517,7 +520,9 @@ impl State {
             let known = Arc::make_mut(known);
             // The event of our own write completes a partial response.
             let completes = known.is_partial && !judged.is_partial && version == known.resource_version;
-            (&mut known.stamp, Some(known.resource_version).filter(|_| !completes))
+            // A server that was restored from a backup does not know of our deletion.
+            let is_back = known.deleting && !live.deleting && epoch.is_some_and(|e| known.stamp.is_older_than(e));
+            (&mut known.stamp, Some(known.resource_version).filter(|_| !completes && !is_back))
         });
         let stamp = Stamp::of_newer(known, version, epoch)?;
         let old = self.dependents.get(&key);

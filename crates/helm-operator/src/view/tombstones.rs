@@ -1,5 +1,5 @@
-//! Remembers objects that were deleted lately, and resources that went to another shard, so that a late response or
-//! event does not bring one back.
+//! Remembers objects that were deleted lately, and resources that departed, so that a late response or event does not
+//! bring one back.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::hash::Hash;
@@ -11,8 +11,8 @@ use tokio::time::Instant;
 /// How long a deletion is remembered. Longer than any write takes.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
-/// What went lately: at which version, and when. That is a resource that went to another shard, by its uid, or a record
-/// that was deleted, by its name. Lists, events and responses of an earlier version are outdated.
+/// What went lately: at which version, and when. That is a resource that was deleted or is served elsewhere, by its uid,
+/// or a record that was deleted, by its name. Lists, events and responses of an earlier version are outdated.
 pub(crate) struct RecentDepartures<K>(HashMap<K, (u64, Instant)>);
 
 impl<K> Default for RecentDepartures<K> {

@@ -302,6 +302,10 @@ pub trait LiveView: Send + Sync {
         Box::pin(ready(()))
     }
 
+    /// Takes over that the server accepted the deletion of the object with this uid, before the event says so. Default:
+    /// nothing.
+    fn deleted(&self, _: &ObjectKey, _uid: &str) {}
+
     /// Returns whether an object is ready, which was applied before. `expires` says whether the server deletes it once
     /// it finished. Default: unknown.
     fn health(&self, _: &ObjectKey, _expires: bool) -> Health {

@@ -221,7 +221,8 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
         Removal::NotOurs(why) => {
             tracing::warn!(release = env.decoration.release, object = %object.key, %why, "skipped an object that this release does not own");
         }
-        Removal::Sent | Removal::Absent => {}
+        Removal::Sent(uid) => env.live.deleted(&object.key, uid),
+        Removal::Absent => {}
     }
     Ok(removal)
 }

@@ -230,7 +230,7 @@ async fn only_proven_objects_are_deleted() {
     kept["metadata"]["annotations"]["helm.sh/resource-policy"] = " Keep ".into();
     let outdated = Proven { uid: "another".into(), resource_version: "1".into() };
     for (live, expected) in [
-        (service_of("web"), Removal::Sent),
+        (service_of("web"), Removal::Sent(String::new())),
         (kept, Removal::Kept),
         (service_of("other"), Removal::NotOurs(NotOurs::Foreign("release \"other\" in namespace \"ns\"".into()))),
         (unclaimed, Removal::NotOurs(NotOurs::Unclaimed)),
@@ -238,8 +238,10 @@ async fn only_proven_objects_are_deleted() {
         for proven in [None, Some(outdated.clone())] {
             server.remove(SERVICE);
             server.put(SERVICE, live.clone(), "helm");
+            let uid = server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+            let expected = if matches!(expected, Removal::Sent(_)) { Removal::Sent(uid) } else { expected.clone() };
             assert_eq!(delete(proven).await.unwrap(), expected);
-            assert_eq!(server.object(SERVICE).is_none(), expected == Removal::Sent);
+            assert_eq!(server.object(SERVICE).is_none(), matches!(expected, Removal::Sent(_)));
         }
     }
     server.remove(SERVICE);
@@ -259,7 +261,7 @@ async fn objects_are_found_and_deleted_through_another_version() {
     }
     assert!(applier.find_live(&key, "v0").await.unwrap().is_some());
     assert!(applier.find_live(&key, "gone/v1").await.unwrap().is_none());
-    assert_eq!(applier.delete(&key, "v0", None, &decoration()).await.unwrap(), Removal::Sent);
+    assert!(matches!(applier.delete(&key, "v0", None, &decoration()).await.unwrap(), Removal::Sent(_)));
     assert!(server.object(SERVICE).is_none());
 
     server.refuse(|call| (call.path == "/apis").then(|| Error::from_status(503, "", "away")));
@@ -284,7 +286,7 @@ async fn an_object_whose_version_has_gone_since_the_last_discovery_is_found_and_
             applier.mapper.refresh().await.unwrap();
             server.unserve("x.y/v1", "Service");
         }
-        assert_eq!(applier.delete(&key, "x.y/v1", proven, &decoration()).await.unwrap(), Removal::Sent);
+        assert!(matches!(applier.delete(&key, "x.y/v1", proven, &decoration()).await.unwrap(), Removal::Sent(_)));
         assert!(server.object(PATH).is_none());
         server.unserve("x.y/v2", "Service");
         assert!(applier.find_live(&key, "x.y/v2").await.unwrap().is_none());
@@ -310,7 +312,7 @@ async fn objects_proven_by_a_watch_are_deleted_with_one_request() {
     let applied = put(&applier, Rule::Import).await.unwrap();
     let log = server.log().len();
     let removal = applier.delete(&applied.key, "v1", Some(applied.live.proven()), &decoration()).await.unwrap();
-    assert_eq!(removal, Removal::Sent);
+    assert_eq!(Some(removal), applied.live.metadata.uid.clone().map(Removal::Sent));
     assert_eq!(server.log()[log..], [format!("DELETE {SERVICE}")]);
 }
 

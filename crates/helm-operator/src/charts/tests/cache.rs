@@ -158,16 +158,6 @@ async fn an_event_brings_back_what_a_list_lacks_and_a_late_answer_does_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_from_before_a_read_does_not_bring_a_missing_object_back() {
-    let cache = Cache::default();
-    let a = object_key("ConfigMap", "a");
-    cache.store_applied(&[applied("u", 5)], &key());
-    cache.confirm(&a, None);
-    assert_eq!(cache.store_dependent(a.clone(), &live("u", 5), claim(), epoch(1)), None);
-    assert!(cache.dependent(&a).is_none());
-}
-
-#[tokio::test(start_paused = true)]
 async fn only_the_event_of_a_write_confirms_it_not_an_older_one() {
     let cache = Cache::default();
     let before = Epoch { number: 2, began: Instant::now(), is_list: false };
@@ -200,6 +190,30 @@ async fn a_write_confirmed_by_the_server_is_not_read_again() {
     assert_eq!(cache.ask_at(&[&a]), None);
     cache.confirm(&a, Some((&live("other", 9), true)));
     assert!(cache.dependent(&a).is_none(), "another object has its name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn our_own_deletion_counts_before_its_event() {
+    let (cache, a) = (Cache::default(), object_key("ConfigMap", "a"));
+    let is_deleting = || cache.dependent(&a).unwrap().deleting;
+    cache.store_applied(&[applied("u", 5)], &key());
+    cache.note_deletion(&a, "other");
+    assert!(!is_deleting(), "another object had its name");
+    cache.note_deletion(&a, "u");
+    for version in [4, 5] {
+        cache.store_dependent(a.clone(), &live("u", version), claim(), epoch(1));
+        assert!(is_deleting(), "an event from before, of version {version}");
+    }
+    cache.note_deletion(&a, "u");
+    tokio::time::advance(SECOND).await;
+    let list = Epoch { number: 2, began: Instant::now(), is_list: true };
+    cache.store_dependent(a.clone(), &live("u", 5), claim(), list);
+    assert!(!is_deleting(), "the server was restored");
+    cache.note_deletion(&a, "u");
+    cache.store_applied(&[applied("v", 7)], &key());
+    assert!(!is_deleting(), "it was made again");
+    cache.remove_dependent(&a, &live("u", 6));
+    assert!(cache.dependent(&a).is_some());
 }
 
 #[tokio::test(start_paused = true)]

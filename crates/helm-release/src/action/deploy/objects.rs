@@ -194,7 +194,7 @@ impl Attempt<'_> {
         let former = self.former();
         for object in dropped {
             match (delete(self.env, object).await?, &former) {
-                (Removal::Sent, _) => pruned.push(object.key.clone()),
+                (Removal::Sent(_), _) => pruned.push(object.key.clone()),
                 (Removal::Kept, Some(former)) => {
                     self.env.applier.leave(&object.key, &object.api_version, Left::Succeeded, former).await?;
                 }

@@ -24,8 +24,8 @@ pub(in crate::kube) enum Propagation {
 /// The result of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
-    /// The server accepted the deletion; finalizers may still hold the object.
-    Sent,
+    /// The server accepted the deletion of the object with this uid; finalizers may still hold it.
+    Sent(String),
     /// The object does not exist, or its kind is no longer served.
     Absent,
     /// The object is annotated with `helm.sh/resource-policy: keep`.
@@ -115,7 +115,7 @@ impl Applier {
         let options = json!({"propagationPolicy": policy, "preconditions": preconditions});
         match self.api.send(Call::delete(path, bytes(&options))).await {
             Err(error) if error.is_missing_object() => Ok(Removal::Absent),
-            answer => answer.map(|_| Removal::Sent),
+            answer => answer.map(|_| Removal::Sent(proven.uid.clone())),
         }
     }
 

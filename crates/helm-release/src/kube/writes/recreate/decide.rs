@@ -83,7 +83,7 @@ pub(super) fn check_live(
     }
     let proven = check_deletable(decoration, live).map_err(|left| match left {
         Removal::NotOurs(why) => Guard::NotOurs(why),
-        Removal::Sent | Removal::Absent | Removal::Kept => Guard::Kept,
+        Removal::Sent(_) | Removal::Absent | Removal::Kept => Guard::Kept,
     })?;
     let finalizers = live.metadata.finalizers.iter().flatten();
     let foreign: Vec<String> = finalizers.filter(|name| !is_of_kubernetes(name)).cloned().collect();
