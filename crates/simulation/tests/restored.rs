@@ -87,3 +87,19 @@ fn what_was_deleted_before_the_server_was_restored_is_followed_again() {
         assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
     }
 }
+
+#[test]
+fn an_action_that_a_restored_server_undid_while_no_watch_could_begin_is_not_cleaned_up() {
+    let busy = Fault { which: Which::Watches, how: How::Status(429), of_ten: 10, for_ms: 19_302, nth: 0 };
+    let steps = [
+        (11, Action::Put("a".into(), json!({"message": "m303", "replicas": 1, "cache": false, "hooks": true}))),
+        (218, Action::Fault(busy)),
+        (262, Action::Backup),
+        (2421, Action::Expire),
+        (8459, Action::Restore(3080, 0)),
+    ];
+    let steps = steps.map(|(at_ms, what)| Step { at_ms, what }).into();
+    let setup = Setup { chart: "web1".into(), period: 60, ..Setup::default() };
+    let script = Script { seed: 1_072_161, setups: vec![setup], steps };
+    assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
+}

@@ -123,8 +123,16 @@ impl Contact {
     /// Records a request that got no response.
     pub(super) fn failed(&self) {
         let mut state = lock(&self.0.state);
+        let now = Instant::now();
         state.outages += 1;
-        state.failed = Some(Instant::now());
+        state.failed = Some(now);
+        // A watch that is about to list again has no stream that could break.
+        let cut: Vec<String> =
+            state.watches.iter().filter(|(_, watch)| watch.is_early(now)).map(|(selection, _)| selection.clone()).collect();
+        if state.has_no_stream() && !cut.is_empty() {
+            cut.into_iter().for_each(|selection| _ = state.interrupted.entry(selection).or_insert(now));
+            state.lose(now);
+        }
     }
 
     /// Returns the number of requests that got no response.
@@ -227,11 +235,8 @@ impl Contact {
             state.failed = Some(now);
         }
         // While one stream lasts, the server is the same: others lost their definition, or a server behind it.
-        if !state.interrupted.is_empty() && state.watches.values().all(|watch| watch.streams == 0) {
-            (state.is_lost, state.lost) = (true, Some(now));
-            if state.has_lease {
-                state.interrupted.insert(LEASE.to_owned(), now);
-            }
+        if !state.interrupted.is_empty() && state.has_no_stream() {
+            state.lose(now);
         }
     }
 
@@ -308,6 +313,18 @@ impl Witness for Contact {
 }
 
 impl State {
+    fn has_no_stream(&self) -> bool {
+        self.watches.values().all(|watch| watch.streams == 0)
+    }
+
+    /// Records that nothing shows whether the server is still the same.
+    fn lose(&mut self, now: Instant) {
+        (self.is_lost, self.lost) = (true, Some(now));
+        if self.has_lease {
+            self.interrupted.insert(LEASE.to_owned(), now);
+        }
+    }
+
     /// Makes these watches list again, and ends their streams. One without a stream may never have another, so writes do
     /// not wait for it.
     fn list_again(&mut self, is_meant: impl Fn(&str) -> bool) {
@@ -405,6 +422,25 @@ mod tests {
             assert_eq!(contact.admit_write(None).await, Ok(()), "an aggregated server is away");
             contact.ended("pods", last);
             assert_eq!(contact.admit_write(None).await, Err(Interrupted), "{last:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_request_without_an_answer_interrupts_watches_that_are_about_to_list_again() {
+        for (watched, passes) in [(WHOLE / 2, false), (WHOLE, true)] {
+            let contact = watching(&["pods", "secrets"]);
+            tokio::time::advance(watched).await;
+            contact.ended("pods", Ended::Unread);
+            contact.failed();
+            assert_eq!(contact.admit_write(None).await, Ok(()), "one stream lasts");
+            contact.ended("secrets", Ended::Unread);
+            assert_eq!(contact.admit_write(None).await, Ok(()), "the server has answered ever since");
+            contact.failed();
+            assert_eq!(contact.admit_write(None).await.is_ok(), passes, "{watched:?}");
+            contact.answered("secrets", StatusCode::TOO_MANY_REQUESTS, WHOLE, 0);
+            assert_eq!(contact.admit_write(None).await.is_ok(), passes, "{watched:?}");
+            ["pods", "secrets"].map(|selection| contact.answered(selection, StatusCode::OK, WHOLE, 0));
+            assert_eq!(contact.admit_write(None).await, Ok(()));
         }
     }
 
