@@ -50,11 +50,26 @@ fn a_crate_is_called_like_its_folder() {
     for package in packages() {
         let targets = package["targets"].as_array().unwrap();
         let library = targets.iter().find(|target| target["kind"][0] == "lib");
-        let Some(library) = library.filter(|_| folder(&package).parent().unwrap().ends_with("crates")) else { continue };
+        let Some(library) = library.filter(|_| folder(&package).parent().unwrap().ends_with("crates")) else {
+            continue;
+        };
         let folder = folder(&package);
         let folder = folder.file_name().unwrap().to_str().unwrap();
         assert_eq!((name_of(&package), library["name"].as_str()), (folder, Some(&*folder.replace('-', "_"))));
     }
+}
+
+/// Cargo only warns about a profile of a package that does not exist, and builds without it.
+#[test]
+fn every_profile_names_a_package() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let read = |name: &str| fs::read_to_string(root.join(name)).unwrap();
+    let (manifest, lock) = (read("Cargo.toml"), read("Cargo.lock"));
+    let named = manifest.lines().filter_map(|line| line.strip_prefix("[profile.")?.split_once(".package."));
+    let named: Vec<&str> = named.map(|(_, name)| name.trim_end_matches(']')).filter(|name| *name != "\"*\"").collect();
+    assert!(named.len() > 10);
+    let missing: Vec<&&str> = named.iter().filter(|name| !lock.contains(&format!("name = \"{name}\"\n"))).collect();
+    assert!(missing.is_empty(), "{missing:?}");
 }
 
 #[test]

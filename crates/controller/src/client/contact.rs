@@ -127,8 +127,12 @@ impl Contact {
         state.outages += 1;
         state.failed = Some(now);
         // A watch that is about to list again has no stream that could break.
-        let cut: Vec<String> =
-            state.watches.iter().filter(|(_, watch)| watch.is_early(now)).map(|(selection, _)| selection.clone()).collect();
+        let cut: Vec<String> = state
+            .watches
+            .iter()
+            .filter(|(_, watch)| watch.is_early(now))
+            .map(|(selection, _)| selection.clone())
+            .collect();
         if state.has_no_stream() && !cut.is_empty() {
             cut.into_iter().for_each(|selection| _ = state.interrupted.entry(selection).or_insert(now));
             state.lose(now);
