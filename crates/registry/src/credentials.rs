@@ -6,7 +6,7 @@ use http::HeaderValue;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 
-use crate::{Error, Place};
+use crate::{Error, Location};
 
 /// The user and password for a registry. Not printable.
 #[derive(Clone, PartialEq, Eq)]
@@ -42,11 +42,11 @@ impl Credentials {
     }
 }
 
-/// Returns the credentials for a place: those of the longest entry that it is below.
-pub(crate) fn find(config: &[u8], place: &Place) -> Result<Option<Credentials>, Error> {
+/// Returns the credentials for a location: those of the longest entry that it is below.
+pub(crate) fn find(config: &[u8], location: &Location) -> Result<Option<Credentials>, Error> {
     // The parser's message could quote a password.
     let config: Config = serde_json::from_slice(config).map_err(|_| Error::Credentials)?;
-    let fitting = config.auths.iter().filter(|(key, _)| covers(key, place));
+    let fitting = config.auths.iter().filter(|(key, _)| covers(key, location));
     let best = fitting.max_by_key(|(key, _)| trimmed(key).len());
     Ok(best.and_then(|(_, entry)| credentials(entry)))
 }
@@ -67,12 +67,12 @@ fn trimmed(key: &str) -> &str {
     key.strip_suffix("/v1").or_else(|| key.strip_suffix("/v2")).unwrap_or(key)
 }
 
-fn covers(key: &str, place: &Place) -> bool {
-    let (key, host) = (trimmed(key), place.host());
+fn covers(key: &str, location: &Location) -> bool {
+    let (key, host) = (trimmed(key), location.host());
     let is_hub = DOCKER_HUB.contains(&key) && (host == "docker.io" || host == "registry-1.docker.io");
-    let path = match place {
-        Place::Registry { repository, .. } => repository,
-        Place::Archive(uri) => uri.path().trim_start_matches('/'),
+    let path = match location {
+        Location::Registry { repository, .. } => repository,
+        Location::Archive(uri) => uri.path().trim_start_matches('/'),
     };
     let Some(below) = key.strip_prefix(host) else { return is_hub };
     below.is_empty()
@@ -88,8 +88,8 @@ mod tests {
 
     use super::*;
 
-    fn user(config: serde_json::Value, place: &str) -> Option<String> {
-        let found = find(config.to_string().as_bytes(), &place.parse().unwrap()).unwrap();
+    fn user(config: serde_json::Value, location: &str) -> Option<String> {
+        let found = find(config.to_string().as_bytes(), &location.parse().unwrap()).unwrap();
         found.map(|found| format!("{}:{}", found.user, found.password))
     }
 
@@ -102,7 +102,7 @@ mod tests {
             "https://index.docker.io/v1/": {"auth": STANDARD.encode("hub:h")},
             "bad.io": {"auth": "%%%"},
         }});
-        let of = |place: &str| user(config.clone(), place);
+        let of = |location: &str| user(config.clone(), location);
         assert_eq!(of("oci://r.io/shop").as_deref(), Some("all:a:b"));
         assert_eq!(of("oci://r.io/charts/shop").as_deref(), Some("charts:c"));
         assert_eq!(of("oci://r.io/charts").as_deref(), Some("charts:c"));
@@ -110,8 +110,9 @@ mod tests {
         assert_eq!(of("oci://other.io:5000/shop").as_deref(), Some("other:o"));
         assert_eq!(of("oci://registry-1.docker.io/team/shop").as_deref(), Some("hub:h"));
         assert_eq!(of("https://r.io/charts/shop.tgz").as_deref(), Some("charts:c"));
-        for place in ["oci://other.io/shop", "oci://r.io.evil.com/shop", "oci://r.io:5000/shop", "oci://bad.io/shop"] {
-            assert_eq!(of(place), None, "{place}");
+        for location in ["oci://other.io/shop", "oci://r.io.evil.com/shop", "oci://r.io:5000/shop", "oci://bad.io/shop"]
+        {
+            assert_eq!(of(location), None, "{location}");
         }
         assert_eq!(user(json!({}), "oci://r.io/shop"), None);
     }

@@ -13,7 +13,7 @@ use crate::client::{Ask, Client, Hop};
 use crate::manifest::{self, Content, MANIFEST};
 use crate::signature::{Signature, is_signed};
 use crate::wanted::{is_older, newest, tag};
-use crate::{Cache, Digest, Error, Key, MAX_ARCHIVE_BYTES, Place, Wanted, credentials};
+use crate::{Cache, Digest, Error, Key, Location, MAX_ARCHIVE_BYTES, Wanted, credentials};
 
 /// The maximum size of a manifest, in bytes.
 const MAX_MANIFEST_BYTES: u64 = 1 << 20;
@@ -30,8 +30,8 @@ const MAX_PAGES: usize = 50;
 /// Where a chart is, and which one is wanted.
 #[derive(Clone, Debug)]
 pub struct Source {
-    /// The place.
-    pub place: Place,
+    /// Where the chart is.
+    pub location: Location,
     /// The version; `None` for an archive on a web server that may be replaced.
     pub wanted: Option<Wanted>,
     /// Whether the registry is asked without encryption.
@@ -73,8 +73,8 @@ impl Source {
     /// Returns a name of the source in the cache.
     fn name(&self) -> String {
         match &self.wanted {
-            Some(wanted) => format!("{} {wanted}", self.place),
-            None => self.place.to_string(),
+            Some(wanted) => format!("{} {wanted}", self.location),
+            None => self.location.to_string(),
         }
     }
 
@@ -98,12 +98,14 @@ impl Source {
         {
             return Ok(cached);
         }
-        let config = access.docker_config.map(|config| credentials::find(config, &self.place)).transpose()?;
+        let config = access.docker_config.map(|config| credentials::find(config, &self.location)).transpose()?;
         let scheme = if self.plain { Scheme::HTTP } else { Scheme::HTTPS };
-        let mut client = Client::new(&self.place, scheme, access.ca, config.flatten(), access.hop)?;
-        let (entry, archive) = match &self.place {
-            Place::Registry { repository, .. } => self.ask_registry(&mut client, repository, cache, access.key).await?,
-            Place::Archive(uri) => self.ask_server(&mut client, uri.path(), cache, access.key).await?,
+        let mut client = Client::new(&self.location, scheme, access.ca, config.flatten(), access.hop)?;
+        let (entry, archive) = match &self.location {
+            Location::Registry { repository, .. } => {
+                self.ask_registry(&mut client, repository, cache, access.key).await?
+            }
+            Location::Archive(uri) => self.ask_server(&mut client, uri.path(), cache, access.key).await?,
         };
         cache.put_entry(&entry)?;
         let digest = archive_of(&entry)?;

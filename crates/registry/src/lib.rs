@@ -6,8 +6,8 @@ mod credentials;
 mod digest;
 mod error;
 mod fetch;
+mod location;
 mod manifest;
-mod place;
 mod signature;
 #[cfg(test)]
 mod tests;
@@ -18,7 +18,7 @@ pub use client::Hop;
 pub use digest::Digest;
 pub use error::Error;
 pub use fetch::{Access, Fetched, Source};
-pub use place::{Place, PlaceError};
+pub use location::{Location, LocationError};
 pub use signature::{Key, KeyError};
 pub use wanted::{Wanted, WantedError};
 

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::manifest::MANIFEST;
 use crate::signature::tests::{Pair, text};
-use crate::{Access, Cache, Digest, Error, Hop, Key, MAX_ARCHIVE_BYTES, Place, Source, Wanted};
+use crate::{Access, Cache, Digest, Error, Hop, Key, Location, MAX_ARCHIVE_BYTES, Source, Wanted};
 
 /// An answer: status, further headers, content.
 #[derive(Clone)]
@@ -132,12 +132,12 @@ impl Server {
     }
 
     fn source(&self, wanted: &str) -> Source {
-        let place = format!("oci://{}/shop", self.host).parse().unwrap();
+        let location = format!("oci://{}/shop", self.host).parse().unwrap();
         let wanted = match wanted.parse() {
             Ok(digest) => Wanted::Digest(digest),
             Err(_) => Wanted::parse(wanted).unwrap(),
         };
-        Source { place, wanted: Some(wanted), plain: true }
+        Source { location, wanted: Some(wanted), plain: true }
     }
 }
 
@@ -401,8 +401,8 @@ async fn tags_are_read_page_by_page_and_not_without_an_end() {
 async fn an_archive_on_a_web_server_is_fetched_by_its_digest_or_as_it_is() {
     let (server, (_folder, cache)) = (Server::start().await, cache());
     server.says("/charts/shop.tgz", ok(b"one"));
-    let place: crate::Place = format!("http://{}/charts/shop.tgz", server.host).parse().unwrap();
-    let source = |wanted| Source { place: place.clone(), wanted, plain: true };
+    let location: crate::Location = format!("http://{}/charts/shop.tgz", server.host).parse().unwrap();
+    let source = |wanted| Source { location: location.clone(), wanted, plain: true };
     let (pinned, open) = (source(Some(Wanted::Digest(Digest::of(b"one")))), source(None));
     assert!(open.moves() && !pinned.moves());
     let fetched = pinned.fetch(&cache, Access::default()).await.unwrap();
@@ -435,9 +435,12 @@ async fn requests_go_over_a_hop_instead_of_the_network() {
         };
         ready(Ok(Response::new(Full::from(body).map_err(|never| match never {}).boxed_unsync())))
     }));
-    let (place, (_folder, cache)) = ("oci://registry.example.com/shop".parse().unwrap(), cache());
-    let source =
-        |version: &str| Source { place: Place::clone(&place), wanted: Wanted::parse(version).ok(), plain: false };
+    let (location, (_folder, cache)) = ("oci://registry.example.com/shop".parse().unwrap(), cache());
+    let source = |version: &str| Source {
+        location: Location::clone(&location),
+        wanted: Wanted::parse(version).ok(),
+        plain: false,
+    };
     let access = Access { hop: Some(&hop), ..Access::default() };
     let fetched = source("1.0.0").fetch(&cache, access).await.unwrap();
     assert_eq!(std::fs::read(fetched.archive).unwrap(), archive);

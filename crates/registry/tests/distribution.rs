@@ -196,7 +196,7 @@ async fn charts_that_helm_pushes_are_fetched_over_tls_with_a_token_and_verified(
     let config = json!({"auths": {format!("127.0.0.1:{guarded}"): {"auth": STANDARD.encode(USER)}}}).to_string();
     let access = Access { docker_config: Some(config.as_bytes()), ca: tls.ca.as_bytes(), ..Access::default() };
     let source = |wanted| Source {
-        place: format!("oci://127.0.0.1:{guarded}/charts/shop").parse().unwrap(),
+        location: format!("oci://127.0.0.1:{guarded}/charts/shop").parse().unwrap(),
         wanted: Some(wanted),
         plain: false,
     };

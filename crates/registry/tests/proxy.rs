@@ -23,7 +23,7 @@ const FETCH: &str = "a_fetch_of_the_test_of_proxies";
 async fn a_fetch_of_the_test_of_proxies() {
     let given = |name: &str| std::env::var(name).unwrap();
     let ca = std::fs::read(given("FETCH_CA")).unwrap();
-    let source = Source { place: given("FETCH_URL").parse().unwrap(), wanted: None, plain: false };
+    let source = Source { location: given("FETCH_URL").parse().unwrap(), wanted: None, plain: false };
     let cache = Cache::new(given("FETCH_CACHE"), 1 << 20);
     match source.fetch(&cache, Access { ca: &ca, ..Access::default() }).await {
         Ok(fetched) => assert_eq!(std::fs::read(fetched.archive).unwrap(), b"chart"),

@@ -160,7 +160,7 @@ impl Lookout {
             }
             _ => {
                 tracing::error!(kind, %chart, error, "The chart cannot be fetched: its resources wait for it");
-                let unavailable = Unavailable::new(self.puller.pull().source.place.name());
+                let unavailable = Unavailable::new(self.puller.pull().source.location.name());
                 unavailable.because(why.0, self.explained(why.1));
                 Serving::Nothing(Arc::new(unavailable))
             }

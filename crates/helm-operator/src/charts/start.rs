@@ -234,7 +234,7 @@ pub(crate) async fn renderer(
     let renderer = renderer.reaching(&watch.lookup).serving(served.clone()).validating(watch.schema.absolute()?);
     let renderer = renderer.acting_as(watch.service_account.as_ref()).sequencing(watch.sequencing);
     Ok(Arc::new(match &cluster.workers {
-        Some(workers) => renderer.apart(workers.clone(), path),
+        Some(workers) => renderer.in_workers(workers.clone(), path),
         None => renderer,
     }))
 }

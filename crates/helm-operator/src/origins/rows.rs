@@ -34,12 +34,12 @@ pub(crate) enum Cell {
 pub(crate) struct From {
     /// In words: `shop/values.yaml:12`.
     pub(crate) text: String,
-    pub(crate) place: Place,
+    pub(crate) set_by: SetBy,
 }
 
-/// The place that a value comes from, for programs.
+/// What sets a value, for programs.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum SetBy {
     Chart(ChartDefault),
     Given(Given),
     Helm,
@@ -48,7 +48,7 @@ pub(crate) enum Place {
 impl Row {
     /// Returns whether the user set it, or values that no template reads are below it.
     pub(crate) fn is_changed(&self) -> bool {
-        matches!(self.from.place, Place::Given(_)) || !self.unread.is_empty()
+        matches!(self.from.set_by, SetBy::Given(_)) || !self.unread.is_empty()
     }
 
     /// Returns its path as `--set` takes it.
@@ -92,12 +92,12 @@ fn cell(value: &Value, origin: &Origin, values: &Values) -> Cell {
 }
 
 fn from(origin: &Origin, values: &Values) -> From {
-    let place = match (origin, values.given(origin)) {
-        (_, Some(given)) => Place::Given(given.clone()),
-        (Origin::Default(default), _) => Place::Chart(default.clone()),
-        _ => Place::Helm,
+    let set_by = match (origin, values.given(origin)) {
+        (_, Some(given)) => SetBy::Given(given.clone()),
+        (Origin::Default(default), _) => SetBy::Chart(default.clone()),
+        _ => SetBy::Helm,
     };
-    From { text: values.describe(origin), place }
+    From { text: values.describe(origin), set_by }
 }
 
 /// The values that no template reads, ordered by path: a resource may have 100,000 of them.

@@ -37,7 +37,7 @@ impl ControllerContext {
         };
         ControllerContext {
             // A chart may define kinds.
-            applier: self.applier.apart(api.clone()),
+            applier: self.applier.with_own_discovery(api.clone()),
             storage: self.storage.clone().through(api.clone()),
             api,
             cache: self.cache.copied_for(key),

@@ -181,7 +181,7 @@ impl EngineRenderer {
     }
 
     /// Makes workers render, which load the chart from this absolute path.
-    pub(crate) fn apart(mut self, workers: Arc<Workers>, chart: PathBuf) -> EngineRenderer {
+    pub(crate) fn in_workers(mut self, workers: Arc<Workers>, chart: PathBuf) -> EngineRenderer {
         if let RenderedBy::Manager(engine) = &self.rendered_by {
             self.rendered_by = RenderedBy::Workers { workers, chart, digest: engine.chart().digest().to_owned() };
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use http::uri::Scheme;
-use registry::{Place, Source, Wanted};
+use registry::{Location, Source, Wanted};
 
 use super::decode::wrong;
 use super::duration::parse_duration;
@@ -60,20 +60,20 @@ impl Watch {
     pub(crate) fn replace_chart(&mut self, chart: &Path) -> Result<(), String> {
         let before = self.pull.take();
         self.chart = chart.to_owned();
-        let Some(text) = chart.to_str().filter(|text| Place::is_meant(text)) else { return Ok(()) };
-        let (place, wanted) = named(text).map_err(|why| format!("{text}: {why}"))?;
+        let Some(text) = chart.to_str().filter(|text| Location::is_meant(text)) else { return Ok(()) };
+        let (location, wanted) = named(text).map_err(|why| format!("{text}: {why}"))?;
         let is_plain_allowed = before.as_ref().is_some_and(|pull| pull.source.plain);
-        let plain = match &place {
-            Place::Registry { .. } => is_plain_allowed,
-            Place::Archive(uri) => uri.scheme() == Some(&Scheme::HTTP),
+        let plain = match &location {
+            Location::Registry { .. } => is_plain_allowed,
+            Location::Archive(uri) => uri.scheme() == Some(&Scheme::HTTP),
         };
         if plain && !is_plain_allowed {
             return Err(format!("{text}: must be https"));
         }
-        self.chart = place.to_string().into();
+        self.chart = location.to_string().into();
         let Pull { secret, ca, key, .. } =
-            before.unwrap_or_else(|| Pull::of(Source { place: place.clone(), wanted: None, plain }));
-        self.pull = Some(Pull { secret, ca, key, ..Pull::of(Source { place, wanted, plain }) });
+            before.unwrap_or_else(|| Pull::of(Source { location: location.clone(), wanted: None, plain }));
+        self.pull = Some(Pull { secret, ca, key, ..Pull::of(Source { location, wanted, plain }) });
         Ok(())
     }
 }
@@ -86,15 +86,15 @@ impl Pull {
 }
 
 /// Parses `oci://registry/name:version`, `oci://registry/name@digest` or the URL of an archive.
-fn named(text: &str) -> Result<(Place, Option<Wanted>), String> {
+fn named(text: &str) -> Result<(Location, Option<Wanted>), String> {
     let path = text.strip_prefix("oci://").map_or(0, |rest| text.len() - rest.len() + rest.rfind('/').unwrap_or(0));
     let (base, said) = match (path, text[path..].find(['@', ':'])) {
         (1.., Some(at)) => (&text[..path + at], Some(&text[path + at..])),
         _ => (text, None),
     };
-    let place: Place = base.parse().map_err(|cause: registry::PlaceError| cause.to_string())?;
-    let wanted = match (&place, said) {
-        (Place::Archive(_), _) => None,
+    let location: Location = base.parse().map_err(|cause: registry::LocationError| cause.to_string())?;
+    let wanted = match (&location, said) {
+        (Location::Archive(_), _) => None,
         (_, Some(digest)) if digest.starts_with('@') => {
             Some(Wanted::Digest(digest[1..].parse().map_err(|cause| format!("{cause}"))?))
         }
@@ -104,7 +104,7 @@ fn named(text: &str) -> Result<(Place, Option<Wanted>), String> {
             Some(Wanted::parse(&version).map_err(|cause| format!("version {cause}"))?)
         }
     };
-    Ok((place, wanted))
+    Ok((location, wanted))
 }
 
 /// Where a text in PEM is.
@@ -129,19 +129,19 @@ pub(super) fn pull(
 ) -> Result<Option<Pull>, Error> {
     let settings = settings.filter(|entry| entry.value != Node::Null);
     let (entry, text) = match chart.map(|entry| (entry, &entry.value)) {
-        Some((entry, Node::String(text))) if Place::is_meant(text) => (entry, text),
+        Some((entry, Node::String(text))) if Location::is_meant(text) => (entry, text),
         _ => return settings.map_or(Ok(None), |entry| Err(wrong(entry, HAS_NO_EFFECT.to_owned()))),
     };
-    let place: Place = text.parse().map_err(|cause: registry::PlaceError| wrong(entry, cause.to_string()))?;
+    let location: Location = text.parse().map_err(|cause: registry::LocationError| wrong(entry, cause.to_string()))?;
     let said = match settings {
         Some(settings) => said(settings).map_err(|what| wrong(settings, what))?,
         None => Said::default(),
     };
     let at = settings.unwrap_or(entry);
-    let wanted = wanted(&place, &said).map_err(|what| wrong(at, what))?;
-    let is_plain = match &place {
-        Place::Registry { .. } => said.plain,
-        Place::Archive(uri) => uri.scheme() == Some(&Scheme::HTTP),
+    let wanted = wanted(&location, &said).map_err(|what| wrong(at, what))?;
+    let is_plain = match &location {
+        Location::Registry { .. } => said.plain,
+        Location::Archive(uri) => uri.scheme() == Some(&Scheme::HTTP),
     };
     if is_plain && !said.plain {
         return Err(wrong(entry, "must be https, unless pull.plainHttp allows http".to_owned()));
@@ -158,7 +158,7 @@ pub(super) fn pull(
             "whoever is in the network may replace the chart: name pull.digest or pull.verify, or leave out plainHttp",
         );
     }
-    let source = Source { place, wanted, plain: is_plain };
+    let source = Source { location, wanted, plain: is_plain };
     let Said { interval, secret, ca, key, .. } = said;
     Ok(Some(Pull { source, interval: interval.unwrap_or(INTERVAL), secret, ca, key }))
 }
@@ -194,18 +194,18 @@ fn said(settings: &Entry) -> Result<Said, String> {
     Ok(said)
 }
 
-fn wanted(place: &Place, said: &Said) -> Result<Option<Wanted>, String> {
-    match (place, &said.version, said.digest) {
+fn wanted(location: &Location, said: &Said) -> Result<Option<Wanted>, String> {
+    match (location, &said.version, said.digest) {
         (_, Some(_), Some(_)) => Err("version and digest exclude each other: a digest never moves".to_owned()),
         (_, None, Some(digest)) => Ok(Some(Wanted::Digest(digest))),
-        (Place::Registry { .. }, version, None) => {
+        (Location::Registry { .. }, version, None) => {
             let version = version.as_deref().unwrap_or(NEWEST);
             Wanted::parse(version).map(Some).map_err(|cause| format!("version: {cause}"))
         }
-        (Place::Archive(_), Some(_), None) => {
+        (Location::Archive(_), Some(_), None) => {
             Err("version: only registries have versions; an archive has a digest".to_owned())
         }
-        (Place::Archive(_), None, None) => Ok(None),
+        (Location::Archive(_), None, None) => Ok(None),
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
         let (watch, warnings) = read("oci://r.io/charts/shop", all).unwrap();
         let pull = watch.pull.unwrap();
         assert_eq!(watch.chart.to_str(), Some("oci://r.io/charts/shop"));
-        assert_eq!(pull.source.place.to_string(), "oci://r.io/charts/shop");
+        assert_eq!(pull.source.location.to_string(), "oci://r.io/charts/shop");
         assert_eq!(pull.source.wanted.as_ref().map(ToString::to_string).as_deref(), Some("^1.2"));
         assert_eq!((pull.interval, pull.secret.as_deref()), (Duration::from_secs(3600), Some("r")));
         assert_eq!(pull.ca, Some(Pem::File("/ca.crt".into())));
@@ -292,7 +292,7 @@ mod tests {
             watch.replace_chart(Path::new(chart)).map(|()| watch)
         };
         let digest = format!("sha256:{}", "0".repeat(64));
-        for (chart, place, wanted) in [
+        for (chart, location, wanted) in [
             ("oci://r.io:5000/charts/shop:1.2.0", "oci://r.io:5000/charts/shop", "1.2.0"),
             ("oci://r.io:5000/charts/shop:1.2.0_b1", "oci://r.io:5000/charts/shop", "1.2.0+b1"),
             ("oci://r.io:5000/shop", "oci://r.io:5000/shop", "*"),
@@ -300,7 +300,7 @@ mod tests {
             (&format!("oci://r.io/shop@{digest}"), "oci://r.io/shop", &digest),
         ] {
             let pull = replaced(before, chart).unwrap().pull.unwrap();
-            assert_eq!(pull.source.place.to_string(), place);
+            assert_eq!(pull.source.location.to_string(), location);
             assert_eq!(pull.source.wanted.map(|wanted| wanted.to_string()).as_deref(), Some(wanted), "{chart}");
             assert_eq!((pull.ca, pull.key), (Some(Pem::File("/ca.crt".into())), Some(Pem::File("/c.pub".into()))));
         }

@@ -18,7 +18,7 @@ use crate::inspect::model::{Health, Hook, Name, Node};
 use crate::inspect::revisions::Revision;
 use crate::inspect::seen::Seen;
 use crate::mask::Mask;
-use crate::origins::rows::{Cell, From, Place, Row};
+use crate::origins::rows::{Cell, From, Row, SetBy};
 use crate::plan::account::{Account, Entry};
 use crate::plan::{self, compare};
 use crate::view::coverage::Watching;
@@ -82,7 +82,7 @@ fn detail(text: &str, now: Timestamp) -> Detail {
 
 fn values(text: &str) -> String {
     let json = serde_json::Value::from(text).to_string();
-    let from = || From { text: text.to_owned(), place: Place::Helm };
+    let from = || From { text: text.to_owned(), set_by: SetBy::Helm };
     let row = Row {
         path: vec![Key::Name(text.into()), Key::Index(1)],
         value: Cell::Known(json.clone()),

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tower::ServiceExt as _;
 
 use crate::credentials::Credentials;
-use crate::{Error, Place};
+use crate::{Error, Location};
 use challenge::Challenge;
 pub use connect::Hop;
 
@@ -56,16 +56,16 @@ pub(crate) struct Answer {
 }
 
 impl Client {
-    /// Creates a client of the server at a place. Certificates in PEM are trusted besides the system's. Requests are
+    /// Creates a client of the server at a location. Certificates in PEM are trusted besides the system's. Requests are
     /// sent over `hop`, if there is one, and else over the network.
     pub(crate) fn new(
-        place: &Place,
+        location: &Location,
         scheme: Scheme,
         ca: &[u8],
         credentials: Option<Credentials>,
         hop: Option<&Hop>,
     ) -> Result<Client, Error> {
-        let host = match place.host() {
+        let host = match location.host() {
             "docker.io" => "registry-1.docker.io",
             host => host,
         };

@@ -26,7 +26,7 @@ async fn world_with(spec: Value, workers: Arc<Workers>) -> (TempDir, Arc<Workers
     let engine = Arc::new(helm::engine::Engine::new(helm::chart::Chart::load(folder.path()).unwrap()));
     let discovered = Arc::new(Discovered::read(&Applier::new(server.clone())).await.unwrap());
     let renderer = EngineRenderer::new(engine, Overrides::default(), discovered).unwrap();
-    let renderer = renderer.apart(workers.clone(), folder.path().to_owned());
+    let renderer = renderer.in_workers(workers.clone(), folder.path().to_owned());
     (folder, workers, World::rendering(server, Arc::new(renderer)))
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::shown::Shown;
 use super::text::printable_json;
 use crate::origins::Given;
-use crate::origins::rows::{Cell, From, Place, Row};
+use crate::origins::rows::{Cell, From, Row, SetBy};
 
 pub(super) fn of(shown: &Shown) -> String {
     let document = json!({
@@ -55,8 +55,8 @@ fn set(cell: &Cell, from: &From) -> Value {
 }
 
 fn origin(from: &From) -> Value {
-    let mut origin = match &from.place {
-        Place::Chart(default) => {
+    let mut origin = match &from.set_by {
+        SetBy::Chart(default) => {
             let of = match default.role {
                 Role::Chart => "chart",
                 Role::Subchart => "subchart",
@@ -65,14 +65,14 @@ fn origin(from: &From) -> Value {
             };
             json!({"from": "default", "of": of, "file": default.file, "line": default.line})
         }
-        Place::Given(Given::Source(source)) => json!({
+        SetBy::Given(Given::Source(source)) => json!({
             "from": "valuesFrom", "kind": source.key.kind.as_str(), "name": &*source.key.name, "key": source.values_key,
         }),
-        Place::Given(Given::Spec) => json!({"from": "spec"}),
-        Place::Given(Given::Override { key, from_environment }) => {
+        SetBy::Given(Given::Spec) => json!({"from": "spec"}),
+        SetBy::Given(Given::Override { key, from_environment }) => {
             json!({"from": "overrideValues", "key": key, "environment": from_environment})
         }
-        Place::Helm => json!({"from": "helm"}),
+        SetBy::Helm => json!({"from": "helm"}),
     };
     origin["text"] = from.text.as_str().into();
     origin

@@ -231,7 +231,7 @@ impl Applier {
     /// Returns an applier that sends requests through another connection, on which other kinds may be served: its
     /// discovery starts with what is known and is not shared.
     #[must_use]
-    pub fn apart(&self, api: Arc<dyn Api>) -> Applier {
+    pub fn with_own_discovery(&self, api: Arc<dyn Api>) -> Applier {
         Applier { mapper: Arc::new(self.mapper.through(api.clone())), api, ..self.clone() }
     }
 

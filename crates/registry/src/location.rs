@@ -11,7 +11,7 @@ const MAX_NAME: usize = 255;
 
 /// The location of a chart.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum Location {
     /// A repository of a registry, whose tags are versions.
     Registry {
         /// The registry's host, with the port if there is one.
@@ -25,7 +25,7 @@ pub enum Place {
 
 /// Why a text is not a valid location. The messages never quote what may be a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlaceError {
+pub enum LocationError {
     /// It is not a URL with a host and a path.
     #[error("must be a URL such as oci://registry.example.com/charts/shop or https://example.com/shop-1.0.0.tgz")]
     Url,
@@ -43,7 +43,7 @@ pub enum PlaceError {
     Name,
 }
 
-impl Place {
+impl Location {
     /// Returns whether a text is meant as the location of a chart to fetch, not as a path.
     pub fn is_meant(text: &str) -> bool {
         text.contains("://")
@@ -52,25 +52,25 @@ impl Place {
     /// Returns the host, with the port if there is one.
     pub fn host(&self) -> &str {
         match self {
-            Place::Registry { host, .. } => host.as_str(),
-            Place::Archive(uri) => uri.authority().map_or("", Authority::as_str),
+            Location::Registry { host, .. } => host.as_str(),
+            Location::Archive(uri) => uri.authority().map_or("", Authority::as_str),
         }
     }
 
     /// Returns the last part of the path: usually the chart's name.
     pub fn name(&self) -> &str {
         let path = match self {
-            Place::Registry { repository, .. } => repository,
-            Place::Archive(uri) => uri.path(),
+            Location::Registry { repository, .. } => repository,
+            Location::Archive(uri) => uri.path(),
         };
         path.rsplit('/').next().unwrap_or_default()
     }
 }
 
-impl FromStr for Place {
-    type Err = PlaceError;
+impl FromStr for Location {
+    type Err = LocationError;
 
-    fn from_str(text: &str) -> Result<Place, PlaceError> {
+    fn from_str(text: &str) -> Result<Location, LocationError> {
         match text.strip_prefix("oci://") {
             Some(rest) => repository(rest),
             None => archive(text),
@@ -78,20 +78,20 @@ impl FromStr for Place {
     }
 }
 
-fn repository(text: &str) -> Result<Place, PlaceError> {
-    let (host, name) = text.split_once('/').ok_or(PlaceError::Url)?;
+fn repository(text: &str) -> Result<Location, LocationError> {
+    let (host, name) = text.split_once('/').ok_or(LocationError::Url)?;
     if host.contains('@') {
-        return Err(PlaceError::User);
+        return Err(LocationError::User);
     }
     if name.contains(['?', '#']) {
-        return Err(PlaceError::Query);
+        return Err(LocationError::Query);
     }
     if name.contains([':', '@']) {
-        return Err(PlaceError::Version);
+        return Err(LocationError::Version);
     }
-    let host: Authority = host.parse().map_err(|_| PlaceError::Url)?;
+    let host: Authority = host.parse().map_err(|_| LocationError::Url)?;
     let fits = name.len() <= MAX_NAME && name.split('/').all(is_word);
-    if fits { Ok(Place::Registry { host, repository: name.to_owned() }) } else { Err(PlaceError::Name) }
+    if fits { Ok(Location::Registry { host, repository: name.to_owned() }) } else { Err(LocationError::Name) }
 }
 
 /// Returns whether a part of a name consists of lower-case letters and digits, with single separators in between.
@@ -101,31 +101,31 @@ fn is_word(part: &str) -> bool {
     ends_plain && part.bytes().all(|byte| is_plain(&byte) || b"._-".contains(&byte)) && !part.contains("..")
 }
 
-fn archive(text: &str) -> Result<Place, PlaceError> {
+fn archive(text: &str) -> Result<Location, LocationError> {
     if text.contains('#') {
-        return Err(PlaceError::Query);
+        return Err(LocationError::Query);
     }
-    let uri: Uri = text.parse().map_err(|_| PlaceError::Url)?;
-    let Some(authority) = uri.authority() else { return Err(PlaceError::Url) };
+    let uri: Uri = text.parse().map_err(|_| LocationError::Url)?;
+    let Some(authority) = uri.authority() else { return Err(LocationError::Url) };
     if authority.as_str().contains('@') {
-        return Err(PlaceError::User);
+        return Err(LocationError::User);
     }
     if uri.query().is_some() {
-        return Err(PlaceError::Query);
+        return Err(LocationError::Query);
     }
     let is_web = uri.scheme() == Some(&Scheme::HTTPS) || uri.scheme() == Some(&Scheme::HTTP);
     if is_web && !authority.host().is_empty() && uri.path().len() > 1 {
-        Ok(Place::Archive(uri))
+        Ok(Location::Archive(uri))
     } else {
-        Err(PlaceError::Url)
+        Err(LocationError::Url)
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for Location {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Registry { host, repository } => write!(f, "oci://{host}/{repository}"),
-            Place::Archive(uri) => write!(f, "{uri}"),
+            Location::Registry { host, repository } => write!(f, "oci://{host}/{repository}"),
+            Location::Archive(uri) => write!(f, "{uri}"),
         }
     }
 }
@@ -143,36 +143,36 @@ mod tests {
             "https://example.com/charts/shop-1.0.0.tgz",
             "http://127.0.0.1:80/shop.tgz",
         ] {
-            assert_eq!(text.parse::<Place>().unwrap().to_string(), text);
-            assert!(Place::is_meant(text));
+            assert_eq!(text.parse::<Location>().unwrap().to_string(), text);
+            assert!(Location::is_meant(text));
         }
-        assert_eq!("oci://a/b/shop".parse::<Place>().unwrap().name(), "shop");
-        assert_eq!("https://a:1/b/shop.tgz".parse::<Place>().unwrap().host(), "a:1");
-        assert!(!Place::is_meant("helm-charts/shop"));
+        assert_eq!("oci://a/b/shop".parse::<Location>().unwrap().name(), "shop");
+        assert_eq!("https://a:1/b/shop.tgz".parse::<Location>().unwrap().host(), "a:1");
+        assert!(!Location::is_meant("helm-charts/shop"));
     }
 
     #[test]
     fn what_cannot_be_fetched_is_refused_without_quoting_it() {
         for (text, expected) in [
-            ("oci://registry.example.com", PlaceError::Url),
-            ("oci://registry.example.com/", PlaceError::Name),
-            ("oci://registry.example.com/Shop", PlaceError::Name),
-            ("oci://registry.example.com/a//b", PlaceError::Name),
-            ("oci://registry.example.com/a/../b", PlaceError::Name),
-            ("oci://registry.example.com/shop:1.0.0", PlaceError::Version),
-            ("oci://registry.example.com/shop@sha256:00", PlaceError::Version),
-            ("oci://user:pass@registry.example.com/shop", PlaceError::User),
-            ("https://user:pass@example.com/shop.tgz", PlaceError::User),
-            ("https://example.com/shop.tgz?token=s3cret", PlaceError::Query),
-            ("https://example.com/shop.tgz#s3cret", PlaceError::Query),
-            ("https://example.com", PlaceError::Url),
-            ("https://example.com/", PlaceError::Url),
-            ("ftp://example.com/shop.tgz", PlaceError::Url),
-            ("git+https://example.com/shop", PlaceError::Url),
+            ("oci://registry.example.com", LocationError::Url),
+            ("oci://registry.example.com/", LocationError::Name),
+            ("oci://registry.example.com/Shop", LocationError::Name),
+            ("oci://registry.example.com/a//b", LocationError::Name),
+            ("oci://registry.example.com/a/../b", LocationError::Name),
+            ("oci://registry.example.com/shop:1.0.0", LocationError::Version),
+            ("oci://registry.example.com/shop@sha256:00", LocationError::Version),
+            ("oci://user:pass@registry.example.com/shop", LocationError::User),
+            ("https://user:pass@example.com/shop.tgz", LocationError::User),
+            ("https://example.com/shop.tgz?token=s3cret", LocationError::Query),
+            ("https://example.com/shop.tgz#s3cret", LocationError::Query),
+            ("https://example.com", LocationError::Url),
+            ("https://example.com/", LocationError::Url),
+            ("ftp://example.com/shop.tgz", LocationError::Url),
+            ("git+https://example.com/shop", LocationError::Url),
         ] {
-            assert_eq!(text.parse::<Place>(), Err(expected), "{text}");
+            assert_eq!(text.parse::<Location>(), Err(expected), "{text}");
         }
         let long = format!("oci://a/{}", "x".repeat(MAX_NAME + 1));
-        assert_eq!(long.parse::<Place>(), Err(PlaceError::Name));
+        assert_eq!(long.parse::<Location>(), Err(LocationError::Name));
     }
 }
