@@ -88,7 +88,7 @@ pub(super) fn run(asked: &Rollback, operator: Operator) -> ExitCode {
         Err(error) => Err(error.to_string()),
     };
     match done {
-        Ok(told) => super::print(&told),
+        Ok(message) => super::print(&message),
         Err(why) => {
             eprintln!("Error: {why}");
             ExitCode::FAILURE
@@ -146,7 +146,7 @@ impl Rollback {
         let until = Instant::now() + Duration::from_secs(self.timeout);
         loop {
             match progress(&resource, self.to) {
-                PinProgress::Done(told) => return Ok(told),
+                PinProgress::Done(message) => return Ok(message),
                 PinProgress::Refused(why) => return Err(why),
                 PinProgress::Pending if Instant::now() >= until => {
                     return Err(format!(
@@ -192,10 +192,10 @@ fn progress(resource: &Value, to: Option<u32>) -> PinProgress {
     // Any other failure may be the reason for the rollback.
     let refused = find("Irreconcilable").map(message).filter(|text| text.contains(&format!("{PREFIX}pin: ")));
     match (to, pinned) {
-        (Some(to), Some(told))
-            if told.contains(&format!("revision {to}:")) || told.contains(&format!("revision {to},")) =>
+        (Some(to), Some(message))
+            if message.contains(&format!("revision {to}:")) || message.contains(&format!("revision {to},")) =>
         {
-            PinProgress::Done(told)
+            PinProgress::Done(message)
         }
         (Some(_), _) => refused.map_or(PinProgress::Pending, PinProgress::Refused),
         (None, Some(_)) => PinProgress::Pending,

@@ -192,11 +192,14 @@ mod tests {
             name: name.into(),
         };
         let own = |node: &Node| *node.namespace == *"ns";
-        let told = describe_cycle(&[node("ns", "a"), node("ns", "b")], own);
-        assert!(told.contains(": Shop \"a\" → Shop \"b\" → Shop \"a\"; remove"), "{told}");
-        let told = describe_cycle(&[node("ns", "a"), node("far", "secret")], own);
-        assert!(told.contains("Shop \"a\" → another resource → Shop") && !told.contains("secret"), "{told}");
-        let told = describe_holders(&[node("ns", "a"), node("far", "secret")], own);
-        assert!(told.ends_with("are deleted: Shop \"a\", another resource"), "{told}");
+        let described = describe_cycle(&[node("ns", "a"), node("ns", "b")], own);
+        assert!(described.contains(": Shop \"a\" → Shop \"b\" → Shop \"a\"; remove"), "{described}");
+        let described = describe_cycle(&[node("ns", "a"), node("far", "secret")], own);
+        assert!(
+            described.contains("Shop \"a\" → another resource → Shop") && !described.contains("secret"),
+            "{described}"
+        );
+        let described = describe_holders(&[node("ns", "a"), node("far", "secret")], own);
+        assert!(described.ends_with("are deleted: Shop \"a\", another resource"), "{described}");
     }
 }

@@ -64,8 +64,8 @@ fn remarks(resource: &Received) -> Vec<String> {
         condition::IGNORED_ANNOTATIONS,
         condition::UNPROVEN_RECORDS,
     ];
-    let told = kinds.iter().filter_map(|kind| is_true(status, kind));
-    all.extend(told.map(|condition| format!("{}: {}", condition.kind, condition.message)));
+    let remarked = kinds.iter().filter_map(|kind| is_true(status, kind));
+    all.extend(remarked.map(|condition| format!("{}: {}", condition.kind, condition.message)));
     // The condition itself lists every object.
     let planned = is_true(status, condition::PLANNED).map(|planned| planned.message.lines().next().unwrap_or_default());
     all.extend(planned.map(|summary| format!("only planned, as the annotation dry-run asks: {summary}")));

@@ -55,9 +55,9 @@ fn cause(kind: CauseKind, message: impl AsRef<str>) -> Cause {
 /// Returns the cause in the operator's words.
 fn reported(seen: &Seen) -> Option<Cause> {
     let status = &seen.resource.primary.status;
-    let told = fault(status).or_else(|| status.find(condition::READY))?;
+    let condition = fault(status).or_else(|| status.find(condition::READY))?;
     // `Ready` has the message with the useful line first, whatever the condition.
-    let ready = status.find(condition::READY).filter(|ready| *ready.status != *"True").unwrap_or(told);
+    let ready = status.find(condition::READY).filter(|ready| *ready.status != *"True").unwrap_or(condition);
     let kind = kind_of_reason(&ready.reason).unwrap_or_else(|| kind_of_text(&ready.message));
     let message = if ready.message.is_empty() { &ready.reason } else { &ready.message };
     Some(cause(kind, message))

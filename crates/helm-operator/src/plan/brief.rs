@@ -134,24 +134,24 @@ mod tests {
         mask.add_data(&json!({"kind": "Secret", "stringData": {"password": "canary-8c1f"}}));
         let notice =
             |is_failure| Notice { is_failure, reason: "UpgradeError".into(), message: "no canary-8c1f".into() };
-        let told = |is_failure| brief(&plan(Vec::new(), Some(notice(is_failure))), &mask, 4096);
-        assert!(told(true).starts_with("no changes; fails: UpgradeError: no "), "{}", told(true));
-        assert!(told(false).starts_with("no changes; waits: ") && !told(false).contains("canary"), "{}", told(false));
+        let text = |is_failure| brief(&plan(Vec::new(), Some(notice(is_failure))), &mask, 4096);
+        assert!(text(true).starts_with("no changes; fails: UpgradeError: no "), "{}", text(true));
+        assert!(text(false).starts_with("no changes; waits: ") && !text(false).contains("canary"), "{}", text(false));
     }
 
     #[test]
     fn a_long_plan_is_cut_between_objects_and_says_how_many_are_left_out() {
         let before = |size: usize| (0..size).map(|n| (format!("k{n:03}"), json!(n))).collect::<serde_json::Map<_, _>>();
         let many = change("many", Action::Update, Some(Value::Object(before(40))), Some(json!({})));
-        let told = brief(&plan(vec![many], None), &Mask::default(), 4096);
-        assert!(told.ends_with("k008, k009 and 30 more fields"), "{told}");
+        let text = brief(&plan(vec![many], None), &Mask::default(), 4096);
+        assert!(text.ends_with("k008, k009 and 30 more fields"), "{text}");
         let changes: Vec<Change> =
             (0..500).map(|n| change(&format!("a{n}"), Action::Create, None, Some(json!({})))).collect();
-        let told = brief(&plan(changes, None), &Mask::default(), 400);
-        let (whole, last) = told.rsplit_once('\n').unwrap();
+        let text = brief(&plan(changes, None), &Mask::default(), 400);
+        let (whole, last) = text.rsplit_once('\n').unwrap();
         let named = whole.lines().count() - 1;
         assert_eq!(last, format!("and {} more", 500 - named));
-        assert!(told.len() <= 400 && told.len() > 350, "{}", told.len());
+        assert!(text.len() <= 400 && text.len() > 350, "{}", text.len());
         let long = change(&"x".repeat(5000), Action::Create, None, Some(json!({})));
         assert!(brief(&plan(vec![long], None), &Mask::default(), 4096).len() < 700);
     }

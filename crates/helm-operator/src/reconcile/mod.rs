@@ -58,7 +58,7 @@ use crate::reconcile::decide::state::{Observed, Recorded, Step, next_step};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Findings, NextStep};
 use crate::reconcile::progress::{Progress, publish_progress};
-use crate::reconcile::report::outcome::{foreign, invalid_annotation, unwatched_records};
+use crate::reconcile::report::faults::{foreign, invalid_annotation, unwatched_records};
 use crate::reconcile::report::{headline, status_writer};
 use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::{

@@ -606,8 +606,8 @@ mod tests {
             overrides_type: OverrideValuesType::Typed,
         };
         let unread = renderer.render(request).await.unwrap().done().unwrap().unread;
-        let told: Vec<String> = unread.iter().map(ToString::to_string).collect();
-        assert_eq!(told, ["auth", "szie; did you mean \"size\"?"]);
+        let texts: Vec<String> = unread.iter().map(ToString::to_string).collect();
+        assert_eq!(texts, ["auth", "szie; did you mean \"size\"?"]);
     }
 
     #[tokio::test]

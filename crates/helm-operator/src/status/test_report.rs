@@ -71,11 +71,11 @@ mod tests {
         check(Tests::Failed, None, &fresh, "False/TestFailed/revision 2 failed its tests");
         let why = "revision 2 failed its tests: hook a failed";
         check(Tests::Rejected, Some(why), &fresh, &format!("False/TestFailed/{why}"));
-        let mut told = new(condition::TEST_SUCCESS, "False", "TestFailed", why);
-        let old = Status { conditions: vec![told.clone()], ..Status::default() };
+        let mut condition = new(condition::TEST_SUCCESS, "False", "TestFailed", why);
+        let old = Status { conditions: vec![condition.clone()], ..Status::default() };
         check(Tests::Failed, None, &old, &format!("False/TestFailed/{why}"));
-        told.message = intern("revision 1 failed its tests: another");
-        let older = Status { conditions: vec![told], ..Status::default() };
+        condition.message = intern("revision 1 failed its tests: another");
+        let older = Status { conditions: vec![condition], ..Status::default() };
         check(Tests::Failed, None, &older, "False/TestFailed/revision 2 failed its tests");
     }
 }

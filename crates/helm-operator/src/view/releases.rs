@@ -271,11 +271,11 @@ impl Releases {
         });
     }
 
-    fn each_reader(&self, but: Option<ListenerId>, tell: impl Fn(&dyn ReleaseListener)) {
+    fn each_reader(&self, but: Option<ListenerId>, notify: impl Fn(&dyn ReleaseListener)) {
         // Readers may read, so they are notified without a lock.
         let readers = lock(&self.readers).all.clone();
         let others = readers.iter().filter(|(id, _)| Some(*id) != but);
-        others.filter_map(|(_, reader)| reader.upgrade()).for_each(|reader| tell(&*reader));
+        others.filter_map(|(_, reader)| reader.upgrade()).for_each(|reader| notify(&*reader));
     }
 }
 

@@ -84,10 +84,10 @@ impl Web {
         match Address::parse(visit.path, visit.query) {
             Address::Style => Ok(page(StatusCode::OK, "text/css; charset=utf-8", html::STYLE)),
             Address::Script => Ok(page(StatusCode::OK, "text/javascript; charset=utf-8", html::SCRIPT)),
-            Address::Nothing => Ok(told(visit, StatusCode::NOT_FOUND, NOTHING)),
+            Address::Nothing => Ok(notice(visit, StatusCode::NOT_FOUND, NOTHING)),
             Address::Process => self.process(visit).await,
             Address::Overview(_) if controllers.is_empty() && !visit.as_json => self.idle(visit).await,
-            _ if controllers.is_empty() => Ok(told(visit, StatusCode::SERVICE_UNAVAILABLE, IDLE)),
+            _ if controllers.is_empty() => Ok(notice(visit, StatusCode::SERVICE_UNAVAILABLE, IDLE)),
             Address::Overview(filter) => {
                 let (now, caches) = (outside::now(), self.caches());
                 let listed = sight::listed(&controllers, visit.access, &filter).await?;
@@ -106,7 +106,7 @@ impl Web {
 
     async fn release(&self, visit: Visit<'_>, wanted: &Wanted, view: View) -> Result<Page, Error> {
         let Some(found) = sight::find(&self.running.all(), visit.access, wanted).await? else {
-            return Ok(told(visit, StatusCode::NOT_FOUND, NOTHING));
+            return Ok(notice(visit, StatusCode::NOT_FOUND, NOTHING));
         };
         let (version, now) = (found.version(), outside::now());
         // The semaphore is never closed.
@@ -128,7 +128,7 @@ impl Web {
                 let differences = differences::differences(&found, visit.access, from, to).await?;
                 Ok(match (&differences.found, visit.as_json) {
                     (Ok(compared), true) => page(StatusCode::OK, JSON, compared.json(to).to_string()),
-                    (Err(why), true) => told(visit, StatusCode::NOT_FOUND, why),
+                    (Err(why), true) => notice(visit, StatusCode::NOT_FOUND, why),
                     _ => page(StatusCode::OK, HTML, html::differences::differences(&differences).into_string()),
                 })
             }
@@ -137,7 +137,7 @@ impl Web {
 
     /// Performs the action of a form on a release's page.
     async fn act(&self, visit: Visit<'_>, form: Form<'_>) -> Result<Submitted, Error> {
-        let refused = |status, why: &str| Ok(Submitted::Refused(told(visit, status, why)));
+        let refused = |status, why: &str| Ok(Submitted::Refused(notice(visit, status, why)));
         let controllers = self.running.all();
         if controllers.is_empty() {
             return refused(StatusCode::SERVICE_UNAVAILABLE, IDLE);
@@ -157,7 +157,7 @@ impl Web {
     /// Shows the state of the process to those who may read its metrics.
     async fn process(&self, visit: Visit<'_>) -> Result<Page, Error> {
         if !visit.access.gets(process::RIGHT).await? {
-            return Ok(told(visit, StatusCode::FORBIDDEN, UNKNOWN_PROCESS));
+            return Ok(notice(visit, StatusCode::FORBIDDEN, UNKNOWN_PROCESS));
         }
         let process = process::process(self.replica.clone(), &self.holder, &self.readiness, &self.running);
         Ok(either(visit, &process, || html::process::process(&process)))
@@ -226,7 +226,7 @@ fn either(visit: Visit<'_>, model: &impl Serialize, markup: impl FnOnce() -> Mar
     }
 }
 
-fn told(visit: Visit<'_>, status: StatusCode, what: &str) -> Page {
+fn notice(visit: Visit<'_>, status: StatusCode, what: &str) -> Page {
     match visit.as_json {
         true => page(status, JSON, json!({"error": what}).to_string()),
         false => page(status, HTML, Frame::of("Releases").notice(what).into_string()),

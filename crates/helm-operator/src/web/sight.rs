@@ -60,9 +60,9 @@ pub(crate) fn tables(listed: &Listed<'_>, filter: &Filter, now: Timestamp) -> Ve
     let mut kinds = BTreeMap::<(&str, &str), (Vec<&Arc<Primary>>, Option<String>)>::new();
     for (controller, primaries) in listed {
         let kind = (controller.resource.group(), &*controller.resource.kind);
-        let (all, told) = kinds.entry(kind).or_default();
+        let (all, rollout_line) = kinds.entry(kind).or_default();
         all.extend(primaries);
-        *told = told.take().or_else(|| rollout(controller));
+        *rollout_line = rollout_line.take().or_else(|| rollout(controller));
     }
     let row = |primary: &Arc<Primary>| row(primary, now);
     let mut tables = Vec::new();

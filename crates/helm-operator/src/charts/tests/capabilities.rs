@@ -26,9 +26,9 @@ async fn a_kind_that_appears_or_goes_is_a_revision_only_by_choice() {
         let expected = if is_on { ("1 with Monitors", "2 deployed") } else { ("1", "1 deployed") };
         assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!(expected.0), expected.1));
         if is_on {
-            let told = published(&world).await;
+            let events = published(&world).await;
             let why = "Normal Upgraded x1: upgraded release \"web\" to revision 2: the cluster serves other kinds";
-            assert!(told.contains(&why.to_owned()), "{told:#?}");
+            assert!(events.contains(&why.to_owned()), "{events:#?}");
             serve(&stub, "");
             world.reconcile().await;
             assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("1"), "3 deployed"));

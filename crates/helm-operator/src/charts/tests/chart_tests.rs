@@ -150,10 +150,10 @@ async fn a_revision_that_fails_its_tests_is_rolled_back_once_and_its_inputs_are_
     assert_eq!(world.condition("TestSuccess").unwrap(), format!("False/TestFailed/{why}"));
     assert_eq!(world.condition("ReleaseFailed").unwrap(), format!("True/TestFailed/{why}; it was rolled back"));
     assert!(world.condition("Stalled").unwrap().starts_with("True/TestFailed/correct spec or the chart; to try"));
-    let told = published(&world).await;
-    assert!(told.contains(&format!("Warning TestFailed x1: {why}")), "{told:#?}");
+    let events = published(&world).await;
+    assert!(events.contains(&format!("Warning TestFailed x1: {why}")), "{events:#?}");
     let back = "Normal RolledBack x1: rolled back to revision 1 as revision 3: revision 2 failed its tests";
-    assert!(told.contains(&back.to_owned()), "{told:#?}");
+    assert!(events.contains(&back.to_owned()), "{events:#?}");
     for _ in 0..2 {
         let world = on(world.server.clone(), OnTestFailure::Rollback);
         tokio::time::advance(Duration::from_secs(3600)).await;
@@ -195,8 +195,8 @@ async fn rejected_inputs_are_tried_again_on_request_and_rejected_again() {
 async fn a_first_revision_that_fails_its_tests_stays() {
     let world = world(OnTestFailure::Rollback, tests());
     reconcile(&world, "Failed").await;
-    let told = world.condition("TestSuccess").unwrap();
-    assert!(told.ends_with("as told; there is no earlier revision to roll back to"), "{told}");
+    let condition = world.condition("TestSuccess").unwrap();
+    assert!(condition.ends_with("as told; there is no earlier revision to roll back to"), "{condition}");
     assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
     reconcile(&world, "Complete").await;
     assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
@@ -206,8 +206,8 @@ async fn a_first_revision_that_fails_its_tests_stays() {
 async fn a_test_that_never_ends_is_stopped_by_its_timeout_and_by_another_spec() {
     let world = world(OnTestFailure::Report, tests());
     tokio::time::timeout(Duration::from_secs(400), world.reconcile()).await.unwrap();
-    let told = world.condition("TestSuccess").unwrap();
-    assert!(told.contains("did not finish within 5m0s: still waiting for Job \"check\" to finish"), "{told}");
+    let condition = world.condition("TestSuccess").unwrap();
+    assert!(condition.contains("did not finish within 5m0s: still waiting for Job \"check\" to finish"), "{condition}");
     set(&world, "2");
     killed_after(&world, 30).await;
     let running = restarted(world, OnTestFailure::Report);
@@ -299,16 +299,16 @@ async fn the_end_of_a_failed_hooks_log_is_in_an_event_only_by_choice_and_redacte
             settings.hook_logs = is_on;
         });
         fail_with_log(&world, json!({"cannot log in with": "Correct-Horse-9", "because": "locked"})).await;
-        let told = published(&world).await;
-        let logs: Vec<&String> = told.iter().filter(|event| event.starts_with("Warning HookLog ")).collect();
+        let events = published(&world).await;
+        let logs: Vec<&String> = events.iter().filter(|event| event.starts_with("Warning HookLog ")).collect();
         let reads = world.server.log().iter().filter(|line| line.contains("/pods")).count();
         if !is_on {
             assert_eq!((logs.len(), reads), (0, 0));
             continue;
         }
-        assert_eq!(logs.len(), 1, "{told:#?}");
+        assert_eq!(logs.len(), 1, "{events:#?}");
         let expected = "Warning HookLog x1: the log of pod \"check-x\", container \"work\" ends with: ";
         assert!(logs[0].starts_with(expected) && logs[0].contains("locked"), "{logs:?}");
-        assert!(!told.concat().contains("Correct-Horse-9"), "{told:#?}");
+        assert!(!events.concat().contains("Correct-Horse-9"), "{events:#?}");
     }
 }

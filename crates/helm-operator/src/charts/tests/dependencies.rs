@@ -380,8 +380,8 @@ async fn an_annotation_has_no_effect_unless_the_watch_allows_it_and_the_message_
         });
         let before = world.server.log().len();
         world.reconcile().await;
-        let told = world.condition("Irreconcilable").unwrap();
-        assert!(told.contains("InvalidAnnotation") && told.contains(expected), "{told}");
+        let condition = world.condition("Irreconcilable").unwrap();
+        assert!(condition.contains("InvalidAnnotation") && condition.contains(expected), "{condition}");
         let log = world.server.log()[before..].join("\n");
         assert!(!log.contains("secrets") && !log.contains("databases"), "nothing is read: {log}");
     }
@@ -460,9 +460,9 @@ async fn what_the_operator_may_not_read_is_named_with_the_rule() {
         .server
         .refuse(|call: &Call| call.path.contains("databases").then(|| Error::from_status(403, "Forbidden", "no")));
     world.reconcile().await;
-    let told = world.condition("Irreconcilable").unwrap();
+    let condition = world.condition("Irreconcilable").unwrap();
     let rule = "{apiGroups: [db.example.com], resources: [databases], verbs: [get, list, watch]}";
-    assert!(told.starts_with("True/DependencyForbidden/") && told.ends_with(rule), "{told}");
+    assert!(condition.starts_with("True/DependencyForbidden/") && condition.ends_with(rule), "{condition}");
     world.server.accept();
     put_database(&world, true);
     tokio::time::advance(Duration::from_secs(600)).await;

@@ -336,8 +336,8 @@ async fn patches_change_objects_hooks_and_the_record_and_a_change_of_one_is_one_
 async fn a_patch_that_means_no_object_is_a_condition_and_changes_nothing() {
     let world = patching(World::new(json!({"maps": ["b"], "value": "1"})).server, "one");
     world.reconcile().await;
-    let told = world.condition(crate::status::condition::IRRECONCILABLE).unwrap();
+    let condition = world.condition(crate::status::condition::IRRECONCILABLE).unwrap();
     let expected = "True/RenderError/cannot apply patches: patch 1: 0 objects are ConfigMap \"a\"; without a target, it needs to be one";
-    assert_eq!(told, expected);
+    assert_eq!(condition, expected);
     assert!(world.maps().is_empty());
 }

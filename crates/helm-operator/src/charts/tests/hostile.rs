@@ -39,8 +39,8 @@ async fn resources_and_statuses_of_any_shape_stop_no_other_and_are_served() {
     }
     for key in [key()].iter().chain(&keys) {
         world.reconcile_one(key).await;
-        let told = world.condition_of(key, "Ready").or(world.condition_of(key, "Irreconcilable"));
-        assert!(told.is_some(), "{key} has no condition of ours");
+        let condition = world.condition_of(key, "Ready").or(world.condition_of(key, "Irreconcilable"));
+        assert!(condition.is_some(), "{key} has no condition of ours");
     }
     assert_eq!(world.state("Ready"), "True/Ready");
 }

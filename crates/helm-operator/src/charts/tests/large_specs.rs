@@ -30,8 +30,8 @@ async fn a_spec_that_is_not_kept_is_read_when_it_is_needed_and_only_then() {
     world.edit(|p| p["spec"]["broken"] = true.into());
     world.edit(|p| p["spec"]["told"] = "n0tforlogs".into());
     world.reconcile().await;
-    let told = world.condition("Irreconcilable").unwrap();
-    assert!(told.contains("templates/a.yaml:3:5") && !told.contains("n0tforlogs"), "{told}");
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.contains("templates/a.yaml:3:5") && !condition.contains("n0tforlogs"), "{condition}");
     world.delete();
     world.reconcile().await;
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
@@ -57,8 +57,11 @@ async fn a_spec_beyond_the_limit_is_named_and_harms_neither_its_release_nor_its_
     world.reconcile().await;
     world.edit(|p| p["spec"]["padding"] = "x".repeat(1 << 20).into());
     world.reconcile().await;
-    let told = world.condition("Irreconcilable").unwrap();
-    assert!(told.starts_with("True/InvalidValues/spec has 10486") && told.contains("valuesFrom"), "{told}");
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(
+        condition.starts_with("True/InvalidValues/spec has 10486") && condition.contains("valuesFrom"),
+        "{condition}"
+    );
     assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
     world.edit(|p| p["spec"] = spec());
     world.reconcile().await;

@@ -356,8 +356,8 @@ async fn a_group_that_fails_or_takes_too_long_fails_the_release_and_says_what_to
             _ = world.reconcile() => {}
             () = cluster => unreachable!("it has no end"),
         }
-        let told = world.condition("ReleaseFailed").unwrap();
-        assert!(told.starts_with(&format!("True/GroupNotReady/{expected}")), "{told}");
+        let condition = world.condition("ReleaseFailed").unwrap();
+        assert!(condition.starts_with(&format!("True/GroupNotReady/{expected}")), "{condition}");
         assert_eq!((deployments(&world), world.history()), (vec!["db".to_owned()], vec!["1 failed".to_owned()]));
         // The next attempt continues once it is ready.
         set_status(&world, "db", json!({"phase": "Up"}));
@@ -427,8 +427,8 @@ async fn another_spec_or_a_deletion_ends_a_wait() {
                 (world.maps(), world.history().last().unwrap().as_str()),
                 (vec!["notes".to_owned()], "2 deployed")
             );
-            let told = published(&world).await;
-            assert!(told.iter().any(|event| event.starts_with("Normal GroupInterrupted")), "{told:#?}");
+            let events = published(&world).await;
+            assert!(events.iter().any(|event| event.starts_with("Normal GroupInterrupted")), "{events:#?}");
         }
     }
 }
@@ -447,8 +447,8 @@ async fn an_order_that_does_not_exist_is_an_error_before_the_first_write() {
     ] {
         let world = world(json!({"objects": objects}));
         world.reconcile().await;
-        let told = world.condition("Irreconcilable").unwrap();
-        assert_eq!(told, format!("True/InvalidOrder/{expected}"));
+        let condition = world.condition("Irreconcilable").unwrap();
+        assert_eq!(condition, format!("True/InvalidOrder/{expected}"));
         assert!(world.condition("Stalled").unwrap().starts_with("True/InvalidOrder/correct the annotations"));
         assert!(deployments(&world).is_empty() && world.history().is_empty());
     }

@@ -31,9 +31,9 @@ async fn a_pinned_release_returns_to_its_revision_and_stays_until_the_annotation
     pin(&world, Some("1"));
     world.reconcile().await;
     assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("1"), "3 deployed"));
-    let told = published(&world).await;
+    let events = published(&world).await;
     let back = "Normal RolledBack x1: rolled back to revision 1 as revision 3: the annotation pin asks for it";
-    assert!(told.contains(&back.to_owned()), "{told:#?}");
+    assert!(events.contains(&back.to_owned()), "{events:#?}");
     let says = "True/PinAnnotation/the release stays at revision 1, which revision 3 repeats: changes of spec, chart and values wait \
         until the annotation helm.sdk.operatorframework.io/pin is removed";
     assert_eq!(world.condition("Pinned").unwrap(), says);
@@ -78,9 +78,9 @@ async fn a_revision_that_is_not_there_is_named_and_nothing_happens() {
     ] {
         pin(&world, Some(revision));
         world.reconcile().await;
-        let told = world.condition("Irreconcilable").unwrap();
+        let condition = world.condition("Irreconcilable").unwrap();
         let expected = format!("True/InvalidAnnotation/annotation helm.sdk.operatorframework.io/pin: {expected}");
-        assert_eq!(told, expected);
+        assert_eq!(condition, expected);
         assert_eq!((world.value_of("a"), world.history().len()), (json!("2"), 2));
     }
     pin(&world, Some("2"));

@@ -93,8 +93,8 @@ async fn a_forged_revision_is_not_applied_and_is_reported() {
             world.reconcile().await;
             assert!(world.server.object(PWNED).is_none(), "{status:?}");
             assert_eq!((world.maps(), world.value_of("a")), (vec!["a".into(), "b".into(), "c".into()], json!("1")));
-            let told = world.condition("UnprovenRecords").unwrap();
-            assert!(told.starts_with("True/UnprovenRecords/in namespace \"ns\", this operator did not write the release records sh.helm.release.v1.web.v2 as they are"), "{told}");
+            let condition = world.condition("UnprovenRecords").unwrap();
+            assert!(condition.starts_with("True/UnprovenRecords/in namespace \"ns\", this operator did not write the release records sh.helm.release.v1.web.v2 as they are"), "{condition}");
             assert_eq!(world.state("Ready"), "True/Ready", "{status:?}");
             assert_eq!(world.requests().await, 0, "once");
             world.server.remove(&record(2));

@@ -217,12 +217,12 @@ async fn an_object_that_someone_has_replaced_is_recreated_only_if_it_is_still_th
             assert_eq!((selector(&world), world.history()), (json!("a"), vec!["1 deployed".to_owned()]));
             assert_eq!((recreated(&world).await.len(), world.requests().await), (1, 0));
         } else {
-            let told = world.condition("Irreconcilable").unwrap();
+            let condition = world.condition("Irreconcilable").unwrap();
             let why = "its metadata does not mark it as part of this release: delete it yourself";
             assert!(
-                told.starts_with("True/ReconcileError/cannot apply Deployment \"web\", and cannot recreate it")
-                    && told.contains(why),
-                "{told}"
+                condition.starts_with("True/ReconcileError/cannot apply Deployment \"web\", and cannot recreate it")
+                    && condition.contains(why),
+                "{condition}"
             );
             assert_eq!((selector(&world), deletions(&world)), (json!("mine"), vec![]));
         }
@@ -272,8 +272,8 @@ async fn a_job_that_was_there_before_is_adopted_or_left_and_never_made_anew() {
     let before = uid(&world, JOB);
     for _ in 0..3 {
         retry(&world).await;
-        let told = world.condition("ReleaseFailed").unwrap();
-        assert!(told.contains("it was there before the release: delete it yourself"), "{told}");
+        let condition = world.condition("ReleaseFailed").unwrap();
+        assert!(condition.contains("it was there before the release: delete it yourself"), "{condition}");
         assert_eq!(uid(&world, JOB), before);
         assert!(!deletions(&world).iter().any(|line| line.contains(JOB)), "{:?}", deletions(&world));
     }

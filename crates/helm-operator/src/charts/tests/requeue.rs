@@ -289,8 +289,8 @@ async fn a_finalizer_is_added_to_the_new_version_when_the_resource_has_just_chan
     let world = World::new(spec());
     world.server.disturb("PATCH /apis/cache.my.domain", 1, Disturbance::Refused(500));
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
-    let told = world.condition("Irreconcilable").unwrap();
-    assert!(told.starts_with("True/Unanswered/failed to add uninstall finalizer: "), "{told}");
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/Unanswered/failed to add uninstall finalizer: "), "{condition}");
 }
 
 #[tokio::test(start_paused = true)]

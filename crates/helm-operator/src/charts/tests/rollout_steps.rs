@@ -59,8 +59,8 @@ fn with_chart(world: &World, chart: &str) -> Vec<&'static str> {
 }
 
 fn reconciling(world: &World, name: &str) -> String {
-    let told = world.condition_of(&ResourceKey::new("ns", name), "Reconciling").unwrap_or_default();
-    told.splitn(3, '/').take(2).collect::<Vec<_>>().join("/")
+    let condition = world.condition_of(&ResourceKey::new("ns", name), "Reconciling").unwrap_or_default();
+    condition.splitn(3, '/').take(2).collect::<Vec<_>>().join("/")
 }
 
 /// Returns the releases in the order in which their objects were last written.
@@ -93,10 +93,11 @@ async fn a_failing_canary_halts_the_rollout_until_it_no_longer_fails() {
         reconcile_all(&world, 5).await;
         assert_eq!(with_chart(&world, "v2"), [""; 0], "nor the other canary");
         assert_eq!(reconciling(&world, "a"), "True/RolloutHalted");
-        let told = world.condition_of(&keys()[0], "Reconciling").unwrap();
+        let condition = world.condition_of(&keys()[0], "Reconciling").unwrap();
         assert!(
-            told.contains("halted at step 1 of 3 (canaries)") && told.contains("1 upgraded, 0 ready, 1 failed"),
-            "{told}"
+            condition.contains("halted at step 1 of 3 (canaries)")
+                && condition.contains("1 upgraded, 0 ready, 1 failed"),
+            "{condition}"
         );
         assert!(world.condition_of(&keys()[0], "Ready").unwrap().starts_with("True/Ready/"));
         world = serving(world.server, "v2", OnGateFailure::Halt);

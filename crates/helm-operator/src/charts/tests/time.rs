@@ -390,8 +390,11 @@ async fn a_fight_with_someone_who_deletes_is_reported_too() {
         }
     };
     world.work_until(fighting).await;
-    let told = world.condition("Irreconcilable").unwrap();
-    assert!(told.contains("DriftLoop/someone keeps deleting ConfigMap \"a\"; release \"web\" restores them"), "{told}");
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(
+        condition.contains("DriftLoop/someone keeps deleting ConfigMap \"a\"; release \"web\" restores them"),
+        "{condition}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -89,7 +89,7 @@ impl Asked {
         let all = match records.revisions(&*self.reader.api, max).await {
             Ok(seen) => revisions(&seen),
             // Those who may not read Secrets can still read the status.
-            Err(error) if error.is_forbidden() => told(&resource),
+            Err(error) if error.is_forbidden() => revisions_in_status(&resource),
             Err(error) => return Err(chain(&error)),
         };
         self.answer(&all, true, || text::revisions(&all))
@@ -122,8 +122,8 @@ impl Asked {
             }
             Output::Text => {
                 let style = Style { colour: Colour::of(&io::stdout()), max_lines: None };
-                let told = accounts.iter().map(|(revision, did)| text::account(*revision, did, &mask));
-                plan::text::text(&plan, &mask, style) + &told.collect::<String>()
+                let applied = accounts.iter().map(|(revision, did)| text::account(*revision, did, &mask));
+                plan::text::text(&plan, &mask, style) + &applied.collect::<String>()
             }
         };
         Ok(Answer { text, is_ready: true })
@@ -269,7 +269,7 @@ fn api_version(watch: &Watch) -> String {
 }
 
 /// Returns the revisions that the status names, for those who may not read the records.
-fn told(resource: &Received) -> Vec<Revision> {
+fn revisions_in_status(resource: &Received) -> Vec<Revision> {
     let history = resource.primary.status.history.iter();
     let of = |entry: &crate::status::history::HistoryEntry| Revision {
         revision: entry.revision,

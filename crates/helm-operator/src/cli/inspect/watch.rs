@@ -173,9 +173,9 @@ mod tests {
         let trouble = "cannot be read at the moment: no \u{fffd}server";
         let of = |out: &str, errors: &str| (out.to_owned(), errors.to_owned());
         let expected = [of("a\n", ""), of("", ""), of("", &format!("{trouble}\n")), of("", ""), of("", "")];
-        let told = shown(&answers, None).await;
-        assert_eq!(told[..5], expected);
-        assert_eq!(told[5], of("\nb\nc\n", ""), "no escape sequence in a file");
+        let printed = shown(&answers, None).await;
+        assert_eq!(printed[..5], expected);
+        assert_eq!(printed[5], of("\nb\nc\n", ""), "no escape sequence in a file");
         let terminal = shown(&answers, Some(Size { rows: 24, columns: 80 })).await;
         let draws = |lines: &[&str]| {
             let lines: String = lines.iter().map(|line| format!("{line}\u{1b}[K\n")).collect();

@@ -237,8 +237,8 @@ impl Api for Recorder {
 impl action::Account for Recorder {
     fn plan(&self, made: &Made<'_>) -> Option<Vec<u8>> {
         let Noted { notes, omitted, .. } = std::mem::take(&mut *lock(&self.noted));
-        let mut told = account(notes, made, &self.mapper);
-        told.omitted += omitted;
-        told.pack()
+        let mut account = self::account(notes, made, &self.mapper);
+        account.omitted += omitted;
+        account.pack()
     }
 }

@@ -155,7 +155,7 @@ pub(crate) fn unfinished(release: &Release, own: &str, status: &Status) -> Optio
 
 /// Returns whether the status says that this revision is ready. The status may still describe the previous revision.
 fn is_ready(status: &Status, version: u32) -> bool {
-    status.deployed_release.as_ref().is_some_and(|told| told.revision == version)
+    status.deployed_release.as_ref().is_some_and(|deployed| deployed.revision == version)
         && status.find(condition::READY).is_some_and(|ready| *ready.status == *"True")
 }
 

@@ -166,16 +166,16 @@ mod tests {
 
     #[test]
     fn five_revisions_stay_although_fewer_have_records() {
-        let mut told = Vec::new();
+        let mut entries = Vec::new();
         for version in 1..=9 {
-            told = next(&told, &[(version, Deployed, None)], "shop-1", i64::from(version));
+            entries = next(&entries, &[(version, Deployed, None)], "shop-1", i64::from(version));
         }
-        let revisions: Vec<u32> = told.iter().map(|entry| entry.revision).collect();
+        let revisions: Vec<u32> = entries.iter().map(|entry| entry.revision).collect();
         assert_eq!(revisions, [9, 8, 7, 6, 5]);
-        assert!(told.iter().all(|entry| entry.action == Action::Upgrade));
-        let anew = next(&told, &[(1, Deployed, None)], "shop-1", 20);
+        assert!(entries.iter().all(|entry| entry.action == Action::Upgrade));
+        let anew = next(&entries, &[(1, Deployed, None)], "shop-1", 20);
         assert_eq!(lines(&anew), ["1 shop-1 install deployed 20"], "another release of the same name");
-        assert!(next(&told, &[], "shop-1", 20).is_empty());
+        assert!(next(&entries, &[], "shop-1", 20).is_empty());
     }
 
     #[test]

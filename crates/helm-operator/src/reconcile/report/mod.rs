@@ -1,7 +1,7 @@
 //! Reports a reconcile: status, events and log. Redacts values.
 
+pub(crate) mod faults;
 pub(crate) mod other_operator;
-pub(crate) mod outcome;
 
 pub(crate) mod blame;
 pub(crate) mod headline;

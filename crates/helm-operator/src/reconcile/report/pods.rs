@@ -248,7 +248,7 @@ mod tests {
         }]})
     }
 
-    fn told(status: &Value) -> String {
+    fn culprit_of(status: &Value) -> String {
         culprit(&[pod("web-1", status)]).map_or_else(String::new, |culprit| culprit.text)
     }
 
@@ -322,7 +322,7 @@ mod tests {
             (json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}), ""),
         ];
         for (status, expected) in cases {
-            assert_eq!(told(&status), expected, "{status}");
+            assert_eq!(culprit_of(&status), expected, "{status}");
         }
     }
 
@@ -360,7 +360,7 @@ mod tests {
 
     #[test]
     fn long_messages_are_shortened() {
-        let long = told(&waits("ErrImagePull", &"x".repeat(10_000)));
+        let long = culprit_of(&waits("ErrImagePull", &"x".repeat(10_000)));
         assert!(long.len() < 2 * QUOTED, "{}", long.len());
     }
 }

@@ -150,17 +150,17 @@ impl StepContext<'_> {
     /// Returns whether the account's right to read must be checked: before anything is said about an object, and before
     /// a user's own annotation has any effect.
     fn must_check(&self, user: &User, wanted: &Wanted, standing: &Standing) -> bool {
-        let is_told = wanted.origin == Origin::Annotation || matches!(standing, Standing::Lacks(_));
+        let reveals_it = wanted.origin == Origin::Annotation || matches!(standing, Standing::Lacks(_));
         self.shared.settings.account.is_some()
-            && is_told
-            && self.shared.dependencies.told(user, &wanted.query, standing).is_none()
+            && reveals_it
+            && self.shared.dependencies.recorded_access(user, &wanted.query, standing).is_none()
     }
 
     /// Returns what is missing; without details if the account may not know them.
     fn gap(&self, user: &User, (wanted, standing): &(Wanted, Standing)) -> Option<Option<(Arc<Query>, Gap)>> {
         let Standing::Lacks(gap) = standing else { return None };
         let may_read = self.shared.settings.account.is_none()
-            || self.shared.dependencies.told(user, &wanted.query, standing) == Some(Access::Granted);
+            || self.shared.dependencies.recorded_access(user, &wanted.query, standing) == Some(Access::Granted);
         Some(may_read.then(|| (wanted.query.clone(), gap.clone())))
     }
 
@@ -175,7 +175,7 @@ impl StepContext<'_> {
             _ if user.1 == *node => true,
             (false, direct) => direct.is_some() || node.namespace == user.1.namespace,
             (true, Some((wanted, standing))) => {
-                self.shared.dependencies.told(user, &wanted.query, standing) == Some(Access::Granted)
+                self.shared.dependencies.recorded_access(user, &wanted.query, standing) == Some(Access::Granted)
             }
             (true, None) => false,
         }
@@ -209,7 +209,7 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
             if access == Access::Denied && wanted.origin == Origin::Annotation {
                 return Err(closed_to_account(context, &wanted.query).into());
             }
-            shared.dependencies.tell(&user, &wanted.query, standing, access);
+            shared.dependencies.record_access(&user, &wanted.query, standing, access);
         }
     }
     Ok(NextStep::Again)

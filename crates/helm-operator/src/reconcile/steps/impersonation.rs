@@ -101,17 +101,17 @@ mod tests {
             let message = format!(
                 "cannot apply ConfigMap \"a\": \"x\" is forbidden: User \"operator\" cannot {verb} in API group \"\""
             );
-            let (reason, told) = explained(&message, Some(&account));
+            let (reason, explanation) = explained(&message, Some(&account));
             assert_eq!(reason, Reason::ImpersonationForbidden);
-            assert!(told.ends_with("resourceNames: [web], verbs: [get, impersonate]}"), "{told}");
+            assert!(explanation.ends_with("resourceNames: [web], verbs: [get, impersonate]}"), "{explanation}");
         }
     }
 
     #[test]
     fn an_escalation_says_what_to_do() {
         let message = "roles \"r\" is forbidden: user \"o\" (groups=[\"g\"]) is attempting to grant RBAC permissions not currently held:\n{}";
-        let (reason, told) = explained(message, None);
-        assert_eq!((reason, told.as_str()), (Reason::InstallError, &*format!("{message}; {ESCALATION_HELP}")));
+        let (reason, explanation) = explained(message, None);
+        assert_eq!((reason, explanation.as_str()), (Reason::InstallError, &*format!("{message}; {ESCALATION_HELP}")));
     }
 
     #[test]

@@ -93,7 +93,7 @@ impl StepContext<'_> {
             Some(Health::Progressing(_)) => Reached::Moving,
             Some(Health::TimedOut(_) | Health::Failed(_)) => Reached::Failed,
             // The status may still be that of the revision before.
-            None if primary.status.deployed_release.as_ref().is_none_or(|told| told.revision != version) => {
+            None if primary.status.deployed_release.as_ref().is_none_or(|deployed| deployed.revision != version) => {
                 Reached::Moving
             }
             None if is_true(primary, condition::READY).is_some() => Reached::Ready,

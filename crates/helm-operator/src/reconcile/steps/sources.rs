@@ -14,7 +14,7 @@ use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::interruption::Used;
 use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
 use crate::reconcile::learned::{Learned, Loaded};
-use crate::reconcile::report::outcome::invalid_annotation;
+use crate::reconcile::report::faults::invalid_annotation;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::values::Spec;

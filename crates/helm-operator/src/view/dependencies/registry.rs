@@ -156,18 +156,18 @@ impl Dependencies {
 
     /// Returns whether the resource's account may read the objects of a query, if that was checked since the standing
     /// last changed.
-    pub(crate) fn told(&self, user: &User, query: &Query, standing: &Standing) -> Option<Access> {
+    pub(crate) fn recorded_access(&self, user: &User, query: &Query, standing: &Standing) -> Option<Access> {
         let state = self.state();
         let (known, access) = state.entry(query)?.users.get(user)?.as_ref()?;
         (known == standing).then_some(*access)
     }
 
     /// Records whether the resource's account may read the objects of a query.
-    pub(crate) fn tell(&self, user: &User, query: &Query, standing: Standing, access: Access) {
+    pub(crate) fn record_access(&self, user: &User, query: &Query, standing: Standing, access: Access) {
         let mut state = self.state();
         let entry = state.kinds.get_mut(&key_of(query)).and_then(|kind| kind.entries.get_mut(&query.id));
-        if let Some(told) = entry.and_then(|entry| entry.users.get_mut(user)) {
-            *told = Some((standing, access));
+        if let Some(recorded) = entry.and_then(|entry| entry.users.get_mut(user)) {
+            *recorded = Some((standing, access));
         }
     }
 

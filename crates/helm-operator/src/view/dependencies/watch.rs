@@ -85,7 +85,7 @@ struct DependencyHandler {
 }
 
 impl DependencyHandler {
-    fn tell(&self, what: impl FnOnce(&Arc<Dependencies>)) {
+    fn with_registry(&self, what: impl FnOnce(&Arc<Dependencies>)) {
         if let Some(registry) = self.registry.upgrade() {
             what(&registry);
         }
@@ -94,20 +94,20 @@ impl DependencyHandler {
 
 impl EventHandler<Seen> for DependencyHandler {
     fn changed(&self, item: Seen, epoch: Epoch) {
-        self.tell(|registry| registry.changed(&self.key, &item, epoch));
+        self.with_registry(|registry| registry.changed(&self.key, &item, epoch));
     }
 
     fn deleted(&self, item: Seen) {
-        self.tell(|registry| registry.deleted(&self.key, &item));
+        self.with_registry(|registry| registry.deleted(&self.key, &item));
     }
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
         let portion = if self.is_whole.load(Ordering::Relaxed) { Portion::Whole } else { Portion::Metadata };
-        self.tell(|registry| registry.sweep(&self.key, scope, list, portion));
+        self.with_registry(|registry| registry.sweep(&self.key, scope, list, portion));
     }
 
     fn lost(&self, scope: &WatchScope) {
-        self.tell(|registry| registry.refused(&self.key, scope, "the server refuses to list or watch them"));
+        self.with_registry(|registry| registry.refused(&self.key, scope, "the server refuses to list or watch them"));
     }
 
     fn description(&self) -> String {

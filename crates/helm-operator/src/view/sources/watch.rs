@@ -78,7 +78,7 @@ pub(crate) struct SourceHandler {
 }
 
 impl SourceHandler {
-    fn tell(&self, what: impl FnOnce(&Arc<Sources>)) {
+    fn with_sources(&self, what: impl FnOnce(&Arc<Sources>)) {
         if let Some(sources) = self.sources.upgrade() {
             what(&sources);
         }
@@ -87,19 +87,19 @@ impl SourceHandler {
 
 impl EventHandler<SourceMeta> for SourceHandler {
     fn changed(&self, item: SourceMeta, epoch: Epoch) {
-        self.tell(|sources| sources.changed(&item.key, item.version, epoch));
+        self.with_sources(|sources| sources.changed(&item.key, item.version, epoch));
     }
 
     fn deleted(&self, item: SourceMeta) {
-        self.tell(|sources| sources.deleted(&item.key, item.version));
+        self.with_sources(|sources| sources.deleted(&item.key, item.version));
     }
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
-        self.tell(|sources| sources.sweep(self.kind, scope, list));
+        self.with_sources(|sources| sources.sweep(self.kind, scope, list));
     }
 
     fn lost(&self, scope: &WatchScope) {
-        self.tell(|sources| sources.refused(self.kind, scope, "the server refuses to list or watch them"));
+        self.with_sources(|sources| sources.refused(self.kind, scope, "the server refuses to list or watch them"));
     }
 
     fn description(&self) -> String {

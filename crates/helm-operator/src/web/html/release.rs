@@ -135,7 +135,7 @@ fn history(detail: &Detail, now: Timestamp) -> Markup {
             td { (text(&one.chart, LINE)) }
             td.number { @if let Some(updated) = one.updated { (age(updated, now)) } }
         } }
-        @if revisions.is_empty() { @for told in &release.history { (from_status(told, now)) } }
+        @if revisions.is_empty() { @for entry in &release.history { (from_status(entry, now)) } }
     };
     html! {
         @if revisions.is_empty() && release.history.is_empty() { p { "none" } } @else {
@@ -145,14 +145,14 @@ fn history(detail: &Detail, now: Timestamp) -> Markup {
     }
 }
 
-fn from_status(told: &HistoryEntry, now: Timestamp) -> Markup {
+fn from_status(entry: &HistoryEntry, now: Timestamp) -> Markup {
     html! {
         tr {
-            th scope="row" { (told.revision) }
-            td { (text(&told.outcome, LINE)) }
-            td { (text(&told.cause_or_action(), LINE)) }
-            td { (text(&told.chart, LINE)) }
-            td.number { @if let Some(updated) = told.updated { (age(updated, now)) } }
+            th scope="row" { (entry.revision) }
+            td { (text(&entry.outcome, LINE)) }
+            td { (text(&entry.cause_or_action(), LINE)) }
+            td { (text(&entry.chart, LINE)) }
+            td.number { @if let Some(updated) = entry.updated { (age(updated, now)) } }
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Records failures and successes for the next attempt, logs them, and publishes what is new.
+//! Records faults and successes for the next attempt, logs them, and publishes what is new.
 
 use std::time::Duration;
 
