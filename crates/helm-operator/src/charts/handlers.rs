@@ -19,7 +19,7 @@ use crate::status::reason::Reason;
 use crate::view::coverage::{Loss, kind_key};
 use crate::view::dependent::{Claim, key_of};
 use crate::view::primary::Received;
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 use crate::view::releases::{ReleaseListener, Writer};
 
 /// A handler that stores custom resources.
@@ -172,7 +172,7 @@ impl ReleaseListener for ControllerContext {
         }
     }
 
-    fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>) {
+    fn release_lost(&self, record: &ResourceKey, release: &Arc<ReleaseRecords>) {
         if let Some(key) = self.cache.resource_of(record) {
             // An inventory is kept as long as its resource exists.
             let is_known = || self.cache.primary(&key).is_some();

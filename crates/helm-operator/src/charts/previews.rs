@@ -25,7 +25,7 @@ use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::{Rendered, Renderer};
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 use crate::watches::Watch;
 
 /// How long a saved chart waits for its preview.
@@ -121,7 +121,7 @@ async fn of_one(
 ) -> Option<ReleasePreview> {
     let key = primary.key();
     let context = StepContext::new(shared, &key, &());
-    let version = context.release().as_deref().and_then(Release::deployed).map(|(version, _)| version)?;
+    let version = context.release().as_deref().and_then(ReleaseRecords::deployed).map(|(version, _)| version)?;
     let name = format!("{}/{}", primary.namespace(), primary.name());
     let unknown = || ReleasePreview { name: name.clone(), before: Vec::new(), after: None, mask: Mask::default() };
     let rendered = async {

@@ -8,7 +8,7 @@ use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::decide::progression::titles;
 use crate::status::{Condition, condition};
 use crate::view::primary::Primary;
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 
 impl Census for ControllerContext {
     fn count(&self) -> Count {
@@ -35,7 +35,7 @@ impl Census for ControllerContext {
 }
 
 /// Returns whether the release is at the revision that a person pins it to.
-fn is_pinned(primary: &Primary, release: &Release) -> bool {
+fn is_pinned(primary: &Primary, release: &ReleaseRecords) -> bool {
     let to = primary.annotations.pin().ok().flatten();
     to.is_some_and(|to| gate::pin(release, primary.uid(), to) == Some(Gate::Pinned))
 }

@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use serde_json::Value;
 
 use super::cause::first_cause;
-use super::model::{Event, Name, Release, State};
+use super::model::{Event, Name, ReleaseReport, State};
 use super::nodes::{node, text};
 use super::seen::Seen;
 use super::state::{is_behind, is_true, state};
@@ -16,10 +16,10 @@ use outside::group_of;
 const MAX_EVENTS: usize = 5;
 
 /// Returns the model of a release at this time.
-pub(crate) fn build(seen: &Seen, now: Timestamp) -> Release {
+pub(crate) fn build(seen: &Seen, now: Timestamp) -> ReleaseReport {
     let (primary, state) = (&seen.resource.primary, state(&seen.resource, now));
     let status = &primary.status;
-    Release {
+    ReleaseReport {
         resource: name(primary),
         state,
         cause: first_cause(seen, state, now),

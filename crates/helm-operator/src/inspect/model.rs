@@ -10,7 +10,7 @@ use crate::status::{Condition, DeployedRelease};
 /// A release, with the resource that it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Release {
+pub(crate) struct ReleaseReport {
     pub(crate) resource: Name,
     pub(crate) state: State,
     /// Why it is not ready; `None` if it is.

@@ -3,7 +3,7 @@
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::model::{Cause, Event, Health, Hook, Name, Node, Release, State};
+use super::model::{Cause, Event, Health, Hook, Name, Node, ReleaseReport, State};
 use super::overview::{Kind, Line};
 use super::revisions::Revision;
 use crate::mask::Mask;
@@ -15,7 +15,7 @@ use crate::status::{Condition, condition};
 const CELL: usize = 120;
 
 /// Renders a release. The first line names the cause.
-pub(crate) fn release(release: &Release, now: Timestamp) -> String {
+pub(crate) fn release(release: &ReleaseReport, now: Timestamp) -> String {
     let mut out = format!("{}\n", headline(release));
     if let Some(cause) = &release.cause {
         out.push_str(&log(cause));
@@ -38,7 +38,7 @@ pub(crate) fn release(release: &Release, now: Timestamp) -> String {
 }
 
 /// Returns the first line: the resource, its state and the cause.
-pub(crate) fn headline(release: &Release) -> String {
+pub(crate) fn headline(release: &ReleaseReport) -> String {
     let name = self::name(&release.resource);
     let state = match release.state {
         State::Ready => "is ready",
@@ -70,7 +70,7 @@ fn log(cause: &Cause) -> String {
     format!("  the log of container {:?} ends with:\n{}", container.container, lines.collect::<String>())
 }
 
-fn facts(release: &Release, now: Timestamp) -> String {
+fn facts(release: &ReleaseReport, now: Timestamp) -> String {
     let mut out = String::new();
     if let Some(deployed) = &release.release {
         let app =
@@ -255,14 +255,14 @@ mod tests {
         Name { group: String::new(), kind: kind.into(), namespace: "shop".into(), name: name.into() }
     }
 
-    fn shown() -> Release {
+    fn shown() -> ReleaseReport {
         let container =
             Container { namespace: "shop".into(), pod: "web-1".into(), container: "app".into(), previous: true };
         let pod =
             Node { name: name_of("Pod", "web-1"), health: Health::Progressing, why: "it crashes".into(), owns: vec![] };
         let web =
             Node { name: name_of("Deployment", "web"), health: Health::Failed, why: "no".into(), owns: vec![pod] };
-        Release {
+        ReleaseReport {
             resource: name_of("Shop", "web"),
             state: State::Failed,
             cause: Some(Cause {

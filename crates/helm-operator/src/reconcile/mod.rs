@@ -68,7 +68,7 @@ use crate::reconcile::steps::{
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 
 /// The maximum number of steps in one reconcile. Reaching it is a bug.
 const MAX_STEPS: usize = 12;
@@ -191,7 +191,7 @@ impl ReconcileLoop<'_> {
         context.depend_on_sources(&primary);
         context.accept_retry(&primary);
         context.report_competitor(&primary);
-        if let Some(marks) = context.release().as_deref().and_then(Release::deployed_marks) {
+        if let Some(marks) = context.release().as_deref().and_then(ReleaseRecords::deployed_marks) {
             context.shared.watch_deployed(marks);
             // Late events may show the revision that a deletion has just uninstalled.
             if !primary.deleting {

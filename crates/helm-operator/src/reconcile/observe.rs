@@ -19,7 +19,7 @@ pub(crate) use crate::reconcile::decide::memory::share;
 use crate::reconcile::decide::recorded::{Predecessor, recorded};
 use crate::reconcile::decide::state::{Again, Inputs, Objects, Observed, Recorded};
 use crate::view::primary::Primary;
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 
 /// The reason why the annotation `adopt` has no effect.
 const ADOPT_REFUSED: &str = "annotation helm.sdk.operatorframework.io/adopt: the operator's watches.yaml says adopt: never, \
@@ -99,11 +99,11 @@ impl StepContext<'_> {
         self.shared.memory.of(self.key).release.cleared.as_deref() == Some(primary.uid())
     }
 
-    pub(crate) fn release(&self) -> Option<Arc<Release>> {
+    pub(crate) fn release(&self) -> Option<Arc<ReleaseRecords>> {
         self.shared.cache.release(self.key)
     }
 
-    fn inputs(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
+    fn inputs(&self, release: Option<&ReleaseRecords>, primary: &Primary) -> Inputs {
         match self.compared(release, primary) {
             Inputs::Same if self.pinned(primary).is_some() => Inputs::Same,
             Inputs::Same if self.again(primary) == Again::Render => Inputs::Changed,
@@ -112,7 +112,7 @@ impl StepContext<'_> {
     }
 
     /// Returns how the inputs of the deployed revision compare with the resource's, or the result of rendering.
-    pub(crate) fn compared(&self, release: Option<&Release>, primary: &Primary) -> Inputs {
+    pub(crate) fn compared(&self, release: Option<&ReleaseRecords>, primary: &Primary) -> Inputs {
         // Nothing that the resource or its chart says counts.
         if self.pinned(primary).is_some() {
             return Inputs::Same;
@@ -123,7 +123,7 @@ impl StepContext<'_> {
         if !self.knows_sources(primary) {
             return Inputs::Unread;
         }
-        let marks = release.and_then(Release::deployed_marks);
+        let marks = release.and_then(ReleaseRecords::deployed_marks);
         inputs::judge(marks.map(|marks| marks.inputs.as_str()), &self.inputs_digest(primary))
     }
 
@@ -142,8 +142,8 @@ impl StepContext<'_> {
         inputs::with_scheme(&digest_json(&all.into()), &inputs::own_digest(primary))
     }
 
-    fn objects(&self, release: Option<&Release>, primary: &Primary) -> Objects {
-        let Some(marks) = release.and_then(Release::deployed_marks) else {
+    fn objects(&self, release: Option<&ReleaseRecords>, primary: &Primary) -> Objects {
+        let Some(marks) = release.and_then(ReleaseRecords::deployed_marks) else {
             return Objects::Intact;
         };
         if !marks.complete || !self.vouches_for_deployed(primary) {
@@ -212,10 +212,10 @@ impl StepContext<'_> {
         if is_due { Reading::Due } else { Reading::NotDue }
     }
 
-    fn is_held(&self, primary: &Primary, release: Option<&Release>) -> bool {
+    fn is_held(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> bool {
         let memory = self.shared.memory.of(self.key);
         // An action that the previous process started is finished immediately, no matter what failed before.
-        let begun = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
+        let begun = release.and_then(ReleaseRecords::newest).is_some_and(|(_, newest)| newest.status.is_pending());
         let restored = memory.restored(primary).is_some_and(|until| until > self.decided);
         let attempt = self.attempt(primary);
         (restored && !begun) || memory.held_until(&attempt, self.decided).is_some() || memory.is_exhausted(&attempt)
@@ -223,7 +223,8 @@ impl StepContext<'_> {
 
     /// Returns whether a watch that has listed covers every object of the release.
     pub(crate) fn is_watched(&self) -> bool {
-        let marks = self.release().as_deref().and_then(Release::newest).and_then(|(_, newest)| newest.marks.clone());
+        let marks =
+            self.release().as_deref().and_then(ReleaseRecords::newest).and_then(|(_, newest)| newest.marks.clone());
         marks.is_some_and(|marks| marks.objects.iter().all(|object| self.shared.cache.is_synced(&object.key)))
     }
 

@@ -20,7 +20,7 @@ use super::step_context::StepContext;
 use crate::mask::Mask;
 use crate::plan::{Change, Name, Plan, Resource, plan};
 use crate::view::primary::Received;
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 use outside::group_of;
 
 /// The plan of a resource, and what must not be shown of it.
@@ -91,16 +91,16 @@ async fn mask(shared: &ControllerContext, key: &ResourceKey, writes: &[Write]) -
 }
 
 /// Returns the round in which an object is applied, or was if it is deleted.
-fn round(change: &Change, after: &Release, before: &Release) -> Option<u16> {
+fn round(change: &Change, after: &ReleaseRecords, before: &ReleaseRecords) -> Option<u16> {
     let Name { api_version, kind, namespace, name } = &change.object;
     let group = group_of(api_version);
     let key = ObjectKey::new(group, kind, namespace, name);
-    let turn = |release: &Release| Some(release.newest()?.1.marks.as_ref()?.find(&key)?.turn);
+    let turn = |release: &ReleaseRecords| Some(release.newest()?.1.marks.as_ref()?.find(&key)?.turn);
     turn(after).or_else(|| turn(before)).map(Turn::round).filter(|round| *round > 0)
 }
 
 /// Returns the objects that leave the release and stay, which takes no write.
-fn kept(before: &Release, after: &Release) -> Vec<Change> {
+fn kept(before: &ReleaseRecords, after: &ReleaseRecords) -> Vec<Change> {
     let (Some(old), Some(new)) = (before.deployed_marks(), after.deployed_marks()) else { return Vec::new() };
     let is_left = |one: &&MarkedObject| one.kept && !new.objects.iter().any(|other| other.key == one.key);
     let name = |one: &MarkedObject| Name {

@@ -22,7 +22,7 @@ use tokio::time::Instant;
 use super::coverage::{Coverage, KindKey, Loss, Watching, kind_key};
 use super::dependent::{Claim, Dependent, Judged};
 use super::primary::Primary;
-use super::release::Release;
+use super::release::ReleaseRecords;
 use super::releases::{ListenerId, ReleaseListener, Releases};
 use super::tombstones::{RecentDeletions, RecentDepartures};
 use crate::values::Room;
@@ -244,11 +244,11 @@ impl Cache {
         all.filter(|(_, stamp)| !stamp.survives(list)).map(|(primary, _)| primary.clone()).collect()
     }
 
-    pub(crate) fn release(&self, key: &ResourceKey) -> Option<Arc<Release>> {
+    pub(crate) fn release(&self, key: &ResourceKey) -> Option<Arc<ReleaseRecords>> {
         self.releases.get(&self.record_of(key))
     }
 
-    pub(crate) fn change_release<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut Release) -> T) -> T {
+    pub(crate) fn change_release<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut ReleaseRecords) -> T) -> T {
         self.releases.change(&self.record_of(key), self.reader, change)
     }
 
@@ -437,7 +437,7 @@ impl Cache {
     /// Returns whether a change of an object may matter to a resource: the object is part of its release, or the
     /// release's objects are unknown. Objects of hooks do not matter.
     pub(crate) fn concerns(&self, owner: &ResourceKey, object: &ObjectKey) -> bool {
-        let concerns = |release: &Release| {
+        let concerns = |release: &ReleaseRecords| {
             let is_known = release.revisions.values().any(|r| r.marks.is_some());
             !is_known || release.objects().any(|key| key == object)
         };
@@ -472,7 +472,7 @@ impl Cache {
 
     /// Returns the resources whose releases have objects of a kind.
     pub(crate) fn resources_with(&self, resource: &Resource) -> Vec<ResourceKey> {
-        let has = |release: &Release| release.objects().any(|key| is_of(key, resource));
+        let has = |release: &ReleaseRecords| release.objects().any(|key| is_of(key, resource));
         let mut keys: Vec<ResourceKey> = self.state().primaries.keys().cloned().collect();
         keys.retain(|key| self.releases.read(&self.record_of(key), has).unwrap_or(false));
         keys

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::release::Release;
+use super::release::ReleaseRecords;
 
 /// How long another process's action is left alone after the last write to its record. Without leader election, the
 /// process may have ended in the middle of the action.
@@ -26,7 +26,7 @@ pub(crate) struct Competitor {
     pub(crate) rounds: u32,
 }
 
-impl Release {
+impl ReleaseRecords {
     /// Records that another process wrote a record while this one was watching.
     pub(crate) fn note_competitor(&mut self, writer: &str, version: u32, now: Timestamp) {
         let known = self.competitor.take().filter(|known| now < known.seen + QUIET);
@@ -75,13 +75,13 @@ mod tests {
     }
 
     /// Returns a release whose newest revision is this one.
-    fn release(newest: u32) -> Release {
-        let mut release = Release::default();
+    fn release(newest: u32) -> ReleaseRecords {
+        let mut release = ReleaseRecords::default();
         release.put(newest, (Status::Deployed, Trust::Written(None)), 1, Marks::default());
         release
     }
 
-    fn rounds(release: &Release) -> u32 {
+    fn rounds(release: &ReleaseRecords) -> u32 {
         release.competitor.as_ref().map_or(0, |competitor| competitor.rounds)
     }
 

@@ -12,9 +12,9 @@ use litemap::LiteMap;
 
 use super::competitor::Competitor;
 
-/// A release's revisions.
+/// The records of a release: its revisions.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Release {
+pub(crate) struct ReleaseRecords {
     pub(crate) revisions: LiteMap<u32, Revision>,
     /// The deployed revision's record, if this process has read or written it.
     pub(crate) packed: Option<(u32, Stored<Packed>)>,
@@ -148,11 +148,11 @@ impl Revision {
     }
 }
 
-impl Release {
+impl ReleaseRecords {
     /// Creates a release without revisions, with room for one, as most releases have. A list that grows by itself would
     /// begin with room for four.
-    pub(crate) fn for_one_revision() -> Arc<Release> {
-        Arc::new(Release { revisions: LiteMap::with_capacity(1), ..Release::default() })
+    pub(crate) fn for_one_revision() -> Arc<ReleaseRecords> {
+        Arc::new(ReleaseRecords { revisions: LiteMap::with_capacity(1), ..ReleaseRecords::default() })
     }
 
     /// Stores a revision whose whole record we wrote, with the record.

@@ -16,13 +16,13 @@ use helm_release::storage::{Proof, RecordMeta, Stored};
 use outside::sync::lock;
 
 use super::record_cache::RecentRecords;
-use super::release::{Release, Revision};
+use super::release::{ReleaseRecords, Revision};
 use super::tombstones::RecentDepartures;
 
 /// All releases, from the metadata of their records, keyed by the records' namespaces and names.
 #[derive(Default)]
 pub(crate) struct Releases {
-    all: Mutex<HashMap<ResourceKey, Arc<Release>>>,
+    all: Mutex<HashMap<ResourceKey, Arc<ReleaseRecords>>>,
     /// Counts what may have changed `all`.
     changes: AtomicU64,
     recent: Mutex<RecentRecords>,
@@ -73,7 +73,7 @@ pub(crate) trait ReleaseListener: Send + Sync {
     /// name.
     fn release_changed(&self, record: &ResourceKey, writer: Writer);
     /// Handles the loss of a release's last record. A change follows.
-    fn release_lost(&self, record: &ResourceKey, release: &Arc<Release>);
+    fn release_lost(&self, record: &ResourceKey, release: &Arc<ReleaseRecords>);
     /// Handles that changes of records in a scope go unnoticed from now on, or no longer do.
     fn sight_changed(&self, scope: &WatchScope);
 }
@@ -103,7 +103,7 @@ impl Releases {
     }
 
     /// Locks the releases for a change. Counts it under the lock, so a reader who sees the count also sees the change.
-    fn changing(&self) -> MutexGuard<'_, HashMap<ResourceKey, Arc<Release>>> {
+    fn changing(&self) -> MutexGuard<'_, HashMap<ResourceKey, Arc<ReleaseRecords>>> {
         let all = lock(&self.all);
         self.changes.fetch_add(1, Ordering::Relaxed);
         all
@@ -137,19 +137,24 @@ impl Releases {
         readers.all.push((id, reader));
     }
 
-    pub(crate) fn get(&self, key: &ResourceKey) -> Option<Arc<Release>> {
+    pub(crate) fn get(&self, key: &ResourceKey) -> Option<Arc<ReleaseRecords>> {
         lock(&self.all).get(key).cloned()
     }
 
     /// Returns what `read` finds in a release; `None` if there is no such release.
-    pub(crate) fn read<T>(&self, key: &ResourceKey, read: impl FnOnce(&Release) -> T) -> Option<T> {
+    pub(crate) fn read<T>(&self, key: &ResourceKey, read: impl FnOnce(&ReleaseRecords) -> T) -> Option<T> {
         lock(&self.all).get(key).map(|release| read(release))
     }
 
     /// Changes a release in the name of one reader, and notifies the others.
-    pub(crate) fn change<T>(&self, key: &ResourceKey, by: ListenerId, change: impl FnOnce(&mut Release) -> T) -> T {
+    pub(crate) fn change<T>(
+        &self,
+        key: &ResourceKey,
+        by: ListenerId,
+        change: impl FnOnce(&mut ReleaseRecords) -> T,
+    ) -> T {
         let mut all = self.changing();
-        let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(Release::for_one_revision));
+        let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(ReleaseRecords::for_one_revision));
         let result = change(release);
         self.drop_deleted(key, release);
         release.drop_old_objects();
@@ -164,7 +169,7 @@ impl Releases {
 
     /// Drops revisions that were written before a deletion of their records that the watch has reported since. Which
     /// version an unanswered write made is unknown (0), so such a revision stays.
-    fn drop_deleted(&self, key: &ResourceKey, release: &mut Release) {
+    fn drop_deleted(&self, key: &ResourceKey, release: &mut ReleaseRecords) {
         let mut deleted = lock(&self.deleted);
         let is_deleted =
             |version: u32, written: u64| written > 0 && deleted.turns_away(&(key.clone(), version), written, None);
@@ -172,7 +177,7 @@ impl Releases {
     }
 
     /// Drops the records that no longer fit into memory, after a release has changed.
-    fn drop_old_records(&self, all: &mut HashMap<ResourceKey, Arc<Release>>, changed: &ResourceKey) {
+    fn drop_old_records(&self, all: &mut HashMap<ResourceKey, Arc<ReleaseRecords>>, changed: &ResourceKey) {
         let size = all.get(changed).and_then(|release| Some(release.packed.as_ref()?.1.facts().size()));
         for key in lock(&self.recent).note(changed, size) {
             if let Some(release) = all.get_mut(&key) {
@@ -185,7 +190,7 @@ impl Releases {
     pub(crate) fn store(&self, key: &ResourceKey, meta: RecordMeta, epoch: Epoch) -> bool {
         let is_listed = lock(&self.listed).iter().any(|scope| scope.covers(&key.namespace));
         let mut all = self.changing();
-        let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(Release::for_one_revision));
+        let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(ReleaseRecords::for_one_revision));
         // With other keys, the same record may be proven, or no longer be.
         let is_news = |r: &Revision| r.resource_version == meta.resource_version && r.trust.differs_by_keys(meta.proof);
         let known = release.revisions.get_mut(&meta.version).map(|r| {
@@ -214,7 +219,7 @@ impl Releases {
     /// Adds what a fresh read found of a release's records and their events have not reported yet.
     pub(crate) fn catch_up(&self, key: &ResourceKey, records: Vec<RecordMeta>) {
         let mut all = self.changing();
-        let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(Release::for_one_revision));
+        let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(ReleaseRecords::for_one_revision));
         for meta in records {
             let known = release.revisions.get(&meta.version);
             let is_deleted = {
@@ -242,7 +247,7 @@ impl Releases {
     fn unlisted(&self, scope: &WatchScope, list: Epoch) -> BTreeSet<ResourceKey> {
         let all = lock(&self.all);
         let covered = all.iter().filter(|(key, _)| scope.covers(&key.namespace));
-        let swept = |release: &Release| release.revisions.values().any(|r| !r.stamp.survives(list));
+        let swept = |release: &ReleaseRecords| release.revisions.values().any(|r| !r.stamp.survives(list));
         covered.filter(|(_, release)| swept(release)).map(|(key, _)| key.clone()).collect()
     }
 

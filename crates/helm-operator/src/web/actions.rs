@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::address::value;
-use crate::inspect::model::{Release, State};
+use crate::inspect::model::{ReleaseReport, State};
 use crate::status::condition;
 use crate::view::primary::Primary;
 use crate::watches::AnnotationNames;
@@ -97,7 +97,7 @@ impl Action {
 
 /// Returns what makes sense for a release in its state, as far as its annotation counts. The annotation `pause`, and an
 /// author's code that pauses, end where they began.
-pub(crate) fn offered(primary: &Primary, release: &Release, names: &AnnotationNames) -> Vec<Action> {
+pub(crate) fn offered(primary: &Primary, release: &ReleaseReport, names: &AnnotationNames) -> Vec<Action> {
     let retries = release.next_attempt.is_some() || release.state == State::Failed || has_failed_tests(release);
     let retry = retries.then_some(Action::RetryNow);
     let all = match primary.annotations.left_alone_by() {
@@ -109,7 +109,7 @@ pub(crate) fn offered(primary: &Primary, release: &Release, names: &AnnotationNa
     all.into_iter().filter(|action| action.counts(names)).collect()
 }
 
-fn has_failed_tests(release: &Release) -> bool {
+fn has_failed_tests(release: &ReleaseReport) -> bool {
     release.conditions.iter().any(|one| *one.kind == *condition::TEST_SUCCESS && *one.status == *"False")
 }
 

@@ -12,7 +12,7 @@ use super::actions::{Action, offered};
 use super::sight::{self, Found};
 use crate::inspect::build::build;
 use crate::inspect::hooks::hooks;
-use crate::inspect::model::{Health, Name, Node, Release};
+use crate::inspect::model::{Health, Name, Node, ReleaseReport};
 use crate::inspect::nodes::name;
 use crate::inspect::revisions::{Revision, SeenRevision, revisions};
 use crate::inspect::seen::Seen;
@@ -20,7 +20,7 @@ use crate::reconcile::controller_context::ControllerContext;
 use crate::status::history::HistoryEntry;
 use crate::status::inventory::MAX_ENTRIES;
 use crate::view::primary::{Primary, Received};
-use crate::view::release::{self, Trust};
+use crate::view::release::{ReleaseRecords, Trust};
 
 /// Maximum number of kinds of unready objects whose access is checked, to tell the caller why they are unready.
 const MAX_QUESTIONS: usize = 10;
@@ -30,7 +30,7 @@ const MAX_QUESTIONS: usize = 10;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Detail {
     #[serde(flatten)]
-    pub(crate) release: Release,
+    pub(crate) release: ReleaseReport,
     /// Every recorded revision, newest first.
     pub(crate) revisions: Vec<Revision>,
     /// Drift that is only reported.
@@ -141,7 +141,7 @@ fn health(controller: &ControllerContext, primary: &Primary, key: &ObjectKey) ->
 
 /// Returns the revisions as far as the metadata of their records says; the status knows the charts and causes of the
 /// last ones.
-fn recorded(release: &release::Release, primary: &Primary) -> Vec<Revision> {
+fn recorded(release: &ReleaseRecords, primary: &Primary) -> Vec<Revision> {
     let status = &primary.status;
     let deployed = status.deployed_release.as_ref();
     let in_status = |version: u32| status.history.iter().find(|entry| entry.revision == version);

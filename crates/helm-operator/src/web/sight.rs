@@ -16,7 +16,7 @@ use crate::inspect::model::Name;
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::progression::Phase;
 use crate::view::primary::Primary;
-use crate::view::release::{Holder, Release};
+use crate::view::release::{Holder, ReleaseRecords};
 
 /// Maximum number of namespaces whose rights are checked for a caller who may not list a kind in all namespaces, and
 /// who names none.
@@ -33,7 +33,7 @@ pub(crate) struct Found {
     pub(crate) primary: Arc<Primary>,
     /// Its records. `None` if there are none, or if another resource has the release of this name, whose objects are
     /// not this caller's to see.
-    pub(crate) records: Option<Arc<Release>>,
+    pub(crate) records: Option<Arc<ReleaseRecords>>,
 }
 
 /// Where a caller may list a kind.

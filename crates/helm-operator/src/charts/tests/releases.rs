@@ -5,7 +5,7 @@ use helm_release::release::Status;
 
 use super::cache::{epoch, record, revision};
 use crate::charts::tests::*;
-use crate::view::release::{Release, Revision, Trust};
+use crate::view::release::{ReleaseRecords, Revision, Trust};
 use crate::view::releases::{ListenerId, ReleaseListener, Writer};
 
 /// A controller that records its notifications.
@@ -27,7 +27,7 @@ impl ReleaseListener for Notes {
         self.0.lock().unwrap().push(format!("sight of {}", scope.only().unwrap_or("all")));
     }
 
-    fn release_lost(&self, key: &ResourceKey, release: &Arc<Release>) {
+    fn release_lost(&self, key: &ResourceKey, release: &Arc<ReleaseRecords>) {
         self.0.lock().unwrap().push(format!("{key} lost {}", release.revisions.len()));
     }
 }

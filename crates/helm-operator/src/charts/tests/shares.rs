@@ -5,7 +5,7 @@ use helm_release::kube::{Mark, ObjectDigest};
 use helm_release::storage::{MarkedObject, Proof};
 
 use super::*;
-use crate::view::release::{Release, Revision};
+use crate::view::release::{ReleaseRecords, Revision};
 
 /// How many releases other shards have.
 const RELEASES: usize = 3000;
@@ -109,7 +109,7 @@ async fn what_a_shard_keeps_of_a_release_of_another_shard() {
     );
     println!(
         "sizes: release {}, revision {}, marks {}, object in marks {}, dependent {}",
-        size_of::<Release>(),
+        size_of::<ReleaseRecords>(),
         size_of::<Revision>(),
         size_of::<Marks>(),
         size_of::<MarkedObject>(),

@@ -10,7 +10,7 @@ use helm_release::release::Status;
 use helm_release::storage::{Marks, Rejected, RejectedBy, Tests};
 
 use super::inputs;
-use crate::view::release::{Release, Revision};
+use crate::view::release::{ReleaseRecords, Revision};
 
 /// What the tests of the newest revision require.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,7 @@ struct Newest<'a> {
     marks: &'a Marks,
 }
 
-fn newest(release: &Release) -> Option<Newest<'_>> {
+fn newest(release: &ReleaseRecords) -> Option<Newest<'_>> {
     let (version, revision) = release.newest().filter(|(_, newest)| newest.is_sealed())?;
     Some(Newest { version, revision, marks: revision.marks.as_deref()? })
 }
@@ -48,13 +48,13 @@ impl Newest<'_> {
 }
 
 /// Returns the state of the deployed revision's tests; `None` if it has none.
-pub(crate) fn tests(release: &Release) -> Option<Tests> {
+pub(crate) fn tests(release: &ReleaseRecords) -> Option<Tests> {
     newest(release).filter(Newest::is_deployed)?.marks.tests
 }
 
 /// Returns the revision that the release does not return to, because it failed its tests or the rollout that made it
 /// was taken back: in the first case the deployed one until it is rolled back, and then the one that the rollback names.
-pub(crate) fn rejected(release: &Release) -> Option<Cow<'_, Rejected>> {
+pub(crate) fn rejected(release: &ReleaseRecords) -> Option<Cow<'_, Rejected>> {
     let newest = newest(release)?;
     match newest.marks.tests {
         Some(Tests::Rejected) if newest.is_deployed() => {
@@ -66,7 +66,7 @@ pub(crate) fn rejected(release: &Release) -> Option<Cow<'_, Rejected>> {
 }
 
 /// Returns the inputs that failed their tests, as far as a person may want to run them again.
-pub(crate) fn judged(release: &Release) -> Option<String> {
+pub(crate) fn judged(release: &ReleaseRecords) -> Option<String> {
     let newest = newest(release)?;
     match newest.marks.tests {
         Some(Tests::Failed) if newest.is_deployed() => Some(newest.marks.inputs.clone()),
@@ -76,7 +76,7 @@ pub(crate) fn judged(release: &Release) -> Option<String> {
 
 /// Returns the revision to roll back to: the last one before the newest that was deployed by this operator for this
 /// resource, or the one that an interrupted rollback had chosen.
-pub(crate) fn target(release: &Release, uid: &str) -> Option<u32> {
+pub(crate) fn target(release: &ReleaseRecords, uid: &str) -> Option<u32> {
     let newest = newest(release)?;
     let begun = newest.marks.rolled_back_to.filter(|_| newest.marks.rejected.is_some() && !newest.is_deployed());
     // A record before the newest one is no older than its status says, because the newest one is what is running.
@@ -89,7 +89,7 @@ pub(crate) fn target(release: &Release, uid: &str) -> Option<u32> {
 }
 
 /// Returns how far a release is that a person pins to revision `to`; `None` if no such revision can be returned to.
-pub(crate) fn pin(release: &Release, uid: &str, to: u32) -> Option<Gate> {
+pub(crate) fn pin(release: &ReleaseRecords, uid: &str, to: u32) -> Option<Gate> {
     let is_there = newest(release).is_some_and(|newest| {
         newest.is_deployed() && (newest.version == to || newest.marks.rolled_back_to == Some(to))
     });
@@ -103,7 +103,7 @@ pub(crate) fn pin(release: &Release, uid: &str, to: u32) -> Option<Gate> {
 
 /// Returns what the tests require. `desired` is the digest of the resource's inputs, `again` that of inputs whose tests
 /// a person wants to run again.
-pub(crate) fn gate(release: &Release, uid: &str, desired: &str, again: Option<&str>) -> Gate {
+pub(crate) fn gate(release: &ReleaseRecords, uid: &str, desired: &str, again: Option<&str>) -> Gate {
     let Some(newest) = newest(release) else { return Gate::Open };
     let is_asked = again.is_some() && again == judged(release).as_deref();
     match newest.marks.tests.filter(|_| newest.is_deployed()) {
@@ -144,7 +144,7 @@ mod tests {
         Marks { rejected, rolled_back_to: Some(to), ..marks("2:good.own", None) }
     }
 
-    fn release(revisions: &[(Status, Marks)]) -> Release {
+    fn release(revisions: &[(Status, Marks)]) -> ReleaseRecords {
         let revision = |(status, marks): &(Status, Marks)| Revision {
             status: *status,
             resource_version: 1,
@@ -154,7 +154,7 @@ mod tests {
             stamp: Stamp::written(None),
             written: None,
         };
-        Release { revisions: (1..).zip(revisions.iter().map(revision)).collect(), ..Release::default() }
+        ReleaseRecords { revisions: (1..).zip(revisions.iter().map(revision)).collect(), ..ReleaseRecords::default() }
     }
 
     #[test]

@@ -22,7 +22,7 @@ use crate::reconcile::failure::Failed;
 use crate::status::reason::Reason;
 use crate::status::{Condition, Fault, PlanReport, RETRIES_EXCEEDED, condition};
 use crate::view::primary::Primary;
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 
 /// Repairs within this time of each other form one streak. A drift loop ends after this time without drift.
 const STREAK: Duration = Duration::from_secs(20);
@@ -146,7 +146,7 @@ pub(crate) struct Planned {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReleaseMemory {
     /// The release whose records disappeared although we did not uninstall it.
-    pub(crate) lost: Option<Arc<Release>>,
+    pub(crate) lost: Option<Arc<ReleaseRecords>>,
     /// Whether this process took the release over from another resource in place, without a revision that would show
     /// it.
     pub(crate) took_over: bool,

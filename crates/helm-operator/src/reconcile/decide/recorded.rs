@@ -10,7 +10,7 @@ use helm_release::storage::{MarkedObject, Marks};
 use jiff::Timestamp;
 
 use super::state::Recorded;
-use crate::view::release::{Holder, Release, Revision, Trust};
+use crate::view::release::{Holder, ReleaseRecords, Revision, Trust};
 
 /// How long someone else's action is left alone after its last sign of life. Helm gives up after five minutes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
@@ -26,7 +26,7 @@ pub(crate) enum Predecessor {
 
 /// Classifies the newest revision of a release for decisions.
 pub(crate) fn recorded(
-    release: Option<&Release>,
+    release: Option<&ReleaseRecords>,
     before: Predecessor,
     owner: &Owner,
     adopt: Adopt,
@@ -62,7 +62,7 @@ pub(crate) fn recorded(
     }
 }
 
-impl Release {
+impl ReleaseRecords {
     /// Returns the revision that the live objects come from: the newest that is deployed or being uninstalled, or else
     /// the last that was ever deployed. A failed `helm rollback` leaves nothing deployed. An older revision may still
     /// be deployed after a crash between two writes.
@@ -173,7 +173,7 @@ fn is_known(revision: &Revision) -> bool {
 /// Returns whether the records prove that no revision was ever deployed: the history is complete, and every revision is
 /// a failed install. A manual rollback can fail and leave nothing `deployed` while everything runs, and old revisions
 /// may have been pruned.
-pub(crate) fn was_never_deployed(release: &Release) -> bool {
+pub(crate) fn was_never_deployed(release: &ReleaseRecords) -> bool {
     let whole = release.revisions.keys().copied().eq(1..=release.revisions.len() as u32);
     whole && release.revisions.values().all(|r| matches!(r.status, Status::Failed | Status::PendingInstall))
 }
@@ -207,7 +207,7 @@ mod tests {
     }
 
     /// Returns revisions numbered from 1, written at second 1,000.
-    fn release(revisions: &[(Status, Option<Marks>)]) -> Release {
+    fn release(revisions: &[(Status, Option<Marks>)]) -> ReleaseRecords {
         let revision = |(status, marks): &(Status, Option<Marks>)| Revision {
             status: *status,
             resource_version: 1,
@@ -217,7 +217,11 @@ mod tests {
             stamp: Stamp::written(None),
             written: Some(at(1000)),
         };
-        Release { revisions: (1..).zip(revisions.iter().map(revision)).collect(), packed: None, competitor: None }
+        ReleaseRecords {
+            revisions: (1..).zip(revisions.iter().map(revision)).collect(),
+            packed: None,
+            competitor: None,
+        }
     }
 
     fn owner(uid: &str) -> Owner {
@@ -268,7 +272,7 @@ mod tests {
         assert_eq!(recorded(None, Predecessor::None, &owner("u1"), Adopt::Never, at(0)), Recorded::None);
         assert_eq!(recorded(None, Predecessor::Lost, &owner("u1"), Adopt::Never, at(0)), Recorded::Lost);
         assert_eq!(
-            recorded(Some(&Release::default()), Predecessor::None, &owner("u1"), Adopt::Never, at(0)),
+            recorded(Some(&ReleaseRecords::default()), Predecessor::None, &owner("u1"), Adopt::Never, at(0)),
             Recorded::None
         );
     }
@@ -419,7 +423,7 @@ mod tests {
         // A crash left an older revision deployed before the uninstall started. Its hooks must not run instead of the
         // newer one's.
         check(&[(Deployed, complete(&["a"])), (Uninstalling, complete(&["b"]))], Some(2), &[], &["b"], true);
-        assert!(Release::default().inventory().objects.is_empty());
+        assert!(ReleaseRecords::default().inventory().objects.is_empty());
     }
 
     #[test]

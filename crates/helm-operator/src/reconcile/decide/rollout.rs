@@ -17,7 +17,7 @@ use outside::sync;
 use super::inputs;
 use crate::status::reason::Reason;
 use crate::status::{Condition, Status, condition};
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 
 /// The upgrade slots of one controller.
 pub(crate) struct Rollout {
@@ -138,7 +138,7 @@ impl State {
 /// Returns the state that a release had before an upgrade that keeps its slot across a restart, because it failed, is
 /// unfinished, or left the release unready. Returns `None` if there is no such upgrade. `own` is the digest of the
 /// resource's own part: if that has changed since, the next upgrade needs no slot.
-pub(crate) fn unfinished(release: &Release, own: &str, status: &Status) -> Option<Before> {
+pub(crate) fn unfinished(release: &ReleaseRecords, own: &str, status: &Status) -> Option<Before> {
     let deployed = release.deployed_marks()?;
     let (version, newest) = release.newest()?;
     let before = newest.marks.as_ref().and_then(|marks| marks.before);

@@ -15,7 +15,7 @@ use crate::reconcile::decide::quotations::Cause;
 use crate::reconcile::step_context::StepContext;
 use crate::status::{Health, MAX_NAMED, ObjectCount, condition};
 use crate::view::primary::Primary;
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 
 /// How many pods or events a diagnosis reads for one object.
 const PAGE: u32 = 50;
@@ -25,7 +25,7 @@ const MAX_BYTES: usize = 2 << 20;
 pub(crate) async fn current_health(context: &StepContext<'_>, primary: &Primary) -> (Health, ObjectCount) {
     let (now, memory) = (Instant::now(), context.shared.memory.of(context.key));
     let release = context.release();
-    let deployed = release.as_deref().and_then(Release::deployed);
+    let deployed = release.as_deref().and_then(ReleaseRecords::deployed);
     let (unhealthy, total) = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
         Some(marks) => (context.unhealthy(marks), marks.objects.len()),
         None => (Vec::new(), 0),

@@ -17,7 +17,7 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::status::{Fault, GIVEN_UP, RETRIES_EXCEEDED, condition};
 use crate::view::primary::Primary;
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 
 impl StepContext<'_> {
     /// Counts a finished action by its error.
@@ -128,7 +128,7 @@ fn in_words(wait: Duration) -> String {
 }
 
 /// Describes someone else's unfinished action. The time is shown in seconds.
-fn in_flight(primary: &Primary, release: &Release, until: Timestamp) -> Fault {
+fn in_flight(primary: &Primary, release: &ReleaseRecords, until: Timestamp) -> Fault {
     let (version, status) = release.newest().map(|(v, r)| (v, r.status.as_str())).unwrap_or_default();
     let until = until.strftime("%Y-%m-%dT%H:%M:%SZ").to_string();
     if let Some(writer) = release.written_by_competitor() {

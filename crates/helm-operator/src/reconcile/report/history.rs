@@ -9,13 +9,13 @@ use jiff::Timestamp;
 use crate::reconcile::decide::inputs;
 use crate::status::history::{Action, HistoryEntry, MAX_REVISIONS};
 use crate::status::inventory::Inventory;
-use crate::view::release::{Release, Revision};
+use crate::view::release::{ReleaseRecords, Revision};
 
 /// Returns the last revisions, newest first: those on record, and before them those that the status still names although
 /// their records were pruned. `chart_of` names the chart of a revision that the status does not know.
 pub(crate) fn history(
     old: &[HistoryEntry],
-    release: &Release,
+    release: &ReleaseRecords,
     chart_of: impl Fn(u32, &Revision) -> Option<Arc<str>>,
     now: Timestamp,
 ) -> Box<[HistoryEntry]> {
@@ -82,7 +82,7 @@ fn repeated(revision: &Revision, old: &[HistoryEntry]) -> Option<Arc<str>> {
     old.iter().find(|entry| entry.revision == of).map(|entry| entry.chart.clone())
 }
 
-fn action(version: u32, revision: &Revision, release: &Release, old: &[HistoryEntry]) -> Action {
+fn action(version: u32, revision: &Revision, release: &ReleaseRecords, old: &[HistoryEntry]) -> Action {
     if revision.is_rollback() {
         return Action::Rollback;
     }
@@ -95,7 +95,7 @@ fn action(version: u32, revision: &Revision, release: &Release, old: &[HistoryEn
 }
 
 /// Lists the objects that may be live. The release must be the resource's.
-pub(crate) fn inventory(release: &Release) -> Option<Inventory> {
+pub(crate) fn inventory(release: &ReleaseRecords) -> Option<Inventory> {
     release.newest().filter(|(_, newest)| newest.status != Outcome::Uninstalled)?;
     let marks = release.inventory();
     Some(Inventory::of(marks.objects.iter().map(|object| (&object.key, &*object.api_version))))
@@ -127,9 +127,9 @@ mod tests {
         }
     }
 
-    fn release(revisions: &[(u32, Outcome, Option<u32>)]) -> Release {
+    fn release(revisions: &[(u32, Outcome, Option<u32>)]) -> ReleaseRecords {
         let revisions = revisions.iter().map(|(version, status, to)| (*version, revision(*status, *to))).collect();
-        Release { revisions, ..Release::default() }
+        ReleaseRecords { revisions, ..ReleaseRecords::default() }
     }
 
     fn next(

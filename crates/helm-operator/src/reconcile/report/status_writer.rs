@@ -26,7 +26,7 @@ use crate::status::reason::Reason;
 use crate::status::summary;
 use crate::status::{DeployedRelease, Facts, Fault, Health, ObjectCount, Stall, Status, condition};
 use crate::view::primary::{Primary, Received};
-use crate::view::release::{Holder, Release, Revision, Trust};
+use crate::view::release::{Holder, ReleaseRecords, Revision, Trust};
 
 /// Writes the status and schedules the next reconcile.
 pub(crate) async fn finish(context: &StepContext<'_>, end: End) -> ReconcileResult {
@@ -87,7 +87,7 @@ fn has_status(primary: &Primary) -> bool {
 /// Returns the facts that a reconcile found, and the reason why a status field could not be computed.
 fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: ObjectCount) -> (Facts, Option<String>) {
     let release = context.release();
-    let deployed = release.as_deref().and_then(Release::deployed);
+    let deployed = release.as_deref().and_then(ReleaseRecords::deployed);
     let memory = context.shared.memory.of(context.key);
     let recorded = context.recorded(primary);
     let kept_by: Vec<String> = match primary.deleting && !primary.has_finalizer() {
@@ -167,7 +167,7 @@ fn revisions(context: &StepContext<'_>, primary: &Primary, shown: Option<&Deploy
 }
 
 /// Returns the release if it is the resource's own.
-fn held(shared: &ControllerContext, primary: &Primary) -> Option<Arc<Release>> {
+fn held(shared: &ControllerContext, primary: &Primary) -> Option<Arc<ReleaseRecords>> {
     shared.cache.release(&primary.key()).filter(|release| release.holder(&primary.owner()) == Holder::Resource)
 }
 
@@ -443,7 +443,7 @@ fn report_undeclared(primary: &Primary, fields: &[String]) {
 /// Sets the resource's timer.
 fn plan(context: &StepContext<'_>, primary: &Primary, end: End) -> ReconcileResult {
     let memory = context.shared.memory.of(context.key);
-    let marks = context.release().as_deref().and_then(Release::deployed_marks).cloned();
+    let marks = context.release().as_deref().and_then(ReleaseRecords::deployed_marks).cloned();
     let asks = marks.and_then(|marks| context.shared.cache.ask_at(&context.watched(&marks)));
     let times = Times {
         decided: context.decided,

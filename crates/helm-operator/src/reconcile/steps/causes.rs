@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::reconcile::decide::inputs;
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 
 /// The keys of inputs that are not objects in the cluster.
 const CHART: &str = "chart";
@@ -61,7 +61,9 @@ impl StepContext<'_> {
     /// Empty if that is unknown.
     pub(crate) fn why(&self, primary: &Primary, candidate: &Candidate) -> String {
         let release = self.release();
-        let Some((version, deployed)) = release.as_deref().and_then(Release::deployed) else { return String::new() };
+        let Some((version, deployed)) = release.as_deref().and_then(ReleaseRecords::deployed) else {
+            return String::new();
+        };
         let from = match release.as_deref().and_then(|release| release.record(version)) {
             Some(packed) => format!("{}-{}", packed.facts().chart().name, packed.facts().chart().version),
             None => known_chart(primary, version),

@@ -16,13 +16,13 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::status::{Fault, TEST_SUCCEEDED, TestReport, condition};
 use crate::view::primary::Primary;
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 use crate::watches::OnTestFailure;
 
 impl StepContext<'_> {
     /// Returns what the tests of the newest revision require, or the rollout that made it, or the annotation that pins
     /// the release. Tests start once every object is ready.
-    pub(crate) fn gate(&self, primary: &Primary, release: Option<&Release>) -> Gate {
+    pub(crate) fn gate(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> Gate {
         let Some(release) = release.filter(|_| !primary.deleting) else { return Gate::Open };
         if let Some(to) = primary.annotations.pin().ok().flatten() {
             return gate::pin(release, primary.uid(), to).unwrap_or(Gate::Open);
@@ -79,7 +79,7 @@ impl StepContext<'_> {
         self.shared.settings.chart_tests.enable && !primary.annotations.disable_hooks(Action::Test)
     }
 
-    fn is_ready(&self, release: &Release) -> bool {
+    fn is_ready(&self, release: &ReleaseRecords) -> bool {
         release.deployed_marks().is_some_and(|marks| self.unhealthy(marks).is_empty())
     }
 

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use helm_release::kube::{Ownership, objects_of};
-use helm_release::release::Release as Record;
+use helm_release::release::Release;
 use helm_release::storage::Marks;
 
 use super::deploy;
@@ -17,7 +17,7 @@ use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::Rendered;
 use crate::view::primary::Primary;
-use crate::view::release::{Release, Revision};
+use crate::view::release::{ReleaseRecords, Revision};
 
 /// Compares the deployed revision's chart and values with the resource's, and records the current digest if they are
 /// equal.
@@ -50,7 +50,7 @@ async fn judge(
         Rendered::Done(true) => {}
     }
     // Otherwise it is recorded when ownership of the objects is taken.
-    let is_own = context.release().as_deref().and_then(Release::deployed).is_some_and(|(_, r)| r.is_sealed());
+    let is_own = context.release().as_deref().and_then(ReleaseRecords::deployed).is_some_and(|(_, r)| r.is_sealed());
     if is_own && marks.complete && *marks.owner == *primary.uid() {
         note_inputs(context, primary, version, context.recorded_inputs(primary)).await?;
     }
@@ -58,7 +58,7 @@ async fn judge(
 }
 
 /// Reads the revision's record; returns `None` if it cannot be decoded, because then it proves nothing.
-async fn read(context: &StepContext<'_>, primary: &Primary, version: u32) -> Result<Option<Record>, Failed> {
+async fn read(context: &StepContext<'_>, primary: &Primary, version: u32) -> Result<Option<Release>, Failed> {
     if let Some(packed) = context.release().as_deref().and_then(|release| release.record(version)) {
         return Ok(packed.facts().unpack().ok());
     }
@@ -70,7 +70,7 @@ async fn read(context: &StepContext<'_>, primary: &Primary, version: u32) -> Res
 }
 
 /// Returns whether a record proves that it was made from the resource's chart and values.
-pub(crate) fn is_made_from(context: &StepContext<'_>, primary: &Primary, record: &Record) -> bool {
+pub(crate) fn is_made_from(context: &StepContext<'_>, primary: &Primary, record: &Release) -> bool {
     let sources = context.shared.renderer.sources(&context.effective_spec(primary), context.overrides_type());
     let Some((chart, values)) = sources else { return false };
     let difference = record.differs_from(&chart, &values);
@@ -94,7 +94,7 @@ pub(crate) fn is_made_from(context: &StepContext<'_>, primary: &Primary, record:
 async fn is_as_rendered(
     context: &StepContext<'_>,
     primary: &Primary,
-    record: &Record,
+    record: &Release,
 ) -> Result<Rendered<bool>, Failed> {
     if !had_release_before(context, primary, record.version).await? {
         return Ok(Rendered::Done(true));

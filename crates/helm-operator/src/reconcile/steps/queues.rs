@@ -11,7 +11,7 @@ use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
 use crate::status::{Health, condition};
 use crate::view::primary::Primary;
-use crate::view::release::Release;
+use crate::view::release::ReleaseRecords;
 
 impl StepContext<'_> {
     /// Queues the resource for a retry permit.
@@ -29,7 +29,7 @@ impl StepContext<'_> {
     }
 
     /// Returns whether an upgrade needs a slot. An upgrade that a person requested needs none.
-    pub(crate) fn upgrade_slot(&self, primary: &Primary, release: Option<&Release>) -> UpgradeSlot {
+    pub(crate) fn upgrade_slot(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> UpgradeSlot {
         let rollout = &self.shared.rollout;
         let is_free =
             !rollout.is_limited() || self.full_reconcile(primary).is_some() || !self.is_from_outside(primary, release);
@@ -50,10 +50,11 @@ impl StepContext<'_> {
     }
 
     /// Records that an upgrade starts. One that an earlier process started takes a slot even if none is free.
-    pub(crate) fn begin_upgrade(&self, primary: &Primary, release: Option<&Release>) {
+    pub(crate) fn begin_upgrade(&self, primary: &Primary, release: Option<&ReleaseRecords>) {
         if self.is_from_outside(primary, release) && self.full_reconcile(primary).is_none() {
             self.shared.rollout.claim(self.key);
-            let is_resumed = release.and_then(Release::newest).is_some_and(|(_, newest)| newest.status.is_pending());
+            let is_resumed =
+                release.and_then(ReleaseRecords::newest).is_some_and(|(_, newest)| newest.status.is_pending());
             let is_first = !is_resumed && self.shared.memory.of(self.key).fault().is_none();
             if is_first && primary.status.find(condition::READY).is_some_and(|ready| &*ready.status == "False") {
                 self.shared.rollout.note_ailing(self.key);
@@ -63,8 +64,8 @@ impl StepContext<'_> {
 
     /// Returns whether the resource itself has not changed since its deployed revision was created, but something
     /// outside has.
-    pub(crate) fn is_from_outside(&self, primary: &Primary, release: Option<&Release>) -> bool {
-        let marks = release.and_then(Release::deployed_marks);
+    pub(crate) fn is_from_outside(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> bool {
+        let marks = release.and_then(ReleaseRecords::deployed_marks);
         marks.is_some_and(|marks| inputs::is_from_outside(&marks.inputs, &self.inputs_digest(primary)))
     }
 
@@ -80,7 +81,8 @@ impl StepContext<'_> {
         let fault = memory.fault();
         // A chart that does not render has changed nothing, unless an earlier attempt did. A release that waits in line
         // keeps its position: nothing else would wake it.
-        let has_begun = self.release().as_deref().and_then(Release::newest).is_some_and(|(_, r)| r.status.is_pending());
+        let has_begun =
+            self.release().as_deref().and_then(ReleaseRecords::newest).is_some_and(|(_, r)| r.status.is_pending());
         let is_blocked = fault.is_some_and(|fault| fault.condition == condition::IRRECONCILABLE);
         let never_began = !has_begun && is_blocked && rollout.holds(self.key);
         // It was handed the slot, but cannot start now. Its turn or its dependency wakes it, and it queues again.
@@ -103,7 +105,7 @@ impl StepContext<'_> {
 
     fn has_current_inputs(&self, primary: &Primary) -> bool {
         let release = self.release();
-        let marks = release.as_deref().and_then(Release::deployed_marks);
+        let marks = release.as_deref().and_then(ReleaseRecords::deployed_marks);
         marks.is_some_and(|marks| inputs::is_equal(&marks.inputs, &self.inputs_digest(primary)))
     }
 }

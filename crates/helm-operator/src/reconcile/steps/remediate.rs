@@ -18,7 +18,7 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
-use crate::view::release::{Release, Revision, Trust};
+use crate::view::release::{ReleaseRecords, Revision, Trust};
 use crate::watches::OnFailure;
 
 /// The remediation after a failed attempt.
@@ -43,7 +43,7 @@ pub(crate) enum Stage {
     Action,
 }
 
-fn remedy(release: &Release, policy: OnFailure, stage: Stage, is_vouched: impl Fn(u32) -> bool) -> Remedy {
+fn remedy(release: &ReleaseRecords, policy: OnFailure, stage: Stage, is_vouched: impl Fn(u32) -> bool) -> Remedy {
     // A revision that this operator did not record is Helm's, which a person may be writing right now, or someone
     // else's.
     let Some((_, newest)) = release.newest().filter(|(_, newest)| newest.is_sealed()) else {
@@ -102,7 +102,7 @@ pub(crate) async fn clean_up(
 
 async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String, stage: Stage) -> String {
     // An action of someone else that is in progress is theirs to clean up.
-    let is_left_alone = |release: &Release| release.in_flight(&primary.owner(), outside::now()).is_some();
+    let is_left_alone = |release: &ReleaseRecords| release.in_flight(&primary.owner(), outside::now()).is_some();
     let release = context.release().filter(|release| !is_left_alone(release));
     let Some(release) = release else { return message };
     let is_vouched = |version| context.vouches(&release, version, primary);
@@ -253,7 +253,7 @@ mod tests {
     use super::*;
 
     /// Returns a release with these revisions. The newest one has these marks.
-    fn release(statuses: &[(u32, Status)], marks: Option<Marks>) -> Release {
+    fn release(statuses: &[(u32, Status)], marks: Option<Marks>) -> ReleaseRecords {
         let stamp = Stamp::written(None);
         let revision = |status| Revision {
             status,
@@ -265,7 +265,7 @@ mod tests {
             written: None,
         };
         let revisions = statuses.iter().map(|(version, status)| (*version, revision(*status))).collect();
-        Release { revisions, ..Release::default() }
+        ReleaseRecords { revisions, ..ReleaseRecords::default() }
     }
 
     #[test]

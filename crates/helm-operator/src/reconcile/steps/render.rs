@@ -19,7 +19,7 @@ use crate::rendering::request::{Rendered, Request};
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
-use crate::view::release::{Release, Trust};
+use crate::view::release::{ReleaseRecords, Trust};
 
 /// Renders the next revision, and cleans up if that fails.
 pub(crate) async fn render(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, FailedStep> {
@@ -49,8 +49,9 @@ impl StepContext<'_> {
     /// Renders with the loaded sources. A postponed render changes nothing.
     async fn render_loaded(&self, primary: &Primary) -> Result<Ended, Failed> {
         let release = self.release();
-        let newest = release.as_deref().and_then(Release::newest).map(|(v, _)| v);
-        let deployed = release.as_deref().and_then(Release::deployed).map(|(v, r)| (v, r.marks.clone(), r.is_sealed()));
+        let newest = release.as_deref().and_then(ReleaseRecords::newest).map(|(v, _)| v);
+        let deployed =
+            release.as_deref().and_then(ReleaseRecords::deployed).map(|(v, r)| (v, r.marks.clone(), r.is_sealed()));
         // A later action may have changed the objects, no matter what the deployed revision says about them.
         if let Some((revision, Some(marks), is_own)) = &deployed
             && newest == Some(*revision)
@@ -123,7 +124,7 @@ impl StepContext<'_> {
         let inputs = self.recorded_inputs(primary);
         let release = self.release();
         let newest =
-            release.as_deref().and_then(Release::newest).filter(|(_, r)| r.status.is_pending() && r.is_sealed());
+            release.as_deref().and_then(ReleaseRecords::newest).filter(|(_, r)| r.status.is_pending() && r.is_sealed());
         let Some((version, marks)) = newest.and_then(|(v, r)| Some((v, r.marks.clone()?))) else {
             return Ok(Unfinished::None);
         };

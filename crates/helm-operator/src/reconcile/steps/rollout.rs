@@ -14,7 +14,7 @@ use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::StepContext;
 use crate::status::{Condition, Health, condition};
 use crate::view::primary::Primary;
-use crate::view::release::{Release, Revision};
+use crate::view::release::{ReleaseRecords, Revision};
 
 /// The reasons of a release that waits.
 const WAITING: &str = "RolloutWaiting";
@@ -55,7 +55,7 @@ impl StepContext<'_> {
         Member { is_canary: primary.is_canary, part }
     }
 
-    fn part(&self, primary: &Primary, release: &Release, health: Option<&Health>) -> Part {
+    fn part(&self, primary: &Primary, release: &ReleaseRecords, health: Option<&Health>) -> Part {
         let is_new = |recorded: &str| self.is_of_edition(recorded);
         let Some((version, newest)) = release.newest().filter(|(_, newest)| newest.is_sealed()) else {
             return Part::None;
@@ -112,7 +112,7 @@ impl StepContext<'_> {
 
     /// Returns whether the records show that an upgrade to the rollout's inputs failed, for example in an earlier
     /// process.
-    fn has_failed_before(&self, release: &Release) -> bool {
+    fn has_failed_before(&self, release: &ReleaseRecords) -> bool {
         let is_failed = |one: &Revision| one.status == Status::Failed && one.is_sealed();
         let mut failed = release.revisions.values().filter(|one| is_failed(one)).filter_map(|one| one.marks.as_ref());
         failed.any(|marks| self.is_of_edition(&marks.inputs))
@@ -131,7 +131,7 @@ impl StepContext<'_> {
     }
 
     /// Returns what the rollout takes back: the deployed revision that it made.
-    pub(crate) fn taken_back(&self, primary: &Primary, release: &Release) -> Option<Rejected> {
+    pub(crate) fn taken_back(&self, primary: &Primary, release: &ReleaseRecords) -> Option<Rejected> {
         if self.shared.turns.rule().is_none() || self.turn(primary) != RolloutTurn::TakenBack {
             return None;
         }

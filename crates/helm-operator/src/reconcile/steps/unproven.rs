@@ -20,12 +20,12 @@ use crate::rendering::request::Rendered;
 use crate::status::MAX_NAMED;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
-use crate::view::release::{Holder, Release, Trust};
+use crate::view::release::{Holder, ReleaseRecords, Trust};
 
 impl StepContext<'_> {
     /// Returns whether this operator recorded a revision for the resource, and it is as current as the resource's
     /// status.
-    pub(crate) fn vouches(&self, release: &Release, version: u32, primary: &Primary) -> bool {
+    pub(crate) fn vouches(&self, release: &ReleaseRecords, version: u32, primary: &Primary) -> bool {
         release.is_vouched(version, primary.uid(), reported(primary))
     }
 
@@ -35,7 +35,7 @@ impl StepContext<'_> {
     }
 
     /// Returns whether a record is older than the revision in the status, although this process did not write it.
-    pub(crate) fn is_put_back(&self, release: &Release, version: u32, primary: &Primary) -> bool {
+    pub(crate) fn is_put_back(&self, release: &ReleaseRecords, version: u32, primary: &Primary) -> bool {
         let written = |revision: &crate::view::release::Revision| matches!(revision.trust, Trust::Written(_));
         version < reported(primary) && !release.revisions.get(&version).is_some_and(written)
     }
@@ -207,7 +207,7 @@ pub(crate) fn is_unproven(error: &action::Error) -> bool {
 }
 
 /// Returns whether this operator's own uninstall has started.
-pub(crate) fn is_uninstalling(release: &Release, at: &Uninstalling, primary: &Primary) -> bool {
+pub(crate) fn is_uninstalling(release: &ReleaseRecords, at: &Uninstalling, primary: &Primary) -> bool {
     let revision = release.revisions.get(&at.version);
     let is_own = |owner: &str| owner == primary.uid();
     revision.is_some_and(|r| {

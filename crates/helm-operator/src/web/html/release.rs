@@ -5,7 +5,7 @@ use maud::{Markup, html};
 
 use super::tree::tree;
 use super::{Frame, LINE, TEXT, age, full_name, moment, section, state, table, text};
-use crate::inspect::model::{Hook, Release};
+use crate::inspect::model::{Hook, ReleaseReport};
 use crate::inspect::revisions::Revision;
 use crate::status::Condition;
 use crate::status::history::HistoryEntry;
@@ -54,7 +54,7 @@ fn buttons(detail: &Detail) -> Markup {
     }
 }
 
-fn facts(release: &Release, now: Timestamp) -> Markup {
+fn facts(release: &ReleaseReport, now: Timestamp) -> Markup {
     html! {
         dl {
             @match &release.release {
@@ -76,7 +76,7 @@ fn facts(release: &Release, now: Timestamp) -> Markup {
     }
 }
 
-fn objects(release: &Release) -> Markup {
+fn objects(release: &ReleaseReport) -> Markup {
     html! {
         @if release.objects.is_empty() { p { "none that the operator knows" } } @else { (tree(release)) }
         @if release.omitted > 0 { p.note { "and " (release.omitted) " more" } }

@@ -4,7 +4,7 @@
 use maud::{Markup, html};
 
 use super::{LINE, TEXT, full_name, health_class, health_word, state_class, state_word, text};
-use crate::inspect::model::{Health, Hook, Name, Node, Release};
+use crate::inspect::model::{Health, Hook, Name, Node, ReleaseReport};
 
 /// How many ready objects of a kind are open at first.
 const OPEN: usize = 5;
@@ -17,7 +17,7 @@ struct Kind<'r> {
 }
 
 /// Draws the tree of a release.
-pub(crate) fn tree(release: &Release) -> Markup {
+pub(crate) fn tree(release: &ReleaseReport) -> Markup {
     let Name { name: resource, namespace: own, .. } = &release.resource;
     let deployed = release.release.as_ref();
     html! {
