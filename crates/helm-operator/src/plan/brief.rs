@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::text::line;
-use super::{Action, Change, Plan};
+use super::{Change, ChangeKind, Plan};
 use crate::mask::Mask;
 
 /// How many fields of one object are named.
@@ -42,7 +42,9 @@ pub(crate) fn brief(plan: &Plan, mask: &Mask, limit: usize) -> String {
 /// Returns the line of an object, with the fields that change.
 fn described(change: &Change) -> String {
     let fields = match change.action {
-        Action::Update | Action::Recreate | Action::Hook => changed(change.before.as_ref(), change.after.as_ref()),
+        ChangeKind::Update | ChangeKind::Recreate | ChangeKind::Hook => {
+            changed(change.before.as_ref(), change.after.as_ref())
+        }
         _ => BTreeSet::new(),
     };
     let line = line(change);
@@ -104,7 +106,7 @@ mod tests {
         Name { kind: "ConfigMap".into(), name: name.into(), ..Name::default() }
     }
 
-    fn change(name: &str, action: Action, before: Option<Value>, after: Option<Value>) -> Change {
+    fn change(name: &str, action: ChangeKind, before: Option<Value>, after: Option<Value>) -> Change {
         Change { action, before, after, ..Change::kept(object(name)) }
     }
 
@@ -117,10 +119,10 @@ mod tests {
         let before = json!({"data": {"a": "old", "b": "same", "x.y/z": "1"}, "list": [{"a": 1}, {"a": 2}], "gone": 1});
         let after = json!({"data": {"a": "new", "b": "same"}, "list": [{"a": 1}, {"a": 3}], "more": {"deep": 1}});
         let changes = vec![
-            change("new", Action::Create, None, Some(json!({"data": {"password": "canary"}}))),
-            change("old", Action::Update, Some(before), Some(after)),
-            change("gone", Action::Delete, Some(json!({"data": {"password": "canary"}})), None),
-            change("kept", Action::Keep, None, None),
+            change("new", ChangeKind::Create, None, Some(json!({"data": {"password": "canary"}}))),
+            change("old", ChangeKind::Update, Some(before), Some(after)),
+            change("gone", ChangeKind::Delete, Some(json!({"data": {"password": "canary"}})), None),
+            change("kept", ChangeKind::Keep, None, None),
         ];
         let expected = "+1 ~1 -1, 1 kept\n+ ConfigMap new\n\
             ~ ConfigMap old: data.a, data[\"x.y/z\"], gone, list[1].a, more\n- ConfigMap gone\n\
@@ -142,17 +144,17 @@ mod tests {
     #[test]
     fn a_long_plan_is_cut_between_objects_and_says_how_many_are_left_out() {
         let before = |size: usize| (0..size).map(|n| (format!("k{n:03}"), json!(n))).collect::<serde_json::Map<_, _>>();
-        let many = change("many", Action::Update, Some(Value::Object(before(40))), Some(json!({})));
+        let many = change("many", ChangeKind::Update, Some(Value::Object(before(40))), Some(json!({})));
         let text = brief(&plan(vec![many], None), &Mask::default(), 4096);
         assert!(text.ends_with("k008, k009 and 30 more fields"), "{text}");
         let changes: Vec<Change> =
-            (0..500).map(|n| change(&format!("a{n}"), Action::Create, None, Some(json!({})))).collect();
+            (0..500).map(|n| change(&format!("a{n}"), ChangeKind::Create, None, Some(json!({})))).collect();
         let text = brief(&plan(changes, None), &Mask::default(), 400);
         let (whole, last) = text.rsplit_once('\n').unwrap();
         let named = whole.lines().count() - 1;
         assert_eq!(last, format!("and {} more", 500 - named));
         assert!(text.len() <= 400 && text.len() > 350, "{}", text.len());
-        let long = change(&"x".repeat(5000), Action::Create, None, Some(json!({})));
+        let long = change(&"x".repeat(5000), ChangeKind::Create, None, Some(json!({})));
         assert!(brief(&plan(vec![long], None), &Mask::default(), 4096).len() < 700);
     }
 }

@@ -11,7 +11,7 @@ use serde_json::Value;
 use super::assigned::{self, Resource};
 use super::facts::WriteFacts;
 use super::managers::Managers;
-use super::{Action, Change, Name, Notice, Plan, Request};
+use super::{Change, ChangeKind, Name, Notice, Plan, Request};
 use crate::status::condition;
 
 /// The metadata that the API server sets.
@@ -53,10 +53,10 @@ pub(crate) fn compare(resource: Name, before: &[Value], after: &[Value]) -> Plan
         let (old, new) = (before.get(name), after.get(name));
         let action = match (old, new) {
             (old, new) if old == new => return None,
-            (old, new) if new.or(old).is_some_and(is_hook) => Action::Hook,
-            (None, _) => Action::Create,
-            (_, None) => Action::Delete,
-            _ => Action::Update,
+            (old, new) if new.or(old).is_some_and(is_hook) => ChangeKind::Hook,
+            (None, _) => ChangeKind::Create,
+            (_, None) => ChangeKind::Delete,
+            _ => ChangeKind::Update,
         };
         let (before, after) = (old.cloned(), new.cloned());
         let (object, refused, losers) = (name.clone(), None, Vec::new());

@@ -1,6 +1,6 @@
 //! Determines the effect of the writes to one object, in the same way for rehearsed and for sent writes.
 
-use super::Action;
+use super::ChangeKind;
 
 /// What is known of the writes to an object.
 #[derive(Clone, Copy, Debug, Default)]
@@ -24,19 +24,19 @@ pub(super) struct WriteFacts {
 
 impl WriteFacts {
     /// Returns what happens to the object; `None` if that is nothing.
-    pub(super) fn action(self) -> Option<Action> {
+    pub(super) fn action(self) -> Option<ChangeKind> {
         Some(match (self.existed, self.exists, self.refused) {
-            (_, _, Some(409)) => Action::Conflict,
-            (_, _, Some(_)) => Action::Refused,
-            _ if self.is_hook => Action::Hook,
-            (false, false, _) => Action::Revert,
-            (false, true, _) => Action::Create,
-            (true, false, _) => Action::Delete,
-            _ if self.was_deleted => Action::Recreate,
-            _ if self.is_left => Action::Keep,
-            _ if self.differs => Action::Update,
-            _ if self.differed => Action::Revert,
-            _ if self.changes_managers => Action::Own,
+            (_, _, Some(409)) => ChangeKind::Conflict,
+            (_, _, Some(_)) => ChangeKind::Refused,
+            _ if self.is_hook => ChangeKind::Hook,
+            (false, false, _) => ChangeKind::Revert,
+            (false, true, _) => ChangeKind::Create,
+            (true, false, _) => ChangeKind::Delete,
+            _ if self.was_deleted => ChangeKind::Recreate,
+            _ if self.is_left => ChangeKind::Keep,
+            _ if self.differs => ChangeKind::Update,
+            _ if self.differed => ChangeKind::Revert,
+            _ if self.changes_managers => ChangeKind::Own,
             _ => return None,
         })
     }

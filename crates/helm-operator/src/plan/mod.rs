@@ -65,7 +65,7 @@ impl fmt::Display for Name {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Change {
     pub(crate) object: Name,
-    pub(crate) action: Action,
+    pub(crate) action: ChangeKind,
     /// The object before; `None` if it does not exist.
     pub(crate) before: Option<Value>,
     /// The object afterwards; `None` if it no longer exists.
@@ -84,14 +84,14 @@ impl Change {
     /// Returns the change of an object that stays as it is when it leaves the release.
     pub(crate) fn kept(object: Name) -> Change {
         let (before, after, refused, losers) = (None, None, None, Vec::new());
-        Change { object, action: Action::Keep, before, after, refused, is_unchecked: false, losers, round: None }
+        Change { object, action: ChangeKind::Keep, before, after, refused, is_unchecked: false, losers, round: None }
     }
 }
 
 /// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Action {
+pub(crate) enum ChangeKind {
     /// The object is created.
     Create,
     /// Its fields change.
@@ -114,32 +114,32 @@ pub(crate) enum Action {
     Refused,
 }
 
-impl Action {
+impl ChangeKind {
     /// Returns the mark in front of an object.
     pub(crate) fn mark(self) -> &'static str {
         match self {
-            Action::Create => "+",
-            Action::Update => "~",
-            Action::Recreate => "-/+",
-            Action::Delete => "-",
-            Action::Keep | Action::Own => "=",
-            Action::Revert => "+/-",
-            Action::Hook => ">",
-            Action::Conflict | Action::Refused => "!",
+            ChangeKind::Create => "+",
+            ChangeKind::Update => "~",
+            ChangeKind::Recreate => "-/+",
+            ChangeKind::Delete => "-",
+            ChangeKind::Keep | ChangeKind::Own => "=",
+            ChangeKind::Revert => "+/-",
+            ChangeKind::Hook => ">",
+            ChangeKind::Conflict | ChangeKind::Refused => "!",
         }
     }
 
     /// Returns what happens, for the actions whose mark does not say it.
     pub(crate) fn note(self) -> &'static str {
         match self {
-            Action::Create | Action::Update | Action::Delete => "",
-            Action::Recreate => "deleted and created again",
-            Action::Keep => "leaves the release and stays",
-            Action::Own => "only the managers of its fields change",
-            Action::Revert => "changed and changed back",
-            Action::Hook => "hook",
-            Action::Conflict => "conflict",
-            Action::Refused => "refused",
+            ChangeKind::Create | ChangeKind::Update | ChangeKind::Delete => "",
+            ChangeKind::Recreate => "deleted and created again",
+            ChangeKind::Keep => "leaves the release and stays",
+            ChangeKind::Own => "only the managers of its fields change",
+            ChangeKind::Revert => "changed and changed back",
+            ChangeKind::Hook => "hook",
+            ChangeKind::Conflict => "conflict",
+            ChangeKind::Refused => "refused",
         }
     }
 }
@@ -169,28 +169,28 @@ impl Plan {
 
     /// Returns whether the reconcile fails, or one of its writes is refused.
     pub(crate) fn is_failure(&self) -> bool {
-        let is_refused = |change: &Change| matches!(change.action, Action::Refused | Action::Conflict);
+        let is_refused = |change: &Change| matches!(change.action, ChangeKind::Refused | ChangeKind::Conflict);
         self.notice.as_ref().is_some_and(|notice| notice.is_failure) || self.changes.iter().any(is_refused)
     }
 }
 
 /// Counts changes.
-fn summary(actions: impl Iterator<Item = Action> + Clone) -> String {
-    let count = |action: Action| actions.clone().filter(|one| *one == action).count();
-    let signed = [(Action::Create, "+"), (Action::Update, "~"), (Action::Delete, "-")];
+fn summary(actions: impl Iterator<Item = ChangeKind> + Clone) -> String {
+    let count = |action: ChangeKind| actions.clone().filter(|one| *one == action).count();
+    let signed = [(ChangeKind::Create, "+"), (ChangeKind::Update, "~"), (ChangeKind::Delete, "-")];
     let signed = signed.map(|(action, sign)| (count(action), sign));
     let mut parts: Vec<String> = Vec::new();
     if signed.iter().any(|(count, _)| *count > 0) {
         parts.push(signed.map(|(count, sign)| format!("{sign}{count}")).join(" "));
     }
     let named = [
-        (Action::Recreate, "recreated", "recreated"),
-        (Action::Revert, "changed back", "changed back"),
-        (Action::Keep, "kept", "kept"),
-        (Action::Own, "with other field managers only", "with other field managers only"),
-        (Action::Hook, "hook", "hooks"),
-        (Action::Conflict, "conflict", "conflicts"),
-        (Action::Refused, "refused", "refused"),
+        (ChangeKind::Recreate, "recreated", "recreated"),
+        (ChangeKind::Revert, "changed back", "changed back"),
+        (ChangeKind::Keep, "kept", "kept"),
+        (ChangeKind::Own, "with other field managers only", "with other field managers only"),
+        (ChangeKind::Hook, "hook", "hooks"),
+        (ChangeKind::Conflict, "conflict", "conflicts"),
+        (ChangeKind::Refused, "refused", "refused"),
     ];
     let named = named.into_iter().map(|(action, one, more)| (count(action), one, more));
     parts.extend(

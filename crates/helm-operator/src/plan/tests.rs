@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use super::diff::{Colour, coloured};
 use super::markdown::markdown;
 use super::text::{Style, text};
-use super::{Action, Plan, Resource, json, plan};
+use super::{ChangeKind, Plan, Resource, json, plan};
 use crate::mask::Mask;
 
 const SHOP: &str = "/apis/a.b/v1/namespaces/n/shops/s";
@@ -44,7 +44,7 @@ fn planned(writes: &[Write]) -> Plan {
     plan_of(&shop(json!([])), writes)
 }
 
-fn actions(writes: &[Write]) -> Vec<Action> {
+fn actions(writes: &[Write]) -> Vec<ChangeKind> {
     planned(writes).changes.iter().map(|change| change.action).collect()
 }
 
@@ -78,19 +78,22 @@ fn the_writes_to_an_object_are_one_change() {
     let put = |before: Option<&Value>, after: Option<&Value>| write("PATCH", &at, before.cloned(), after.cloned());
     let delete = |before: &Value| write("DELETE", &at, Some(before.clone()), None);
     for (writes, expected) in [
-        (vec![put(None, Some(&a))], Action::Create),
-        (vec![put(Some(&a), Some(&b))], Action::Update),
-        (vec![put(Some(&a), Some(&other_managers)), put(Some(&other_managers), Some(&b))], Action::Update),
-        (vec![put(Some(&a), Some(&other_managers))], Action::Own),
-        (vec![delete(&a)], Action::Delete),
-        (vec![delete(&a), write("POST", &at, None, Some(b.clone()))], Action::Recreate),
-        (vec![put(None, Some(&a)), delete(&a)], Action::Revert),
-        (vec![write("POST", &at, None, Some(hook.clone())), delete(&hook)], Action::Hook),
-        (vec![put(Some(&owned), Some(&a))], Action::Keep),
-        (vec![Write { after: refused(422), ..put(Some(&a), None) }], Action::Refused),
-        (vec![Write { after: refused(409), ..put(Some(&a), None) }], Action::Conflict),
+        (vec![put(None, Some(&a))], ChangeKind::Create),
+        (vec![put(Some(&a), Some(&b))], ChangeKind::Update),
+        (vec![put(Some(&a), Some(&other_managers)), put(Some(&other_managers), Some(&b))], ChangeKind::Update),
+        (vec![put(Some(&a), Some(&other_managers))], ChangeKind::Own),
+        (vec![delete(&a)], ChangeKind::Delete),
+        (vec![delete(&a), write("POST", &at, None, Some(b.clone()))], ChangeKind::Recreate),
+        (vec![put(None, Some(&a)), delete(&a)], ChangeKind::Revert),
+        (vec![write("POST", &at, None, Some(hook.clone())), delete(&hook)], ChangeKind::Hook),
+        (vec![put(Some(&owned), Some(&a))], ChangeKind::Keep),
+        (vec![Write { after: refused(422), ..put(Some(&a), None) }], ChangeKind::Refused),
+        (vec![Write { after: refused(409), ..put(Some(&a), None) }], ChangeKind::Conflict),
         // Refused as a change of an immutable field, and then re-created.
-        (vec![Write { after: refused(422), ..put(Some(&a), None) }, delete(&a), put(None, Some(&b))], Action::Recreate),
+        (
+            vec![Write { after: refused(422), ..put(Some(&a), None) }, delete(&a), put(None, Some(&b))],
+            ChangeKind::Recreate,
+        ),
     ] {
         assert_eq!(actions(&writes), [expected], "{writes:?}");
     }
@@ -113,7 +116,7 @@ fn what_a_failing_reconcile_undoes_is_no_change_and_what_was_refused_stays_refus
     ];
     let plan = plan_of(&shop(failed), &writes);
     let changes: Vec<_> = plan.changes.iter().map(|one| (one.object.name.as_str(), one.action)).collect();
-    assert_eq!(changes, [("a", Action::Revert), ("c", Action::Refused)]);
+    assert_eq!(changes, [("a", ChangeKind::Revert), ("c", ChangeKind::Refused)]);
     assert_eq!(plan.summary(), "1 changed back, 1 refused");
 }
 
@@ -143,7 +146,8 @@ fn two_renders_are_compared_by_kind_and_name() {
     let before = [map("a", "1"), map("b", "1"), hook, implicit.clone()];
     let plan = super::compare(resource, &before, &[map("b", "2"), map("c", "1"), changed_hook, implicit]);
     let changes: Vec<_> = plan.changes.iter().map(|one| (one.object.name.as_str(), one.action)).collect();
-    let expected = [("a", Action::Delete), ("b", Action::Update), ("c", Action::Create), ("h", Action::Hook)];
+    let expected =
+        [("a", ChangeKind::Delete), ("b", ChangeKind::Update), ("c", ChangeKind::Create), ("h", ChangeKind::Hook)];
     assert_eq!(changes, expected);
 }
 

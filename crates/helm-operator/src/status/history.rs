@@ -24,7 +24,7 @@ const MAX_TEXT: usize = 512;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
-pub(crate) enum Action {
+pub(crate) enum RevisionAction {
     /// The first one of a release.
     Install,
     /// A later one.
@@ -47,7 +47,7 @@ pub(crate) struct HistoryEntry {
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub(crate) digest: Box<str>,
     /// What made it.
-    pub(crate) action: Action,
+    pub(crate) action: RevisionAction,
     /// Why it was made: `spec changed (generation 2)`. Empty for an install, a rollback, and what helm made.
     #[serde(default, deserialize_with = "interned", skip_serializing_if = "str::is_empty")]
     pub(crate) cause: Arc<str>,

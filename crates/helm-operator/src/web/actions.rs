@@ -17,64 +17,65 @@ pub(crate) const FIELD: &str = "action";
 /// An action that a viewer can request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) enum Action {
+pub(crate) enum PageAction {
     ReconcileNow,
     RetryNow,
     Suspend,
     Resume,
 }
 
-impl Action {
-    const ALL: [Action; 4] = [Action::ReconcileNow, Action::RetryNow, Action::Suspend, Action::Resume];
+impl PageAction {
+    const ALL: [PageAction; 4] =
+        [PageAction::ReconcileNow, PageAction::RetryNow, PageAction::Suspend, PageAction::Resume];
 
     /// Returns the word in forms and addresses.
     pub(crate) fn word(self) -> &'static str {
         match self {
-            Action::ReconcileNow => "reconcile-now",
-            Action::RetryNow => "retry-now",
-            Action::Suspend => "suspend",
-            Action::Resume => "resume",
+            PageAction::ReconcileNow => "reconcile-now",
+            PageAction::RetryNow => "retry-now",
+            PageAction::Suspend => "suspend",
+            PageAction::Resume => "resume",
         }
     }
 
     /// Returns the text of the button.
     pub(crate) fn label(self) -> &'static str {
         match self {
-            Action::ReconcileNow => "Reconcile now",
-            Action::RetryNow => "Retry now",
-            Action::Suspend => "Suspend",
-            Action::Resume => "Resume",
+            PageAction::ReconcileNow => "Reconcile now",
+            PageAction::RetryNow => "Retry now",
+            PageAction::Suspend => "Suspend",
+            PageAction::Resume => "Resume",
         }
     }
 
     /// Returns the action of events.
     pub(crate) fn event_action(self) -> &'static str {
         match self {
-            Action::ReconcileNow => "ReconcileNow",
-            Action::RetryNow => "RetryNow",
-            Action::Suspend => "Suspend",
-            Action::Resume => "Resume",
+            PageAction::ReconcileNow => "ReconcileNow",
+            PageAction::RetryNow => "RetryNow",
+            PageAction::Suspend => "Suspend",
+            PageAction::Resume => "Resume",
         }
     }
 
     /// Reads a form with nothing but one action.
-    pub(crate) fn of_form(form: &str) -> Option<Action> {
+    pub(crate) fn of_form(form: &str) -> Option<PageAction> {
         let is_alone = !form.contains('&');
-        Action::parse(form).filter(|_| is_alone)
+        PageAction::parse(form).filter(|_| is_alone)
     }
 
     /// Reads the action from a query.
-    pub(crate) fn parse(query: &str) -> Option<Action> {
+    pub(crate) fn parse(query: &str) -> Option<PageAction> {
         let word = value(query, FIELD)?;
-        Action::ALL.into_iter().find(|action| action.word() == word)
+        PageAction::ALL.into_iter().find(|action| action.word() == word)
     }
 
     /// Returns the key of its annotation.
     fn key(self) -> &'static str {
         match self {
-            Action::ReconcileNow => "reconcile-now",
-            Action::RetryNow => "retry-now",
-            Action::Suspend | Action::Resume => "suspend",
+            PageAction::ReconcileNow => "reconcile-now",
+            PageAction::RetryNow => "retry-now",
+            PageAction::Suspend | PageAction::Resume => "suspend",
         }
     }
 
@@ -87,9 +88,9 @@ impl Action {
     /// in the meantime.
     pub(crate) fn patch(self, uid: &str, now: Timestamp) -> Value {
         let value = match self {
-            Action::ReconcileNow | Action::RetryNow => Value::from(now.to_string()),
-            Action::Suspend => Value::from("true"),
-            Action::Resume => Value::Null,
+            PageAction::ReconcileNow | PageAction::RetryNow => Value::from(now.to_string()),
+            PageAction::Suspend => Value::from("true"),
+            PageAction::Resume => Value::Null,
         };
         json!({"metadata": {"uid": uid, "annotations": {format!("{PREFIX}{}", self.key()): value}}})
     }
@@ -97,14 +98,14 @@ impl Action {
 
 /// Returns what makes sense for a release in its state, as far as its annotation counts. The annotation `pause`, and an
 /// author's code that pauses, end where they began.
-pub(crate) fn offered(primary: &Primary, release: &ReleaseReport, names: &AnnotationNames) -> Vec<Action> {
+pub(crate) fn offered(primary: &Primary, release: &ReleaseReport, names: &AnnotationNames) -> Vec<PageAction> {
     let retries = release.next_attempt.is_some() || release.state == State::Failed || has_failed_tests(release);
-    let retry = retries.then_some(Action::RetryNow);
+    let retry = retries.then_some(PageAction::RetryNow);
     let all = match primary.annotations.left_alone_by() {
-        Some("suspend") if !primary.deleting => vec![Action::Resume],
+        Some("suspend") if !primary.deleting => vec![PageAction::Resume],
         Some("pause") => vec![],
         _ if primary.deleting => retry.into_iter().collect(),
-        _ => [Action::ReconcileNow].into_iter().chain(retry).chain([Action::Suspend]).collect(),
+        _ => [PageAction::ReconcileNow].into_iter().chain(retry).chain([PageAction::Suspend]).collect(),
     };
     all.into_iter().filter(|action| action.counts(names)).collect()
 }
@@ -120,10 +121,15 @@ mod tests {
     use crate::inspect::seen::Seen;
     use crate::view::primary::Received;
 
-    use Action::{ReconcileNow, Resume, RetryNow, Suspend};
+    use PageAction::{ReconcileNow, Resume, RetryNow, Suspend};
 
     /// Returns what is offered for a resource with these annotations and conditions.
-    fn offered_for(annotations: &[&str], conditions: &[(&str, &str)], deleting: bool, allowed: &[&str]) -> Vec<Action> {
+    fn offered_for(
+        annotations: &[&str],
+        conditions: &[(&str, &str)],
+        deleting: bool,
+        allowed: &[&str],
+    ) -> Vec<PageAction> {
         let annotations: serde_json::Map<String, Value> =
             annotations.iter().map(|key| (format!("{PREFIX}{key}"), "true".into())).collect();
         let deleted = deleting.then_some("2026-01-01T00:00:00Z");
@@ -175,8 +181,8 @@ mod tests {
 
     #[test]
     fn a_form_has_one_action_and_nothing_else() {
-        for action in Action::ALL {
-            assert_eq!(Action::of_form(&format!("action={}", action.word())), Some(action));
+        for action in PageAction::ALL {
+            assert_eq!(PageAction::of_form(&format!("action={}", action.word())), Some(action));
         }
         for bad in [
             "",
@@ -190,7 +196,7 @@ mod tests {
             "x=suspend",
             "&action=suspend",
         ] {
-            assert_eq!(Action::of_form(bad), None, "{bad}");
+            assert_eq!(PageAction::of_form(bad), None, "{bad}");
         }
     }
 

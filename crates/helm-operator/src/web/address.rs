@@ -3,7 +3,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::Serialize;
 
-use super::actions::{Action, FIELD};
+use super::actions::{FIELD, PageAction};
 use crate::inspect::model::Name;
 
 /// The address of the style sheet.
@@ -206,7 +206,7 @@ fn decode(text: &str) -> Option<String> {
 }
 
 /// Returns the link to a release after this action was requested on its page.
-pub(crate) fn after(resource: &Name, action: Action) -> String {
+pub(crate) fn after(resource: &Name, action: PageAction) -> String {
     format!("{}?{FIELD}={}", link(resource), action.word())
 }
 

@@ -8,7 +8,7 @@ use helm_release::storage::MarkedObject;
 use jiff::Timestamp;
 use serde::Serialize;
 
-use super::actions::{Action, offered};
+use super::actions::{PageAction, offered};
 use super::sight::{self, Found};
 use crate::inspect::build::build;
 use crate::inspect::hooks::hooks;
@@ -37,7 +37,7 @@ pub(crate) struct Detail {
     pub(crate) drifted: Vec<Drifted>,
     /// The actions that the caller may request.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub(crate) actions: Vec<Action>,
+    pub(crate) actions: Vec<PageAction>,
 }
 
 /// An object that differs from the release.

@@ -17,7 +17,7 @@ use crate::plan::brief::brief;
 use crate::plan::diff::Colour;
 use crate::plan::markdown::markdown;
 use crate::plan::text::{Style, text};
-use crate::plan::{Action, Resource, json as as_json, plan};
+use crate::plan::{ChangeKind, Resource, json as as_json, plan};
 
 /// The number of plans without `PLAN_SEEDS`.
 const PLANS: u64 = 300;
@@ -100,7 +100,7 @@ impl Canary {
     /// Returns an account whose texts contain it, as one that someone else has written may.
     fn account(&self, random: &mut Random) -> Account {
         let object = crate::plan::Name { kind: "Pod".into(), name: "p".into(), ..Default::default() };
-        let action = if random.odds(2) { Action::Update } else { Action::Refused };
+        let action = if random.odds(2) { ChangeKind::Update } else { ChangeKind::Refused };
         let entry = Entry {
             fields: vec![format!("data[{:?}]", self.whole)],
             refused: random.odds(2).then(|| self.quoted(random)),

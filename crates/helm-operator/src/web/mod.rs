@@ -41,7 +41,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 
 use crate::charts::running::Running;
-use actions::Action;
+use actions::PageAction;
 use address::{Address, View, Wanted};
 use html::Frame;
 use model::Caches;
@@ -117,7 +117,7 @@ impl Web {
                 if visit.takes_forms {
                     detail = detail.with_actions(&found, visit.access).await?;
                 }
-                let asked = Action::parse(visit.query).filter(|_| visit.takes_forms);
+                let asked = PageAction::parse(visit.query).filter(|_| visit.takes_forms);
                 Ok(either(visit, &detail, || html::release::release(&detail, asked, version, now)))
             }
             View::Values(rows) => {

@@ -7,7 +7,7 @@ use helm_release::kube::{Call, Error};
 use http::StatusCode;
 use outside::{chain, read_within};
 
-use super::actions::Action;
+use super::actions::PageAction;
 use super::sight::Found;
 use crate::inspect::text::plain;
 
@@ -31,9 +31,9 @@ pub(crate) struct Refused {
 ///
 /// # Errors
 /// The form or the API server refuses it, or the API server does not answer.
-pub(crate) async fn submit(found: &Found, form: Form<'_>) -> Result<Action, Refused> {
+pub(crate) async fn submit(found: &Found, form: Form<'_>) -> Result<PageAction, Refused> {
     let refused = |status: StatusCode, why: &str| Refused { status, why: why.to_owned() };
-    let Some(action) = Action::of_form(form.body) else {
+    let Some(action) = PageAction::of_form(form.body) else {
         return Err(refused(StatusCode::BAD_REQUEST, "The form does not name one action."));
     };
     let Found { controller, primary, .. } = found;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use helm::origins::Key;
 
-use super::actions::Action;
+use super::actions::PageAction;
 use super::address::{Filter, ValueRows};
 use super::detail::{Detail, Drifted};
 use super::differences::{Compared, Differences};
@@ -76,7 +76,7 @@ fn detail(text: &str, now: Timestamp) -> Detail {
     };
     release.next_attempt = Some(now);
     let drifted = vec![Drifted { name: name(text), change: word() }];
-    let actions = vec![Action::Suspend];
+    let actions = vec![PageAction::Suspend];
     Detail { release, revisions: vec![revision(2), revision(1)], drifted, actions }
 }
 
@@ -130,7 +130,7 @@ fn differences(text: &str) -> String {
         refused: Some(text.into()),
         losers: vec![text.into()],
         phase: text.into(),
-        ..Entry::of(plan::Name { kind: text.into(), name: text.into(), ..Default::default() }, plan::Action::Hook)
+        ..Entry::of(plan::Name { kind: text.into(), name: text.into(), ..Default::default() }, plan::ChangeKind::Hook)
     };
     let did = Some(Account { changes: vec![entry], ..Account::default() });
     let found = Ok(Compared { plan, mask: Mask::default(), did });
@@ -139,7 +139,7 @@ fn differences(text: &str) -> String {
 }
 
 fn pages(text: &str, now: Timestamp) -> [String; 4] {
-    let release = html::release::release(&detail(text, now), Some(Action::Resume), 7, now).into_string();
+    let release = html::release::release(&detail(text, now), Some(PageAction::Resume), 7, now).into_string();
     [overview(text, now), release, values(text), process(text)]
 }
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use super::ask::Asked;
 use super::{Get, Output, Target};
 use crate::plan::account::{Account, Entry};
-use crate::plan::{Action, Name};
+use crate::plan::{ChangeKind, Name};
 
 const CR: &str = "/apis/shop.example.com/v1/namespaces/ns/shops/web";
 const PODS: &str = "/api/v1/namespaces/ns/pods";
@@ -623,7 +623,7 @@ async fn what_revisions_did_is_shown_for_each_between_two_and_counted_in_the_his
     for version in 1..=4 {
         record_manifest(&server, version, (Status::Superseded, ""), Vec::new(), &secret.to_string()).await;
         if version != 3 {
-            keep(&server, version, &[("a\x1b[2J", Action::Create), ("canary-1", Action::Update)]);
+            keep(&server, version, &[("a\x1b[2J", ChangeKind::Create), ("canary-1", ChangeKind::Update)]);
         }
     }
     let what = ["shop/web".to_owned()];
@@ -642,8 +642,8 @@ async fn what_revisions_did_is_shown_for_each_between_two_and_counted_in_the_his
 }
 
 /// Keeps what a revision did with its record.
-fn keep(server: &WithLogs, version: u32, did: &[(&str, Action)]) {
-    let entry = |(name, action): &(&str, Action)| {
+fn keep(server: &WithLogs, version: u32, did: &[(&str, ChangeKind)]) {
+    let entry = |(name, action): &(&str, ChangeKind)| {
         let object =
             Name { api_version: "v1".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: (*name).into() };
         Entry::of(object, *action)

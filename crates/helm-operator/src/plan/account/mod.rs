@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::text::line_with;
-use super::{Action, Change, Name, summary};
+use super::{Change, ChangeKind, Name, summary};
 use crate::mask::Mask;
 
 pub(crate) use recorder::Recorder;
@@ -47,7 +47,7 @@ pub(crate) struct Account {
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Entry {
     pub(crate) object: Name,
-    pub(crate) action: Action,
+    pub(crate) action: ChangeKind,
     /// The fields whose recorded values differ from the previous revision's.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) fields: Vec<String>,
@@ -154,7 +154,7 @@ impl Account {
 
 impl Entry {
     /// Returns an entry without details.
-    pub(crate) fn of(object: Name, action: Action) -> Entry {
+    pub(crate) fn of(object: Name, action: ChangeKind) -> Entry {
         let (refused, round, phase) = (None, None, String::new());
         let (fields, losers) = (Vec::new(), Vec::new());
         let (is_adopted, is_repeated) = (false, false);

@@ -13,7 +13,7 @@ use super::recorder::{Effect, Note, Refusal};
 use super::{Account, Entry};
 use crate::plan::brief::changed;
 use crate::plan::facts::WriteFacts;
-use crate::plan::{Action, Name, revisions};
+use crate::plan::{ChangeKind, Name, revisions};
 
 /// How many fields of one object are named.
 const MAX_FIELDS: usize = 20;
@@ -81,7 +81,7 @@ impl<'m> Revision<'m> {
         let is_hook = hook.is_some() || writes.iter().any(|note| note.is_hook);
         let facts = WriteFacts { is_hook, ..self.facts(writes, refused, marked) };
         let mut entry = Entry::of(object, facts.action()?);
-        if let (Action::Update | Action::Recreate, Some(fields)) = (entry.action, &difference) {
+        if let (ChangeKind::Update | ChangeKind::Recreate, Some(fields)) = (entry.action, &difference) {
             entry.is_repeated = fields.is_empty();
             entry.more_fields = fields.len().saturating_sub(MAX_FIELDS);
             entry.fields = fields.iter().take(MAX_FIELDS).map(|field| short(field)).collect();
@@ -144,7 +144,7 @@ impl<'m> Revision<'m> {
             path.is_some_and(|path| written.contains_key(&path))
         };
         let former = self.of.former.iter().filter(|former| is_done && former.kept && !is_written(former));
-        former.map(|former| Entry::of(name(former), Action::Keep)).collect()
+        former.map(|former| Entry::of(name(former), ChangeKind::Keep)).collect()
     }
 
     /// Returns the hooks that an interrupted attempt created, and for which this one only waited.
@@ -161,7 +161,7 @@ impl<'m> Revision<'m> {
                 name: hook.name.clone(),
             };
             let is_known = known.iter().any(|entry| entry.object == object);
-            (!is_known).then(|| Entry { phase: phase(hook).to_owned(), ..Entry::of(object, Action::Hook) })
+            (!is_known).then(|| Entry { phase: phase(hook).to_owned(), ..Entry::of(object, ChangeKind::Hook) })
         };
         hooks.filter_map(of).collect()
     }

@@ -2,9 +2,9 @@ use helm_release::storage::MAX_PLAN;
 
 use super::{Account, Entry};
 use crate::mask::Mask;
-use crate::plan::{Action, Name};
+use crate::plan::{ChangeKind, Name};
 
-fn entry(name: &str, action: Action) -> Entry {
+fn entry(name: &str, action: ChangeKind) -> Entry {
     let object = Name { api_version: "v1".into(), kind: "ConfigMap".into(), namespace: "n".into(), name: name.into() };
     Entry::of(object, action)
 }
@@ -30,9 +30,9 @@ fn an_account_is_read_as_it_was_written() {
         phase: "failed".into(),
         is_adopted: true,
         is_repeated: true,
-        ..entry("a", Action::Refused)
+        ..entry("a", ChangeKind::Refused)
     };
-    let account = Account { changes: vec![whole, entry("b", Action::Create)], omitted: 2, is_continued: true };
+    let account = Account { changes: vec![whole, entry("b", ChangeKind::Create)], omitted: 2, is_continued: true };
     assert_eq!(Account::read(&account.clone().pack().unwrap()), Some(account.clone()));
     let lines = [
         "! ConfigMap n/a (round 2; refused; takes fields from kubectl; failed; it existed and was taken over; \
@@ -49,15 +49,15 @@ fn an_account_is_read_as_it_was_written() {
 #[test]
 fn a_large_account_is_cut_and_says_so_and_keeps_what_was_refused() {
     let mut changes: Vec<Entry> = (0..2500)
-        .map(|at| Entry { fields: vec![noise(60, at)], ..entry(&noise(40, at + 9999), Action::Update) })
+        .map(|at| Entry { fields: vec![noise(60, at)], ..entry(&noise(40, at + 9999), ChangeKind::Update) })
         .collect();
-    changes.push(Entry { refused: Some("Forbidden".into()), ..entry("bad", Action::Refused) });
+    changes.push(Entry { refused: Some("Forbidden".into()), ..entry("bad", ChangeKind::Refused) });
     let packed = Account { changes, ..Account::default() }.pack().unwrap();
     assert!(packed.len() <= MAX_PLAN, "{}", packed.len());
     let read = Account::read(&packed).unwrap();
     assert!((100..2500).contains(&read.changes.len()) && read.changes.len() + read.omitted == 2501, "{}", read.omitted);
     assert_eq!(read.changes.last().unwrap().object.name, "bad");
-    let all_refused = (0..2500).map(|at| Entry { refused: Some(noise(99, at)), ..entry("x", Action::Refused) });
+    let all_refused = (0..2500).map(|at| Entry { refused: Some(noise(99, at)), ..entry("x", ChangeKind::Refused) });
     let packed = Account { changes: all_refused.collect(), ..Account::default() }.pack().unwrap();
     assert!(Account::read(&packed).unwrap().omitted > 0);
 }

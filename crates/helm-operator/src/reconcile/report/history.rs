@@ -7,7 +7,7 @@ use helm_release::release::Status as Outcome;
 use jiff::Timestamp;
 
 use crate::reconcile::decide::inputs;
-use crate::status::history::{Action, HistoryEntry, MAX_REVISIONS};
+use crate::status::history::{HistoryEntry, MAX_REVISIONS, RevisionAction};
 use crate::status::inventory::Inventory;
 use crate::view::release::{ReleaseRecords, Revision};
 
@@ -48,7 +48,7 @@ impl Next<'_> {
     fn of(
         &self,
         known: Option<&HistoryEntry>,
-        action: impl Fn() -> Action,
+        action: impl Fn() -> RevisionAction,
         chart: impl Fn() -> Arc<str>,
         now: Timestamp,
     ) -> HistoryEntry {
@@ -82,16 +82,16 @@ fn repeated(revision: &Revision, old: &[HistoryEntry]) -> Option<Arc<str>> {
     old.iter().find(|entry| entry.revision == of).map(|entry| entry.chart.clone())
 }
 
-fn action(version: u32, revision: &Revision, release: &ReleaseRecords, old: &[HistoryEntry]) -> Action {
+fn action(version: u32, revision: &Revision, release: &ReleaseRecords, old: &[HistoryEntry]) -> RevisionAction {
     if revision.is_rollback() {
-        return Action::Rollback;
+        return RevisionAction::Rollback;
     }
     let was_deployed = |status: Outcome| matches!(status, Outcome::Deployed | Outcome::Superseded);
     let before = release.revisions.iter().take_while(|(other, _)| **other < version);
     let is_later = before.into_iter().any(|(_, revision)| was_deployed(revision.status));
     let is_pruned = version > 1 && release.revisions.first().is_some_and(|(oldest, _)| *oldest > 1);
     let is_known = old.iter().any(|entry| entry.revision < version && was_deployed(Outcome::parse(&entry.outcome)));
-    if is_later || is_pruned || is_known { Action::Upgrade } else { Action::Install }
+    if is_later || is_pruned || is_known { RevisionAction::Upgrade } else { RevisionAction::Install }
 }
 
 /// Lists the objects that may be live. The release must be the resource's.
@@ -172,7 +172,7 @@ mod tests {
         }
         let revisions: Vec<u32> = entries.iter().map(|entry| entry.revision).collect();
         assert_eq!(revisions, [9, 8, 7, 6, 5]);
-        assert!(entries.iter().all(|entry| entry.action == Action::Upgrade));
+        assert!(entries.iter().all(|entry| entry.action == RevisionAction::Upgrade));
         let anew = next(&entries, &[(1, Deployed, None)], "shop-1", 20);
         assert_eq!(lines(&anew), ["1 shop-1 install deployed 20"], "another release of the same name");
         assert!(next(&entries, &[], "shop-1", 20).is_empty());

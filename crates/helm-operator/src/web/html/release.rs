@@ -9,7 +9,7 @@ use crate::inspect::model::{Hook, ReleaseReport};
 use crate::inspect::revisions::Revision;
 use crate::status::Condition;
 use crate::status::history::HistoryEntry;
-use crate::web::actions::{Action, FIELD};
+use crate::web::actions::{FIELD, PageAction};
 use crate::web::address::link;
 use crate::web::detail::{Detail, Drifted};
 
@@ -19,7 +19,7 @@ const MAX_CONDITIONS: usize = 50;
 const MAX_REVISIONS: usize = 50;
 
 /// Writes a release, headed by `asked` if the viewer has just requested this action.
-pub(crate) fn release(detail: &Detail, asked: Option<Action>, version: u64, now: Timestamp) -> Markup {
+pub(crate) fn release(detail: &Detail, asked: Option<PageAction>, version: u64, now: Timestamp) -> Markup {
     let release = &detail.release;
     let name = full_name(&release.resource);
     let content = html! {
