@@ -8,12 +8,13 @@ use helm_release::kube::{Adopt, DriftPolicy, ObjectKey, Unready, digest_json};
 use helm_release::storage::{MarkedObject, Marks};
 use scaffold::annotations::PREFIX;
 use serde_json::json;
+use strum::IntoEnumIterator as _;
 use tokio::time::Instant;
 
 use super::step_context::StepContext;
 use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::health::Unhealthy;
-use crate::reconcile::decide::inputs;
+use crate::reconcile::decide::inputs::{self, NamedInput};
 use crate::reconcile::decide::memory::ResourceMemory;
 pub(crate) use crate::reconcile::decide::memory::share;
 use crate::reconcile::decide::recorded::{Predecessor, recorded};
@@ -133,11 +134,9 @@ impl StepContext<'_> {
         let mut all = vec![json!(self.shared.renderer.digest())];
         all.extend(inputs::own(primary).map(Into::into));
         all.extend(self.sources_digest(primary));
-        all.extend(self.post_renderers());
-        all.extend(self.common_labels());
-        all.extend(self.common_annotations());
-        all.extend(self.patches());
-        all.extend(self.capabilities());
+        // The chart's digest, which comes first, also covers the override values.
+        let others = NamedInput::iter().filter(|input| !matches!(input, NamedInput::Chart | NamedInput::Overrides));
+        all.extend(others.filter_map(|input| self.input(input)));
         all.extend(self.keeps_strings().then(|| json!("override values are strings")));
         inputs::with_scheme(&digest_json(&all.into()), &inputs::own_digest(primary))
     }

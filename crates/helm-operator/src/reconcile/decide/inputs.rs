@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use helm_release::kube::digest_json;
 use serde_json::json;
+use strum::{EnumIter, IntoEnumIterator as _};
 
 use super::state::Inputs;
 use crate::values_from::SourceKind;
@@ -11,6 +12,78 @@ use crate::view::primary::Primary;
 
 /// The version of the digest scheme. Digests of different schemes are not compared; the record decides instead.
 const SCHEME: &str = "2";
+
+/// An input with a fixed name in records, in the order of their digests. Sources are named after their objects, and the
+/// resource's own part is not one of them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter)]
+pub(crate) enum NamedInput {
+    Chart,
+    Overrides,
+    /// The post-renderers of the operator's author.
+    Code,
+    Labels,
+    Annotations,
+    Patches,
+    Capabilities,
+    /// What the operator's value mapper returned.
+    Mapped,
+}
+
+/// The recorded differences between two digests of inputs.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Changed {
+    /// Whether the resource's own part differs.
+    pub(crate) own: bool,
+    /// The names of the other inputs that differ.
+    pub(crate) parts: Vec<String>,
+}
+
+impl NamedInput {
+    /// Returns the name in records.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            NamedInput::Chart => "chart",
+            NamedInput::Overrides => "overrides",
+            NamedInput::Code => "code",
+            NamedInput::Labels => "labels",
+            NamedInput::Annotations => "annotations",
+            NamedInput::Patches => "patches",
+            NamedInput::Capabilities => "capabilities",
+            NamedInput::Mapped => "mapped",
+        }
+    }
+
+    /// Returns the inputs that all resources of a kind share, and that a rollout brings to them.
+    pub(crate) fn shared() -> impl Iterator<Item = NamedInput> {
+        NamedInput::iter().filter(|input| input.is_shared())
+    }
+
+    fn is_shared(self) -> bool {
+        match self {
+            NamedInput::Chart
+            | NamedInput::Overrides
+            | NamedInput::Code
+            | NamedInput::Labels
+            | NamedInput::Annotations
+            | NamedInput::Patches => true,
+            // No one rolls out what a cluster serves.
+            NamedInput::Capabilities | NamedInput::Mapped => false,
+        }
+    }
+
+    /// Returns whether a change of it changes the release even if chart and values are equal. Of the other inputs, only
+    /// the record can show whether they still lead to the same chart and values.
+    pub(crate) fn is_decisive(self) -> bool {
+        match self {
+            NamedInput::Chart | NamedInput::Overrides | NamedInput::Mapped => false,
+            NamedInput::Code
+            | NamedInput::Labels
+            | NamedInput::Annotations
+            | NamedInput::Patches
+            | NamedInput::Capabilities => true,
+        }
+    }
+}
 
 /// Combines the digest of all inputs with its scheme and with the digest of the resource's own part. The latter shows
 /// who caused a change. It is not compared, because earlier versions did not record it.
@@ -27,15 +100,6 @@ pub(crate) fn with_parts(digest: &str, parts: &str) -> String {
 fn parts(digest: &str) -> (&str, Option<&str>) {
     let mut parts = digest.splitn(3, '.');
     (parts.next().unwrap_or_default(), parts.next())
-}
-
-/// The recorded differences between two digests of inputs.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Changed {
-    /// Whether the resource's own part differs.
-    pub(crate) own: bool,
-    /// The names of the other inputs that differ.
-    pub(crate) parts: Vec<String>,
 }
 
 /// Compares two digests input by input.

@@ -6,24 +6,12 @@
 use helm_release::action::Candidate;
 use helm_release::kube::digest_json;
 use serde_json::{Value, json};
+use strum::IntoEnumIterator as _;
 
-use crate::reconcile::decide::inputs;
+use crate::reconcile::decide::inputs::{self, NamedInput};
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 use crate::view::release::ReleaseRecords;
-
-/// The keys of inputs that are not objects in the cluster.
-const CHART: &str = "chart";
-const OVERRIDES: &str = "overrides";
-const CODE: &str = "code";
-const LABELS: &str = "labels";
-const ANNOTATIONS: &str = "annotations";
-const PATCHES: &str = "patches";
-const CAPABILITIES: &str = "capabilities";
-const MAPPED: &str = "mapped";
-
-/// The inputs that all resources of a kind share: a rollout brings a change of these.
-pub(crate) const SHARED: [&str; 6] = [CHART, OVERRIDES, CODE, LABELS, ANNOTATIONS, PATCHES];
 
 /// How many causes an event names.
 const MAX_NAMED: usize = 5;
@@ -38,8 +26,7 @@ struct Charts<'a> {
 impl StepContext<'_> {
     /// Returns the digest of all inputs in the form that records contain: with a short digest per input.
     pub(crate) fn recorded_inputs(&self, primary: &Primary) -> String {
-        let mut parts = self.shared_parts();
-        parts.extend(self.capabilities().map(|kinds| (CAPABILITIES.to_owned(), kinds)));
+        let mut parts = self.named_parts(NamedInput::iter());
         parts.extend(self.source_parts(primary));
         let parts: Vec<String> = parts.iter().map(short).collect();
         inputs::with_parts(&self.inputs_digest(primary), &parts.join(","))
@@ -47,14 +34,27 @@ impl StepContext<'_> {
 
     /// Returns the inputs that all resources of the kind share, by name.
     pub(crate) fn shared_parts(&self) -> Vec<(String, Value)> {
-        let overrides = self.shared.renderer.overrides().map(|o| json!([o.texts(), format!("{:?}", o.kind())]));
-        let mut parts = vec![(CHART.to_owned(), json!(self.shared.renderer.digest()))];
-        parts.extend(overrides.map(|all| (OVERRIDES.to_owned(), all)));
-        parts.extend(self.post_renderers().map(|code| (CODE.to_owned(), code)));
-        parts.extend(self.common_labels().map(|labels| (LABELS.to_owned(), labels)));
-        parts.extend(self.common_annotations().map(|annotations| (ANNOTATIONS.to_owned(), annotations)));
-        parts.extend(self.patches().map(|patches| (PATCHES.to_owned(), patches)));
-        parts
+        self.named_parts(NamedInput::shared())
+    }
+
+    fn named_parts(&self, inputs: impl Iterator<Item = NamedInput>) -> Vec<(String, Value)> {
+        inputs.filter_map(|input| Some((input.name().to_owned(), self.input(input)?))).collect()
+    }
+
+    /// Returns an input's part of a digest; `None` if there is none.
+    pub(crate) fn input(&self, input: NamedInput) -> Option<Value> {
+        let renderer = &self.shared.renderer;
+        match input {
+            NamedInput::Chart => Some(json!(renderer.digest())),
+            NamedInput::Overrides => renderer.overrides().map(|o| json!([o.texts(), format!("{:?}", o.kind())])),
+            NamedInput::Code => self.post_renderers(),
+            NamedInput::Labels => self.common_labels(),
+            NamedInput::Annotations => self.common_annotations(),
+            NamedInput::Patches => self.patches(),
+            NamedInput::Capabilities => self.capabilities(),
+            // It is digested with the sources.
+            NamedInput::Mapped => None,
+        }
     }
 
     /// Returns why the candidate becomes a revision: `spec changed (generation 4), chart shop-0.1.0 → shop-0.2.0`.
@@ -110,9 +110,9 @@ pub(crate) fn between((recorded, from): (&str, &str), (current, to): (&str, &str
 /// Describes the differences between two recorded digests.
 fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts<'_>) -> Vec<String> {
     let changed = inputs::changed_parts(recorded, current);
-    let has = |part: &str| changed.parts.iter().any(|name| name == part);
-    let is_source =
-        |name: &&String| !SHARED.contains(&name.as_str()) && ![CAPABILITIES, MAPPED].contains(&name.as_str());
+    let has = |input: NamedInput| changed.parts.iter().any(|name| name == input.name());
+    let described = |input: NamedInput| input.words().filter(|_| has(input)).map(str::to_owned);
+    let is_source = |name: &&String| NamedInput::iter().all(|input| *name != input.name());
     let mut causes = Vec::new();
     if changed.own {
         let generation = generation.map(|generation| format!(" (generation {generation})")).unwrap_or_default();
@@ -121,30 +121,18 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
     match (charts.from, charts.to) {
         (from, to) if !from.is_empty() && from != to => causes.push(format!("chart {from} → {to}")),
         // The chart's digest also covers the override values.
-        (_, to) if has(CHART) && !has(OVERRIDES) => causes.push(format!("the files of chart {to} changed")),
+        (_, to) if has(NamedInput::Chart) && !has(NamedInput::Overrides) => {
+            causes.push(format!("the files of chart {to} changed"));
+        }
         _ => {}
     }
-    if has(OVERRIDES) {
-        causes.push("the operator's override values changed".to_owned());
-    }
+    causes.extend(described(NamedInput::Overrides));
     causes.extend(changed.parts.iter().filter(is_source).map(|source| source_words(source)));
-    if has(CODE) {
-        causes.push("the operator's post-renderers changed".to_owned());
-    }
-    if has(LABELS) {
-        causes.push("commonLabels of watches.yaml changed".to_owned());
-    }
-    if has(ANNOTATIONS) {
-        causes.push("commonAnnotations of watches.yaml changed".to_owned());
-    }
-    if has(PATCHES) {
-        causes.push("patches of watches.yaml changed".to_owned());
-    }
-    if has(CAPABILITIES) {
-        causes.push("the cluster serves other kinds".to_owned());
-    }
-    if has(MAPPED) && causes.is_empty() {
-        causes.push("the operator's value mapper returned other values".to_owned());
+    let others = NamedInput::iter().filter(|input| !matches!(input, NamedInput::Overrides | NamedInput::Mapped));
+    causes.extend(others.filter_map(described));
+    if causes.is_empty() {
+        // The values are mapped from all the others.
+        causes.extend(described(NamedInput::Mapped));
     }
     causes
 }
@@ -154,8 +142,8 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
 /// after a restart with one more optional source. Only the record itself can confirm it.
 pub(crate) fn may_be_equal(recorded: &str, current: &str) -> bool {
     let changed = inputs::changed_parts(recorded, current);
-    let decisive = [CODE, LABELS, ANNOTATIONS, PATCHES, CAPABILITIES];
-    !changed.own && !changed.parts.iter().any(|part| decisive.contains(&part.as_str()))
+    let has = |input: NamedInput| changed.parts.iter().any(|name| name == input.name());
+    !changed.own && !NamedInput::iter().any(|input| input.is_decisive() && has(input))
 }
 
 /// Returns the name of a source in records: `ConfigMap/defaults/values.yaml`.
@@ -163,9 +151,20 @@ pub(crate) fn source_part(kind: &str, name: &str, key: &str) -> String {
     format!("{kind}/{name}/{key}")
 }
 
-/// Returns the name of the mapped values in records.
-pub(crate) fn mapped_part() -> String {
-    MAPPED.to_owned()
+impl NamedInput {
+    /// Describes a change of this input. The chart's versions describe a change of the chart.
+    fn words(self) -> Option<&'static str> {
+        match self {
+            NamedInput::Chart => None,
+            NamedInput::Overrides => Some("the operator's override values changed"),
+            NamedInput::Code => Some("the operator's post-renderers changed"),
+            NamedInput::Labels => Some("commonLabels of watches.yaml changed"),
+            NamedInput::Annotations => Some("commonAnnotations of watches.yaml changed"),
+            NamedInput::Patches => Some("patches of watches.yaml changed"),
+            NamedInput::Capabilities => Some("the cluster serves other kinds"),
+            NamedInput::Mapped => Some("the operator's value mapper returned other values"),
+        }
+    }
 }
 
 fn source_words(part: &str) -> String {

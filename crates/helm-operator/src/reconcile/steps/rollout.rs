@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use super::causes;
 use crate::dependencies::Waiting;
 use crate::reconcile::decide::gate::{self, Gate};
-use crate::reconcile::decide::inputs;
+use crate::reconcile::decide::inputs::{self, NamedInput};
 use crate::reconcile::decide::progression::{Member, Part, Phase, Reached, RolloutProgress};
 use crate::reconcile::decide::turns::RolloutTurn;
 use crate::reconcile::failure::Failed;
@@ -127,7 +127,8 @@ impl StepContext<'_> {
     }
 
     fn is_of_edition(&self, recorded: &str) -> bool {
-        inputs::has_same(recorded, self.edition(), &causes::SHARED)
+        let names: Vec<&str> = NamedInput::shared().map(NamedInput::name).collect();
+        inputs::has_same(recorded, self.edition(), &names)
     }
 
     /// Returns what the rollout takes back: the deployed revision that it made.

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::causes;
 use crate::mask::Mask;
 use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::decide::inputs::NamedInput;
 use crate::reconcile::decide::interruption::Used;
 use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
 use crate::reconcile::learned::{Learned, Loaded};
@@ -73,7 +74,7 @@ impl StepContext<'_> {
         let name =
             |source: &Resolved| causes::source_part(source.key.kind.as_str(), &source.key.name, &source.values_key);
         let mut names: Vec<String> = self.sources(primary).unwrap_or_default().iter().map(name).collect();
-        names.resize_with(digests.len(), causes::mapped_part);
+        names.resize(digests.len(), NamedInput::Mapped.name().to_owned());
         names.into_iter().zip(digests).collect()
     }
 
