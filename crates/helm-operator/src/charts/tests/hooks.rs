@@ -186,16 +186,13 @@ async fn a_change_that_only_hooks_show_is_a_revision_and_a_deletion_runs_the_hoo
     assert_eq!(place(&world, "backup"), "new");
 }
 
-#[tokio::test(start_paused = true)]
-async fn no_hook_runs_twice_wherever_an_upgrade_is_interrupted() {
-    let both = json!({"name": "both", "events": ["pre-upgrade", "post-upgrade"]});
-    let gone = json!({"name": "gone", "events": ["post-upgrade"], "policies": ["hook-succeeded"]});
-    let after = hook("after", "post-upgrade");
-    let hooks = json!([hook("before", "pre-upgrade"), both, gone, after]);
+/// Deploys a release with these hooks and changes it, in a process that dies after no write, one write and so on, until
+/// one survives. Each time another process continues, and the result is checked.
+async fn interrupted_after_each_write(hooks: Value, change: impl Fn(&World), check: impl Fn(&World, usize)) {
     for writes in 0.. {
         let world = World::new(with_hooks(hooks.clone()));
         reconcile(&world, "Complete").await;
-        world.edit(|p| p["spec"]["value"] = "2".into());
+        change(&world);
         world.server.fail_after(Some(writes));
         tokio::select! {
             _ = reconcile(&world, "Complete") => {}
@@ -208,14 +205,27 @@ async fn no_hook_runs_twice_wherever_an_upgrade_is_interrupted() {
             reconcile(&world, "Complete").await;
             tokio::time::advance(Duration::from_secs(600)).await;
         }
-        assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("2"), "2 deployed"));
-        // `before`, `both` twice, `gone` and `after`.
-        assert_eq!(count(&world, &format!("POST {JOBS}")), 5, "after {writes} writes: {:#?}", world.server.log());
+        check(&world, writes);
         if !died {
             assert!(writes > 10, "the scenario wrote nothing");
             return;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hook_runs_twice_wherever_an_upgrade_is_interrupted() {
+    let both = json!({"name": "both", "events": ["pre-upgrade", "post-upgrade"]});
+    let gone = json!({"name": "gone", "events": ["post-upgrade"], "policies": ["hook-succeeded"]});
+    let after = hook("after", "post-upgrade");
+    let hooks = json!([hook("before", "pre-upgrade"), both, gone, after]);
+    let upgrade = |world: &World| world.edit(|p| p["spec"]["value"] = "2".into());
+    interrupted_after_each_write(hooks, upgrade, |world, writes| {
+        assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("2"), "2 deployed"));
+        // `before`, `both` twice, `gone` and `after`.
+        assert_eq!(count(world, &format!("POST {JOBS}")), 5, "after {writes} writes: {:#?}", world.server.log());
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -258,29 +268,11 @@ async fn an_object_that_is_gone_is_not_awaited_although_no_event_reports_it() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_leaves_no_hook_that_goes_when_it_succeeds_wherever_it_is_interrupted() {
     let gone = |event: &str| json!({"name": event, "events": [event], "policies": ["hook-succeeded"]});
-    for writes in 0.. {
-        let world = World::new(with_hooks(json!([gone("pre-delete"), gone("post-delete")])));
-        reconcile(&world, "Complete").await;
-        world.delete();
-        world.server.fail_after(Some(writes));
-        tokio::select! {
-            _ = reconcile(&world, "Complete") => {}
-            () = sleep(Duration::from_secs(300)) => {}
-        }
-        let died = world.server.writes_left() == Some(0);
-        world.server.fail_after(None);
-        let world = World::on(world.server);
-        for _ in 0..3 {
-            reconcile(&world, "Complete").await;
-            tokio::time::advance(Duration::from_secs(600)).await;
-        }
+    interrupted_after_each_write(json!([gone("pre-delete"), gone("post-delete")]), World::delete, |world, writes| {
         assert!(world.server.paths().is_empty(), "after {writes} writes: {:?}", world.server.paths());
-        assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "after {writes} writes");
-        if !died {
-            assert!(writes > 10, "the scenario wrote nothing");
-            return;
-        }
-    }
+        assert_eq!(count(world, &format!("POST {JOBS}")), 2, "after {writes} writes");
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
