@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm_release::action::{Cached, Health, LiveView};
-use helm_release::kube::{Applied, Decoration, ObjectKey, Resource, Unready};
+use helm_release::kube::{Applied, Decoration, Object, ObjectKey, Resource, Unready};
 
 use crate::reconcile::step_context::StepContext;
 use crate::view::cache::Cache;
@@ -33,13 +33,13 @@ impl LiveView for StepContext<'_> {
         self.shared.cache.note_deletion(key, uid);
     }
 
-    fn health(&self, key: &ObjectKey, expires: bool) -> Health {
+    fn health(&self, key: &ObjectKey, object: &Object) -> Health {
         let settings = &self.shared.settings;
         // A rehearsal writes nothing that could become ready.
         if settings.rehearses {
             Health::Ready
         } else {
-            health(&self.shared.cache, key, expires, settings.watch_dependents)
+            health(&self.shared.cache, key, object.expires(), settings.watch_dependents)
         }
     }
 }

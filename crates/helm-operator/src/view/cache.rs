@@ -384,18 +384,19 @@ impl Cache {
         keys.iter().filter_map(|key| state.ask_at(key)).min()
     }
 
-    /// Stores the server's response for an object whose event is overdue: its metadata, and whether it is ours. Another
+    /// Stores the server's response for an object whose event is overdue: its metadata, and whose it is. Another
     /// writer's change in the meantime counts immediately. The rest of the object, and the version, come with the
     /// event.
-    pub(crate) fn confirm(&self, key: &ObjectKey, read: Option<(&Live, bool)>) {
+    pub(crate) fn confirm(&self, key: &ObjectKey, read: Option<(&Live, Claim)>) {
         let mut state = self.changing();
         let Some(known) = state.dependents.get_mut(key) else { return };
         match read.filter(|(live, _)| live.metadata.uid.as_deref() == Some(&*known.uid)) {
-            Some((live, ours)) => {
+            Some((live, claim)) => {
                 let known = Arc::make_mut(known);
                 known.stamp = known.stamp.confirmed();
                 if live.resource_version() != known.resource_version {
-                    (known.mark, known.deleting, known.kept, known.ours) = (live.mark, live.deleting, live.kept, ours);
+                    known.ours = claim.ours;
+                    (known.mark, known.deleting, known.kept) = (live.mark, live.deleting, live.kept);
                     known.is_bound = is_bound(live);
                 }
             }

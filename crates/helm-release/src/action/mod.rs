@@ -306,9 +306,8 @@ pub trait LiveView: Send + Sync {
     /// nothing.
     fn deleted(&self, _: &ObjectKey, _uid: &str) {}
 
-    /// Returns whether an object is ready, which was applied before. `expires` says whether the server deletes it once
-    /// it finished. Default: unknown.
-    fn health(&self, _: &ObjectKey, _expires: bool) -> Health {
+    /// Returns whether an object is ready, which was applied before. Default: unknown.
+    fn health(&self, _: &ObjectKey, _: &Object) -> Health {
         Health::Unwatched
     }
 }

@@ -173,7 +173,7 @@ impl Wait<'_> {
 async fn pending<'a>(env: &Environment<'_>, awaited: &[Awaited<'a>]) -> (Vec<Pending<'a>>, bool) {
     let (mut all, mut is_watched) = (Vec::new(), true);
     for one in awaited {
-        let unready = match env.live.health(one.key, one.object.expires()) {
+        let unready = match env.live.health(one.key, one.object) {
             Health::Ready => None,
             Health::Unready(unready) => Some(unready),
             Health::Unwatched => {

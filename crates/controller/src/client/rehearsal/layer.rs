@@ -31,7 +31,8 @@ async fn serve(client: Client, background: Arc<Overlay>, request: Request<Body>)
     let current = CURRENT.try_with(Arc::clone).ok();
     let overlay = current.as_deref().map_or(&*background, |current| &current.overlay);
     let path = request.uri().path();
-    match (way(request.method(), request.uri(), overlay.has(path) || overlay.defines(path)), &current) {
+    let holder = if overlay.has(path) || overlay.defines(path) { Holder::Overlay } else { Holder::Server };
+    match (way(request.method(), request.uri(), holder), &current) {
         (Way::Sent, _) if path == GROUPS && !overlay.defined().is_empty() => {
             discovered(&client, overlay, request).await
         }
@@ -74,13 +75,22 @@ pub(super) enum Way {
     Rehearsed,
 }
 
-pub(super) fn way(method: &Method, uri: &Uri, is_written: bool) -> Way {
+/// Who has the object that a request is about.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Holder {
+    /// The API server, if anyone.
+    Server,
+    /// Memory: an earlier request wrote it.
+    Overlay,
+}
+
+pub(super) fn way(method: &Method, uri: &Uri, holder: Holder) -> Way {
     let is_review = uri.path().ends_with("reviews") && *method == Method::POST;
     let is_check = uri.query().is_some_and(|query| query.split('&').any(|field| field == "dryRun=All"));
     let is_read = [Method::GET, Method::HEAD].contains(method);
-    match is_written {
-        true if is_read || is_check => Way::Kept,
-        false if is_read || is_check || is_review => Way::Sent,
+    match holder {
+        Holder::Overlay if is_read || is_check => Way::Kept,
+        Holder::Server if is_read || is_check || is_review => Way::Sent,
         _ => Way::Rehearsed,
     }
 }

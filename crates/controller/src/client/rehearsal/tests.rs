@@ -263,17 +263,18 @@ async fn a_kind_is_served_once_its_definition_was_created() {
 
 #[test]
 fn reviews_and_checks_are_sent_and_other_writes_are_not() {
+    use layer::{Holder, Way};
     let check = format!("{MAP}?dryRun=All");
-    for (method, path, is_written, expected) in [
-        ("GET", MAP, false, layer::Way::Sent),
-        ("GET", MAP, true, layer::Way::Kept),
-        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", false, layer::Way::Sent),
-        ("PATCH", &check, false, layer::Way::Sent),
-        ("PATCH", &check, true, layer::Way::Kept),
-        ("POST", MAPS, false, layer::Way::Rehearsed),
-        ("DELETE", MAP, true, layer::Way::Rehearsed),
+    for (method, path, holder, expected) in [
+        ("GET", MAP, Holder::Server, Way::Sent),
+        ("GET", MAP, Holder::Overlay, Way::Kept),
+        ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", Holder::Server, Way::Sent),
+        ("PATCH", &check, Holder::Server, Way::Sent),
+        ("PATCH", &check, Holder::Overlay, Way::Kept),
+        ("POST", MAPS, Holder::Server, Way::Rehearsed),
+        ("DELETE", MAP, Holder::Overlay, Way::Rehearsed),
     ] {
-        let way = layer::way(&method.parse().unwrap(), &path.parse().unwrap(), is_written);
+        let way = layer::way(&method.parse().unwrap(), &path.parse().unwrap(), holder);
         assert_eq!(way, expected, "{method} {path}");
     }
 }

@@ -186,9 +186,9 @@ async fn a_write_confirmed_by_the_server_is_not_read_again() {
     let cache = Cache::default();
     let a = object_key("ConfigMap", "a");
     cache.store_applied(&[applied("u", 5)], &key());
-    cache.confirm(&a, Some((&live("u", 5), true)));
+    cache.confirm(&a, Some((&live("u", 5), claim())));
     assert_eq!(cache.ask_at(&[&a]), None);
-    cache.confirm(&a, Some((&live("other", 9), true)));
+    cache.confirm(&a, Some((&live("other", 9), claim())));
     assert!(cache.dependent(&a).is_none(), "another object has its name");
 }
 
@@ -221,7 +221,7 @@ async fn what_a_confirmation_finds_counts_at_once() {
     let cache = Cache::default();
     let a = object_key("ConfigMap", "a");
     cache.store_applied(&[applied("u", 5)], &key());
-    cache.confirm(&a, Some((&marked(7, 6), false)));
+    cache.confirm(&a, Some((&marked(7, 6), Claim { ours: false, ..claim() })));
     let known = cache.dependent(&a).unwrap();
     assert_eq!((known.mark, known.ours, known.resource_version), (Some(Mark(7)), false, 5));
     assert!(cache.store_dependent(a.clone(), &marked(8, 6), claim(), epoch(1)).is_some(), "its event tells the rest");
@@ -333,7 +333,7 @@ fn the_kinds_to_watch_are_those_of_the_releases_of_resources_that_exist() {
     cache.store_written_primary(of("u", 1, 1));
     assert_eq!(cache.kinds_of_releases().into_iter().collect::<Vec<_>>(), [("v1".into(), "ConfigMap".into())]);
     assert_eq!(cache.resources_with(&config_maps()), [key()]);
-    assert!(cache.resources_with(&resource("v1", "Secret", "secrets", true)).is_empty());
+    assert!(cache.resources_with(&resource("v1", "Secret", "secrets")).is_empty());
 }
 
 #[test]

@@ -29,7 +29,7 @@ fn mapping(server: Arc<MemoryApi>, answer: &Answer) -> World {
     let extensions = Extensions { mappers: vec![Arc::new(mapper)], ..Extensions::default() };
     let acceptance = Acceptance { keep_metadata: extensions.need_metadata(), ..Acceptance::default() };
     let events = Events::new(server.clone(), "memcached-controller", None);
-    World::start(server, Arc::new(Stub::default()), events, false, |_| {}, acceptance, extensions)
+    World::start(server, Arc::new(Stub::default()), events, ChartObjects::Watched, |_| {}, acceptance, extensions)
 }
 
 fn answering(answer: &str) -> (World, Answer) {
@@ -142,7 +142,15 @@ fn rendering(server: Arc<MemoryApi>, version: &str, text: Result<&'static str, &
     let extensions =
         Extensions { post_renderers: vec![(version.to_owned(), Arc::new(renderer))], ..Extensions::default() };
     let acceptance = Acceptance { keep_metadata: extensions.need_metadata(), ..Acceptance::default() };
-    World::start(server, Arc::new(Stub::default()), Events::default(), false, |_| {}, acceptance, extensions)
+    World::start(
+        server,
+        Arc::new(Stub::default()),
+        Events::default(),
+        ChartObjects::Watched,
+        |_| {},
+        acceptance,
+        extensions,
+    )
 }
 
 #[tokio::test(start_paused = true)]

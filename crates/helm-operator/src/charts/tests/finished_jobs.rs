@@ -20,7 +20,7 @@ fn loading(value: &str, image: &str) -> Value {
 
 /// Feeds the result of a new list of Jobs.
 fn feed_jobs(world: &World) {
-    let jobs = Dependents(world.shared.clone(), Arc::new(resource("batch/v1", "Job", "jobs", true)));
+    let jobs = Dependents(world.shared.clone(), Arc::new(resource("batch/v1", "Job", "jobs")));
     let number = world.lists.fetch_add(1, Ordering::Relaxed) + 1;
     let epoch = Epoch { number, began: Instant::now(), is_list: true };
     if let Some(mut job) = world.server.object(LOAD) {

@@ -294,8 +294,14 @@ pub(super) struct World {
     keys: Keyring,
     /// The number of lists so far.
     lists: AtomicU64,
-    /// Whether no watch covers the chart's objects.
-    unwatched: bool,
+    objects: ChartObjects,
+}
+
+/// Whether watches cover the charts' objects.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum ChartObjects {
+    Watched,
+    Unwatched,
 }
 
 /// Returns a stub that knows its chart and values without rendering.
@@ -353,12 +359,12 @@ fn primary(namespace: &str, name: &str, spec: Value) -> (String, Value) {
     (format!("/apis/cache.my.domain/v1/namespaces/{namespace}/memcacheds/{name}"), body)
 }
 
-fn resource(api_version: &str, kind: &str, plural: &str, namespaced: bool) -> Resource {
-    Resource { api_version: api_version.into(), kind: kind.into(), plural: plural.into(), namespaced }
+fn resource(api_version: &str, kind: &str, plural: &str) -> Resource {
+    Resource { api_version: api_version.into(), kind: kind.into(), plural: plural.into(), namespaced: true }
 }
 
 fn config_maps() -> Resource {
-    resource("v1", "ConfigMap", "configmaps", true)
+    resource("v1", "ConfigMap", "configmaps")
 }
 
 fn object_key(kind: &str, name: &str) -> ObjectKey {
@@ -403,7 +409,15 @@ impl World {
 
     /// Creates a controller that reads resources by these rules.
     fn taking(server: Arc<MemoryApi>, renderer: Arc<dyn Renderer>, acceptance: Acceptance) -> World {
-        World::start(server, renderer, Events::default(), false, |_| {}, acceptance, Extensions::default())
+        World::start(
+            server,
+            renderer,
+            Events::default(),
+            ChartObjects::Watched,
+            |_| {},
+            acceptance,
+            Extensions::default(),
+        )
     }
 
     /// Creates a controller that publishes its events to the server.
@@ -413,38 +427,62 @@ impl World {
         change: impl FnOnce(&mut Settings),
     ) -> World {
         let events = Events::new(server.clone(), "memcached-controller", None);
-        World::start(server, renderer, events, false, change, Acceptance::default(), Extensions::default())
+        World::start(
+            server,
+            renderer,
+            events,
+            ChartObjects::Watched,
+            change,
+            Acceptance::default(),
+            Extensions::default(),
+        )
     }
 
     /// Creates a controller without watches of the chart's objects.
     fn unwatched(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
         let stub = Arc::new(Stub::default());
-        World::start(server, stub, Events::default(), true, change, Acceptance::default(), Extensions::default())
+        World::start(
+            server,
+            stub,
+            Events::default(),
+            ChartObjects::Unwatched,
+            change,
+            Acceptance::default(),
+            Extensions::default(),
+        )
     }
 
     /// Creates a controller whose operator has these keys.
     fn sealing(server: Arc<MemoryApi>, renderer: Stub, keys: Keyring) -> World {
         let (events, renderer) = (Events::default(), Arc::new(renderer));
-        World::begin((server, keys), renderer, events, false, |_| {}, Acceptance::default(), Extensions::default())
+        World::begin(
+            (server, keys),
+            renderer,
+            events,
+            ChartObjects::Watched,
+            |_| {},
+            Acceptance::default(),
+            Extensions::default(),
+        )
     }
 
     fn start(
         server: Arc<MemoryApi>,
         renderer: Arc<dyn Renderer>,
         events: Events,
-        unwatched: bool,
+        objects: ChartObjects,
         change: impl FnOnce(&mut Settings),
         acceptance: Acceptance,
         extensions: Extensions,
     ) -> World {
-        World::begin((server, keys()), renderer, events, unwatched, change, acceptance, extensions)
+        World::begin((server, keys()), renderer, events, objects, change, acceptance, extensions)
     }
 
     fn begin(
         (server, keys): (Arc<MemoryApi>, Keyring),
         renderer: Arc<dyn Renderer>,
         events: Events,
-        unwatched: bool,
+        objects: ChartObjects,
         change: impl FnOnce(&mut Settings),
         acceptance: Acceptance,
         extensions: Extensions,
@@ -524,12 +562,10 @@ impl World {
             rollout: settings.slots(),
             turns: Turns::new(settings.rollout.clone()),
             settings,
-            resource: Arc::new(resource(
-                "cache.my.domain/v1",
-                "Memcached",
-                "memcacheds",
-                acceptance.release_namespace.is_none(),
-            )),
+            resource: Arc::new(Resource {
+                namespaced: acceptance.release_namespace.is_none(),
+                ..resource("cache.my.domain/v1", "Memcached", "memcacheds")
+            }),
             shard: acceptance.share.clone().map(Shard::new),
             acceptance,
             new_kinds: mpsc::unbounded_channel().0,
@@ -541,7 +577,7 @@ impl World {
         shared.cache.report_releases_to(reader);
         handlers::connect_sources(&shared);
         handlers::connect_dependencies(&shared);
-        let world = World { server, shared, releases, keys, lists: AtomicU64::new(0), unwatched };
+        let world = World { server, shared, releases, keys, lists: AtomicU64::new(0), objects };
         world.feed();
         restore::restore(&world.shared);
         world
@@ -557,14 +593,16 @@ impl World {
         let number = self.lists.fetch_add(1, Ordering::Relaxed) + 1;
         let epoch = Epoch { number, began: Instant::now(), is_list: true };
         let maps = Arc::new(config_maps());
-        let roles = Arc::new(resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", false));
+        let roles = resource("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles");
+        let roles = Arc::new(Resource { namespaced: false, ..roles });
         let (primaries, records) = (Primaries(self.shared.clone()), self.releases.clone());
-        let secrets = Arc::new(resource("v1", "Secret", "secrets", true));
-        let deployments = Arc::new(resource("apps/v1", "Deployment", "deployments", true));
+        let secrets = Arc::new(resource("v1", "Secret", "secrets"));
+        let deployments = Arc::new(resource("apps/v1", "Deployment", "deployments"));
         let dependents = [maps, roles, secrets, deployments].map(|kind| Dependents(self.shared.clone(), kind));
         let source = |kind| SourceHandler { sources: Arc::downgrade(&self.shared.sources), kind };
         let sources = [SourceKind::Secret, SourceKind::ConfigMap].map(source);
         self.feed_dependencies(epoch);
+        let is_unwatched = self.objects == ChartObjects::Unwatched;
         let mut paths = self.server.paths();
         // As at startup: resources before the objects of their releases.
         paths.sort_by_key(|path| !path.contains("/memcacheds/"));
@@ -582,9 +620,9 @@ impl World {
                 handler.changed(SourceMeta::read(handler.kind, metadata).unwrap(), epoch);
             }
             match plural {
-                "configmaps" | "deployments" | "clusterroles" if self.unwatched => {}
+                "configmaps" | "deployments" | "clusterroles" if is_unwatched => {}
                 "memcacheds" => primaries.changed(serde_json::from_value::<Received>(object).unwrap(), epoch),
-                "secrets" if object["metadata"]["labels"]["owner"] != "helm" && self.unwatched => {}
+                "secrets" if object["metadata"]["labels"]["owner"] != "helm" && is_unwatched => {}
                 "secrets" if object["metadata"]["labels"]["owner"] != "helm" => {
                     dependents[2].changed(live(object), epoch)
                 }
@@ -604,7 +642,7 @@ impl World {
         primaries.sweep(scope, epoch);
         records.sweep(scope, epoch);
         sources.iter().for_each(|handler| handler.sweep(scope, epoch));
-        if self.unwatched {
+        if self.objects == ChartObjects::Unwatched {
             return;
         }
         dependents[0].sweep(scope, epoch);
@@ -1223,7 +1261,7 @@ async fn our_own_write_without_an_event_is_read_back() {
     let world = World::new(spec());
     world.feed();
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
-    world.shared.cache.kind_synced(&resource("v1", "ConfigMap", "configmaps", true), &WatchScope::ALL);
+    world.shared.cache.kind_synced(&resource("v1", "ConfigMap", "configmaps"), &WatchScope::ALL);
     world.server.remove(&format!("{MAPS}/b"));
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     assert_eq!(world.maps(), ["a", "c"], "nothing is known yet");

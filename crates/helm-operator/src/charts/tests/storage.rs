@@ -11,7 +11,7 @@ fn recording(server: Arc<MemoryApi>, renderer: Stub) -> World {
         server,
         Arc::new(renderer),
         Events::default(),
-        false,
+        ChartObjects::Watched,
         home,
         Acceptance::default(),
         Extensions::default(),

@@ -126,7 +126,15 @@ async fn a_mapper_that_fails_removes_nothing() {
     let acceptance = Acceptance { keep_metadata: true, ..Acceptance::default() };
     let server = World::new(spec()).server;
     let retries = |settings: &mut Settings| settings.retries = Some(0);
-    let world = World::start(server, Arc::new(random()), Events::default(), false, retries, acceptance, extensions);
+    let world = World::start(
+        server,
+        Arc::new(random()),
+        Events::default(),
+        ChartObjects::Watched,
+        retries,
+        acceptance,
+        extensions,
+    );
     interrupt(&world).await;
     let before = identities(&world);
     fails.store(true, Ordering::SeqCst);

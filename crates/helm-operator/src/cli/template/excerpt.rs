@@ -2,6 +2,8 @@
 
 use helm::engine::Position;
 
+use crate::plan::diff::Colour;
+
 /// How many lines to show before and after.
 const AROUND: usize = 2;
 
@@ -13,7 +15,7 @@ const BLUE: &str = "\u{1b}[1;34m";
 const PLAIN: &str = "\u{1b}[0m";
 
 /// Returns the excerpt for the innermost place that has source text. Text run by `tpl` has none.
-pub(super) fn of(places: &[Position], source: &dyn Fn(&str) -> Option<String>, colour: bool) -> Option<String> {
+pub(super) fn of(places: &[Position], source: &dyn Fn(&str) -> Option<String>, colour: Colour) -> Option<String> {
     let known = places.iter().rev().filter(|place| place.line > 0);
     let (place, text) = known.filter_map(|place| Some((place, source(&place.template)?))).next()?;
     Some(Excerpt { place, text: &text, colour }.show())
@@ -22,7 +24,7 @@ pub(super) fn of(places: &[Position], source: &dyn Fn(&str) -> Option<String>, c
 struct Excerpt<'a> {
     place: &'a Position,
     text: &'a str,
-    colour: bool,
+    colour: Colour,
 }
 
 impl Excerpt<'_> {
@@ -69,8 +71,11 @@ impl Excerpt<'_> {
         format!("{pad}{}", self.paint(RED, "^"))
     }
 
-    fn paint(&self, colour: &str, text: &str) -> String {
-        if self.colour { format!("{colour}{text}{PLAIN}") } else { text.to_owned() }
+    fn paint(&self, code: &str, text: &str) -> String {
+        match self.colour {
+            Colour::Ansi => format!("{code}{text}{PLAIN}"),
+            Colour::Never => text.to_owned(),
+        }
     }
 }
 

@@ -22,6 +22,7 @@ use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::chart::Chart;
 use helm::template::{Error, Options, Output};
 
+use crate::plan::diff::Colour;
 use crate::watches::Watch;
 
 /// The flags of `template`.
@@ -144,9 +145,8 @@ impl Template {
 
     fn fail(&self, text: &str, error: Option<&Error>) -> ExitCode {
         complain(&format!("Error: {}", shorten(text, MAX_MESSAGE)));
-        let terminal = std::io::stderr().is_terminal();
-        if terminal || self.options.debug {
-            let colour = terminal && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        if std::io::stderr().is_terminal() || self.options.debug {
+            let colour = Colour::of(&std::io::stderr());
             if let Some(excerpt) = error.and_then(|error| self.excerpt(error, colour)) {
                 complain(&format!("\n{excerpt}"));
             }
@@ -155,7 +155,7 @@ impl Template {
     }
 
     /// Loads the chart again, so that only errors pay for the excerpt.
-    fn excerpt(&self, error: &Error, colour: bool) -> Option<String> {
+    fn excerpt(&self, error: &Error, colour: Colour) -> Option<String> {
         let error = error.in_template()?;
         let chart = Chart::load(Path::new(self.options.name_and_chart.last()?.trim())).ok()?;
         let source = |name: &str| chart.template(name).map(|text| text.to_text().into_owned());

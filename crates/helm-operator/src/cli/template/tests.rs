@@ -13,7 +13,7 @@ fn place(template: &str, line: usize, column: Option<usize>) -> Position {
 
 fn excerpt(places: &[Position]) -> Option<String> {
     let source = |name: &str| (name == "c/t.yaml").then(|| "a: 1\nb:\n\tc: {{ .x }}\r\nd: 2\ne: 3\nf: 4\n".to_owned());
-    excerpt::of(places, &source, false)
+    excerpt::of(places, &source, Colour::Never)
 }
 
 #[test]
@@ -38,11 +38,14 @@ fn the_innermost_place_with_a_source_is_shown() {
 #[test]
 fn long_lines_are_cut_around_the_error_and_control_characters_are_escaped() {
     let source = |_: &str| Some(format!("{}\u{1b}[2J{}", "x".repeat(1000), "y".repeat(1000)));
-    let text = excerpt::of(&[place("t", 1, Some(1000))], &source, false).unwrap();
+    let text = excerpt::of(&[place("t", 1, Some(1000))], &source, Colour::Never).unwrap();
     assert!(text.lines().all(|line| line.chars().count() < 170), "{text}");
     assert!(text.contains("x\u{fffd}[2Jy") && !text.contains('\u{1b}'), "{text}");
-    assert!(excerpt::of(&[place("t", 1, Some(3))], &source, true).unwrap().contains("\u{1b}[1;31m^"));
-    assert_eq!(excerpt::of(&[place("t", 9, Some(3))], &|_| Some(String::new()), false).unwrap(), "  --> t:9:3\n   |");
+    assert!(excerpt::of(&[place("t", 1, Some(3))], &source, Colour::Ansi).unwrap().contains("\u{1b}[1;31m^"));
+    assert_eq!(
+        excerpt::of(&[place("t", 9, Some(3))], &|_| Some(String::new()), Colour::Never).unwrap(),
+        "  --> t:9:3\n   |"
+    );
 }
 
 fn line(line: &str, env: &[(&str, &str)]) -> Result<args::Line, (Vec<String>, Box<UsageError>)> {

@@ -205,7 +205,7 @@ pub(crate) async fn confirm(context: &StepContext<'_>) -> Result<NextStep, Faile
     for key in context.shared.cache.overdue(&context.watched(&marks)) {
         let Some(object) = marks.find(&key) else { continue };
         let live = context.applier.find_live(&key, &object.api_version).await.map_err(|e| fault(&e.into()))?;
-        let read = live.as_ref().map(|live| (live, ownership::claim(context.shared, &key, live).ours));
+        let read = live.as_ref().map(|live| (live, ownership::claim(context.shared, &key, live)));
         context.shared.cache.confirm(&key, read);
     }
     Ok(NextStep::Again)
