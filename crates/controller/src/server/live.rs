@@ -35,7 +35,7 @@ pub(super) struct Follower {
     /// The last generation of the site that was read.
     seen: Option<u64>,
     /// The last digest that was sent.
-    told: Option<u64>,
+    sent: Option<u64>,
 }
 
 /// Returns the events for a caller who has this address open. The first one comes at once.
@@ -57,7 +57,7 @@ impl Follower {
         let mut ticks = interval(PAUSE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let until = Instant::now() + LIFE;
-        Follower { guarded, caller, address, ticks, until, seen: None, told: None }
+        Follower { guarded, caller, address, ticks, until, seen: None, sent: None }
     }
 
     /// Waits for the next digest; returns `None` at the end, or if the API server does not say what the caller may read.
@@ -75,8 +75,8 @@ impl Follower {
             let visit = Visit { path, query, as_json: false, takes_forms: false, access: &self.caller };
             let version = self.guarded.site.version(visit).await.ok()?;
             self.seen = Some(generation);
-            if self.told != Some(version) {
-                self.told = Some(version);
+            if self.sent != Some(version) {
+                self.sent = Some(version);
                 return Some(version);
             }
         }

@@ -135,8 +135,8 @@ async fn a_resource_waits_for_an_object_of_any_kind_without_a_request() {
     world.reconcile().await;
     assert_eq!((world.maps(), world.history()), (vec!["a".to_owned()], vec!["1 deployed".to_owned()]));
     assert_eq!((world.condition("Reconciling"), world.state("Ready")), (None, "True/Ready".to_owned()));
-    let told: Vec<_> = events(&world.server).iter().map(|event| event["reason"].clone()).collect();
-    assert_eq!(told.iter().filter(|reason| **reason == "DependencyNotReady").count(), 1, "{told:?}");
+    let reasons: Vec<_> = events(&world.server).iter().map(|event| event["reason"].clone()).collect();
+    assert_eq!(reasons.iter().filter(|reason| **reason == "DependencyNotReady").count(), 1, "{reasons:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -365,8 +365,8 @@ async fn an_annotation_has_no_effect_unless_the_watch_allows_it_and_the_message_
     server.put(&path, resource, "user");
     let world = depending(server, json!([]), |_| {});
     world.reconcile().await;
-    let told = world.condition("Irreconcilable").unwrap();
-    assert!(told.contains("InvalidAnnotation") && told.ends_with("lacks dependsOnAnnotation"), "{told}");
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.contains("InvalidAnnotation") && condition.ends_with("lacks dependsOnAnnotation"), "{condition}");
     let world = open(world.server, false);
     for (entry, expected) in [
         (json!({"kind": "Node", "name": "a"}), "Node is not allowed"),
@@ -400,7 +400,7 @@ const ACCOUNT: &str = "/api/v1/namespaces/ns/serviceaccounts/deployer";
 
 #[tokio::test(start_paused = true)]
 async fn an_annotation_tells_nothing_of_objects_that_the_account_may_not_read() {
-    let mut told = BTreeMap::new();
+    let mut conditions = BTreeMap::new();
     for state in ["absent", "not ready", "ready"] {
         let (path, resource) = annotated("web", &on_database(json!({})));
         let server = new_server();
@@ -416,11 +416,11 @@ async fn an_annotation_tells_nothing_of_objects_that_the_account_may_not_read() 
         let status = &world.server.object(PRIMARY).unwrap()["status"]["conditions"];
         let said = |kind: &str| world.condition(kind).unwrap_or_default();
         assert!(said("Irreconcilable").starts_with("True/DependencyForbidden/"), "{status}");
-        told.insert(said("Irreconcilable") + &said("Ready") + &said("Reconciling"), state);
+        conditions.insert(said("Irreconcilable") + &said("Ready") + &said("Reconciling"), state);
     }
-    assert_eq!(told.len(), 1, "it is the same, whatever there is: {told:?}");
-    let (told, _) = told.pop_first().unwrap();
-    assert!(told.contains("resources: [databases], verbs: [get]}"), "{told}");
+    assert_eq!(conditions.len(), 1, "it is the same, whatever there is: {conditions:?}");
+    let (conditions, _) = conditions.pop_first().unwrap();
+    assert!(conditions.contains("resources: [databases], verbs: [get]}"), "{conditions}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -432,9 +432,9 @@ async fn an_entry_of_the_watch_holds_but_names_nothing_that_the_account_may_not_
     });
     close(&world.server, "databases");
     world.reconcile().await;
-    let told = waiting(&world);
-    assert!(told.starts_with("True/DependencyNotReady/") && told.contains("may not read"), "{told}");
-    assert!(!told.contains("Database"), "{told}");
+    let condition = waiting(&world);
+    assert!(condition.starts_with("True/DependencyNotReady/") && condition.contains("may not read"), "{condition}");
+    assert!(!condition.contains("Database"), "{condition}");
     assert_eq!(asked(&world).await, [""; 0], "it is checked once for what is said");
     put_database(&world, true);
     world.reconcile().await;

@@ -110,17 +110,17 @@ async fn objects_that_went_with_their_kind_are_not_ready_until_it_is_back() {
     maps.iter().for_each(|map| world.server.remove(&format!("{MAPS}/{map}")));
     world.server.unserve("v1", "ConfigMap");
     assert_eq!(world.reconcile().await, ReconcileResult::Error, "its watch still runs");
-    let told = |verb: &str| {
+    let assert_cannot = |verb: &str| {
         let why = "no matches for kind \"ConfigMap\" in version \"v1\"";
         assert_eq!(
             world.condition("Irreconcilable").unwrap(),
             format!("True/ReconcileError/cannot {verb} ConfigMap \"a\": {why}")
         );
     };
-    told("apply");
+    assert_cannot("apply");
     tokio::time::advance(SECOND).await;
     assert_eq!(world.reconcile().await, ReconcileResult::Error, "discovery has run again");
-    told("repair");
+    assert_cannot("repair");
 
     let watch = Dependents(world.shared.clone(), Arc::new(config_maps()));
     let alone = async || {
@@ -132,8 +132,8 @@ async fn objects_that_went_with_their_kind_are_not_ready_until_it_is_back() {
     watch.lost(&WatchScope::ALL);
     assert_ne!(alone().await, ReconcileResult::Error);
     assert_eq!(world.condition("Irreconcilable"), None);
-    let told = "False/Progressing/ConfigMap \"a\" is not ready: the server does not serve its kind";
-    assert!(world.condition("Ready").unwrap().starts_with(told), "{:?}", world.condition("Ready"));
+    let expected = "False/Progressing/ConfigMap \"a\" is not ready: the server does not serve its kind";
+    assert!(world.condition("Ready").unwrap().starts_with(expected), "{:?}", world.condition("Ready"));
 
     world.server.accept();
     world.server.serve("v1", "ConfigMap", "configmaps");

@@ -184,10 +184,10 @@ async fn a_retry_with_the_same_refusal_writes_nothing() {
     refuse(&world, "abc");
     set_value(&world, "abc");
     world.reconcile().await;
-    let (before, told) = (world.server.object(&format!("{MAPS}/a")), world.condition("ReleaseFailed"));
+    let (before, failed) = (world.server.object(&format!("{MAPS}/a")), world.condition("ReleaseFailed"));
     let from = world.server.log().len();
     retry(&world, 5).await;
-    assert_eq!((world.server.object(&format!("{MAPS}/a")), world.condition("ReleaseFailed")), (before, told));
+    assert_eq!((world.server.object(&format!("{MAPS}/a")), world.condition("ReleaseFailed")), (before, failed));
     assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
     let log = world.server.log()[from..].to_vec();
     let dry_run = format!("PATCH {MAPS}/b");
@@ -264,7 +264,7 @@ async fn a_release_that_ever_ran_is_healed_and_never_removed() {
 }
 
 /// Returns how often objects were written client-side because server-side apply rejected them.
-fn told(world: &World) -> usize {
+fn client_side_applies(world: &World) -> usize {
     let metrics = world.shared.metrics.encode(controller::metrics::Format::Classic);
     let line = metrics.lines().find(|l| l.starts_with("helm_operator_outcomes_total") && l.contains("ClientSideApply"));
     line.and_then(|l| l.rsplit(' ').next()?.parse().ok()).unwrap_or(0)
@@ -283,26 +283,29 @@ async fn client_side_objects_are_reported_once_for_each_change_and_repaired_like
     let world = World::new(spec());
     refuse_only_applies(&world);
     world.reconcile().await;
-    assert_eq!((world.maps().len(), world.history(), told(&world)), (3, vec!["1 deployed".to_owned()], 1));
+    assert_eq!(
+        (world.maps().len(), world.history(), client_side_applies(&world)),
+        (3, vec!["1 deployed".to_owned()], 1)
+    );
     let world = World::on(world.server);
-    assert_eq!((world.requests().await, told(&world)), (0, 0), "after a restart nothing is tried again");
+    assert_eq!((world.requests().await, client_side_applies(&world)), (0, 0), "after a restart nothing is tried again");
 
     let mut changed = world.server.object(&format!("{MAPS}/b")).unwrap();
     changed["data"]["value"] = "mine".into();
     world.server.put(&format!("{MAPS}/b"), changed, "kubectl");
     let before = world.server.log().len();
     world.reconcile().await;
-    assert_eq!((world.value_of("b"), told(&world)), (json!("1"), 0), "repaired the way it was made");
+    assert_eq!((world.value_of("b"), client_side_applies(&world)), (json!("1"), 0), "repaired the way it was made");
     let log = world.server.log()[before..].to_vec();
     assert_eq!(log.iter().filter(|l| **l == format!("PATCH {MAPS}/b")).count(), 1, "{log:?}");
     assert_eq!(world.requests().await, 0);
 
     set_value(&world, "2");
     world.reconcile().await;
-    assert_eq!((world.value_of("b"), told(&world)), (json!("2"), 1));
+    assert_eq!((world.value_of("b"), client_side_applies(&world)), (json!("2"), 1));
     world.edit(|p| p["spec"]["maps"] = json!(["a", "b"]));
     world.reconcile().await;
-    assert_eq!((world.maps().len(), told(&world)), (2, 1), "an unchanged object is not tried again");
+    assert_eq!((world.maps().len(), client_side_applies(&world)), (2, 1), "an unchanged object is not tried again");
     world.delete();
     world.reconcile().await;
     assert!(world.maps().is_empty());
@@ -345,12 +348,15 @@ async fn a_repair_that_apply_now_rejects_is_written_client_side_from_then_on() {
     };
     drift(&world);
     world.reconcile().await;
-    assert_eq!((world.value_of("b"), told(&world), world.history()), (json!("1"), 1, vec!["1 deployed".to_owned()]));
+    assert_eq!(
+        (world.value_of("b"), client_side_applies(&world), world.history()),
+        (json!("1"), 1, vec!["1 deployed".to_owned()])
+    );
     let world = World::on(world.server);
     assert_eq!(world.requests().await, 0);
     drift(&world);
     world.reconcile().await;
-    assert_eq!((world.value_of("b"), told(&world)), (json!("1"), 0), "not tried again");
+    assert_eq!((world.value_of("b"), client_side_applies(&world)), (json!("1"), 0), "not tried again");
 }
 
 #[tokio::test(start_paused = true)]

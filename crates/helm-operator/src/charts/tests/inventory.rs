@@ -31,8 +31,8 @@ async fn a_status_lists_objects_and_revisions_without_a_write_of_their_own() {
     assert_eq!(status_writes(&world), 1, "an install writes one status, as without them");
     assert_eq!(ids(&world), ["ns_a__ConfigMap", "ns_b__ConfigMap", "ns_c__ConfigMap"]);
     assert_eq!(history(&world), ["1 memcached-0.1.0 install deployed"]);
-    let told = status(&world).to_string();
-    assert!(told.contains("\"digest\":\"") && told.contains("\"updated\":\""), "{told}");
+    let text = status(&world).to_string();
+    assert!(text.contains("\"digest\":\"") && text.contains("\"updated\":\""), "{text}");
     world.edit(|p| p["spec"] = json!({"maps": ["a", "d"], "value": "2"}));
     world.reconcile().await;
     assert_eq!(status_writes(&world), 2);

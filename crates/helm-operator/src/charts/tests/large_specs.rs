@@ -45,7 +45,7 @@ async fn a_spec_that_cannot_be_read_again_is_asked_for_later() {
     world.edit(|p| p["spec"]["value"] = "2".into());
     world.server.disturb(PRIMARY, 1, helm_release::kube::Disturbance::Refused(500));
     world.reconcile().await;
-    assert!(world.condition("Irreconcilable").is_some_and(|told| told.starts_with("True/Unanswered/")));
+    assert!(world.condition("Irreconcilable").is_some_and(|condition| condition.starts_with("True/Unanswered/")));
     tokio::time::advance(Duration::from_secs(600)).await;
     world.reconcile().await;
     assert_eq!((world.value_of("a"), world.state("Ready")), (json!("2"), "True/Ready".into()));

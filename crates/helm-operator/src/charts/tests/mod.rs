@@ -708,8 +708,8 @@ impl World {
 
     /// Returns a condition's status and reason.
     pub(super) fn state(&self, kind: &str) -> String {
-        let told = self.condition(kind).unwrap();
-        told.splitn(3, '/').take(2).collect::<Vec<_>>().join("/")
+        let condition = self.condition(kind).unwrap();
+        condition.splitn(3, '/').take(2).collect::<Vec<_>>().join("/")
     }
 
     fn condition_of(&self, key: &ResourceKey, kind: &str) -> Option<String> {

@@ -423,8 +423,8 @@ async fn an_action_is_the_callers_own_patch_and_an_event_names_them() {
     assert_eq!(annotation(&world), Some(json!("true")));
     world.shared.events.flush(Duration::from_secs(5)).await;
     let event = events(&world.server).pop().unwrap();
-    let told = ["type", "reason", "action", "note"].map(|field| event[field].as_str().unwrap().to_owned());
-    assert_eq!(told, ["Normal", "ActionRequested", "Suspend", "alice\u{fffd} asked for \"Suspend\" on the page"]);
+    let texts = ["type", "reason", "action", "note"].map(|field| event[field].as_str().unwrap().to_owned());
+    assert_eq!(texts, ["Normal", "ActionRequested", "Suspend", "alice\u{fffd} asked for \"Suspend\" on the page"]);
     assert_eq!(event["regarding"]["name"], "web");
     world.feed();
     assert_eq!(buttons(&world, &caller).await, ["resume"]);

@@ -19,10 +19,10 @@ fn ask(world: &World, asked: bool) {
 }
 
 /// Returns the reason and the message of the plan.
-fn told(world: &World) -> (String, String) {
-    let told =
+fn planned(world: &World) -> (String, String) {
+    let condition =
         world.condition("Planned").unwrap_or_else(|| panic!("no plan: {}", world.server.object(PRIMARY).unwrap()));
-    let mut parts = told.splitn(3, '/').skip(1).map(str::to_owned);
+    let mut parts = condition.splitn(3, '/').skip(1).map(str::to_owned);
     (parts.next().unwrap(), parts.next().unwrap())
 }
 
@@ -46,7 +46,7 @@ async fn a_new_resource_is_planned_and_nothing_is_installed_until_the_annotation
     let before = objects(&world);
     world.reconcile().await;
     let expected = "+3 ~0 -0\n+ ConfigMap ns/a\n+ ConfigMap ns/b\n+ ConfigMap ns/c";
-    assert_eq!(told(&world), ("WouldChange".to_owned(), expected.to_owned()));
+    assert_eq!(planned(&world), ("WouldChange".to_owned(), expected.to_owned()));
     assert_eq!(objects(&world), before);
     let primary = world.server.object(PRIMARY).unwrap();
     assert_eq!(primary["metadata"].get("finalizers"), None, "a deletion must not wait for anyone");
@@ -67,12 +67,12 @@ async fn a_change_is_planned_again_whenever_something_else_would_follow() {
     world.reconcile().await;
     ask(&world, true);
     world.reconcile().await;
-    assert_eq!(told(&world), ("NoChanges".to_owned(), "no changes".to_owned()));
+    assert_eq!(planned(&world), ("NoChanges".to_owned(), "no changes".to_owned()));
     let before = objects(&world);
     world.edit(|primary| primary["spec"] = json!({"maps": ["a", "d"], "value": "2"}));
     world.reconcile().await;
     let expected = "+1 ~1 -2\n~ ConfigMap ns/a: data.value\n+ ConfigMap ns/d\n- ConfigMap ns/b\n- ConfigMap ns/c";
-    let (reason, message) = told(&world);
+    let (reason, message) = planned(&world);
     let mut lines: Vec<&str> = message.lines().collect();
     let mut wanted: Vec<&str> = expected.lines().collect();
     lines.sort_unstable();
@@ -111,7 +111,7 @@ async fn a_restart_plans_again_and_only_says_what_is_new() {
     assert_eq!(published(&same).await.len(), 1, "it says nothing new");
     let other = serve(first.server.clone(), "v2");
     other.reconcile().await;
-    assert_eq!((&*told(&other).0, published(&other).await.len()), ("WouldChange", 2));
+    assert_eq!((&*planned(&other).0, published(&other).await.len()), ("WouldChange", 2));
     assert_eq!(other.history(), ["1 deployed"]);
 }
 
@@ -130,11 +130,11 @@ async fn a_source_that_changes_makes_a_new_plan() {
     world.feed();
     ask(&world, true);
     world.reconcile().await;
-    assert_eq!(told(&world).1, "+1 ~0 -0\n+ ConfigMap ns/a");
+    assert_eq!(planned(&world).1, "+1 ~0 -0\n+ ConfigMap ns/a");
     world.server.put(&path, source(json!(["a", "b"])), "user");
     world.feed();
     world.reconcile().await;
-    assert_eq!(told(&world).1, "+2 ~0 -0\n+ ConfigMap ns/a\n+ ConfigMap ns/b");
+    assert_eq!(planned(&world).1, "+2 ~0 -0\n+ ConfigMap ns/a\n+ ConfigMap ns/b");
 }
 
 #[tokio::test(start_paused = true)]
@@ -159,7 +159,7 @@ async fn a_plan_shows_no_content_of_any_object() {
     ask(&world, true);
     world.edit(|primary| primary["spec"] = json!({"maps": ["a"], "value": CANARY, "objects": [secret(CANARY)]}));
     world.reconcile().await;
-    let (reason, message) = told(&world);
+    let (reason, message) = planned(&world);
     assert!(reason == "WouldChange" && message.contains("~ Secret ns/s"), "{message}");
     world.shared.events.flush(Duration::from_secs(5)).await;
     let mut seen = format!("{} {:?}", world.server.object(PRIMARY).unwrap()["status"], events(&world.server));
@@ -174,7 +174,7 @@ async fn a_plan_that_fails_says_why_and_the_release_stays_as_it_is() {
     ask(&world, true);
     world.edit(|primary| primary["spec"] = json!({"broken": true}));
     world.reconcile().await;
-    let (reason, message) = told(&world);
+    let (reason, message) = planned(&world);
     assert!(reason == "PlanFails" && message.starts_with("no changes; fails: "), "{reason}: {message}");
     assert_eq!((world.state("Ready"), world.maps().len()), ("True/Ready".to_owned(), 3));
     assert_eq!(requests(&world).await, 0, "the same plan is not made again");
@@ -191,8 +191,8 @@ async fn a_resource_that_cannot_be_read_is_planned_later() {
         is_hit.then(|| Error::from_status(503, "ServiceUnavailable", "away"))
     });
     world.reconcile().await;
-    assert_eq!(told(&world), ("PlanFailed".to_owned(), "away".to_owned()));
+    assert_eq!(planned(&world), ("PlanFailed".to_owned(), "away".to_owned()));
     is_off.store(false, Ordering::Relaxed);
     world.reconcile().await;
-    assert_eq!(told(&world).0, "WouldChange");
+    assert_eq!(planned(&world).0, "WouldChange");
 }

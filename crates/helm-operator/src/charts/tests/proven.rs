@@ -397,9 +397,9 @@ async fn a_damaged_record_of_an_interrupted_action_stops_neither_the_same_inputs
             (false, true) => "1",
             (false, false) => "2",
         };
-        let told = (world.condition("Irreconcilable"), world.condition("ReleaseFailed"));
-        assert_eq!((world.maps().len(), world.value_of("a")), (3, json!(value)), "{is_first} {edits} {told:?}");
-        assert_eq!((world.state("Ready").as_str(), told), ("True/Ready", (None, None)), "{:?}", world.history());
+        let faults = (world.condition("Irreconcilable"), world.condition("ReleaseFailed"));
+        assert_eq!((world.maps().len(), world.value_of("a")), (3, json!(value)), "{is_first} {edits} {faults:?}");
+        assert_eq!((world.state("Ready").as_str(), faults), ("True/Ready", (None, None)), "{:?}", world.history());
     }
 }
 

@@ -72,8 +72,8 @@ impl World {
 
     /// Returns `Ready`, without its message when it is true.
     fn ready(&self) -> String {
-        let told = self.condition("Ready").unwrap();
-        if told.starts_with("True/") { self.state("Ready") } else { told }
+        let condition = self.condition("Ready").unwrap();
+        if condition.starts_with("True/") { self.state("Ready") } else { condition }
     }
 
     fn looks(&self) -> usize {
@@ -169,9 +169,9 @@ async fn a_release_that_stops_moving_is_stalled_until_something_moves() {
     let stalled = UNAVAILABLE.replace("False/Progressing/", "True/ProgressTimeout/");
     assert_eq!((world.kstatus(), world.condition("Stalled").unwrap()), ("Failed", stalled.clone()));
     assert_eq!(world.ready(), stalled.replacen("True", "False", 1));
-    let told = || events(&world.server).into_iter().filter(|event| event["reason"] == "ProgressTimeout").count();
+    let timeouts = || events(&world.server).into_iter().filter(|event| event["reason"] == "ProgressTimeout").count();
     world.work_for(60 * MINUTE).await;
-    assert_eq!(told(), 1);
+    assert_eq!(timeouts(), 1);
 
     // A restart keeps it, and a change of the object ends it.
     let world = World::on(world.server.clone());
@@ -345,7 +345,8 @@ async fn status_fields_follow_the_objects_and_are_written_only_when_they_change(
     world.server.put(path, object, "controller");
     world.work_for(10 * MINUTE).await;
     assert_eq!((world.ready().as_str(), world.status("replicas")), ("True/Ready", json!(5)));
-    let told = || events(&world.server).into_iter().filter(|event| event["reason"] == "StatusExpressionError").count();
-    assert_eq!(told(), 1);
+    let failures =
+        || events(&world.server).into_iter().filter(|event| event["reason"] == "StatusExpressionError").count();
+    assert_eq!(failures(), 1);
     assert_eq!(world.condition("Deployed").unwrap().split('/').next(), Some("True"));
 }

@@ -108,7 +108,7 @@ async fn a_failing_canary_halts_the_rollout_until_it_no_longer_fails() {
 }
 
 /// Returns the events of rollouts, which are on the process, oldest first.
-async fn told(world: &World) -> Vec<String> {
+async fn rollout_events(world: &World) -> Vec<String> {
     // They are published in the background.
     tokio::time::sleep(SECOND).await;
     let events = events(&world.server).into_iter().filter(|event| event["regarding"]["kind"] == "Lease");
@@ -121,11 +121,11 @@ async fn people_are_told_of_each_step_once_however_many_releases_and_processes_t
     let world = installed(OnGateFailure::Halt).await;
     let world = serving(world.server, "v1", OnGateFailure::Halt);
     world.work_for(10 * SECOND).await;
-    assert_eq!(told(&world).await, [""; 0]);
+    assert_eq!(rollout_events(&world).await, [""; 0]);
     let world = serving(world.server, "v2", OnGateFailure::Halt);
     world.work_for(10 * SECOND).await;
     assert_eq!(
-        told(&world).await,
+        rollout_events(&world).await,
         [
             "Normal RolloutStarted the rollout of chart memcached-0.1.0 to Memcached begins: 6 releases, step 1 of 3 \
              (canaries)",
@@ -139,7 +139,7 @@ async fn people_are_told_of_each_step_once_however_many_releases_and_processes_t
     );
     let world = serving(world.server, "v2", OnGateFailure::Halt);
     world.work_for(10 * SECOND).await;
-    assert_eq!(told(&world).await.len(), 4);
+    assert_eq!(rollout_events(&world).await.len(), 4);
 }
 
 #[tokio::test(start_paused = true)]
@@ -151,7 +151,7 @@ async fn a_halt_and_its_end_are_told_once_and_counted_by_metrics() {
         reconcile_all(&world, 5).await;
         let expected = "Warning RolloutHalted the rollout of chart memcached-0.1.0 to Memcached is halted at step 1 of 3 \
              (canaries), because its gate is not met (releases.ready == releases.updated): 1 upgraded, 0 ready, 1 failed";
-        assert_eq!(told(&world).await[1..], [expected]);
+        assert_eq!(rollout_events(&world).await[1..], [expected]);
         world = serving(world.server, "v2", OnGateFailure::Halt);
     }
     let rollout = |world: &World| world.shared.count().rollout.unwrap();
@@ -160,8 +160,16 @@ async fn a_halt_and_its_end_are_told_once_and_counted_by_metrics() {
     assert_eq!(halted.upgraded, 0.0);
     world.server.accept();
     reconcile_all(&world, 5).await;
-    assert!(told(&world).await[2].starts_with("Normal RolloutResumed "), "{:?}", told(&world).await);
-    assert!(told(&world).await.last().unwrap().starts_with("Normal RolloutCompleted "), "{:?}", told(&world).await);
+    assert!(
+        rollout_events(&world).await[2].starts_with("Normal RolloutResumed "),
+        "{:?}",
+        rollout_events(&world).await
+    );
+    assert!(
+        rollout_events(&world).await.last().unwrap().starts_with("Normal RolloutCompleted "),
+        "{:?}",
+        rollout_events(&world).await
+    );
     let over = rollout(&world);
     assert_eq!((over.phase, over.step, over.upgraded), (None, 0, 1.0));
 }
@@ -173,7 +181,8 @@ async fn a_rollback_is_told_once() {
     let mut world = serving(world.server, "v2", OnGateFailure::Rollback);
     for _ in 0..2 {
         reconcile_all(&world, 5).await;
-        let back = told(&world).await.into_iter().filter(|event| event.starts_with("Warning RolloutRolledBack "));
+        let back =
+            rollout_events(&world).await.into_iter().filter(|event| event.starts_with("Warning RolloutRolledBack "));
         assert_eq!(back.count(), 1);
         assert_eq!(world.shared.count().rollout.unwrap().phase, Some("rolled-back"));
         world = serving(world.server, "v2", OnGateFailure::Rollback);

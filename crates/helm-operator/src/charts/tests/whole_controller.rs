@@ -191,7 +191,7 @@ async fn a_controller_waits_for_its_kind_to_be_served_until_the_shutdown() {
 }
 
 /// Returns the object of an event, and its type, reason and note.
-fn told(event: &Value) -> (ObjectReference, String) {
+fn reported(event: &Value) -> (ObjectReference, String) {
     let said = ["type", "reason", "note"].map(|field| event[field].as_str().unwrap().to_owned()).join("/");
     (serde_json::from_value(event["regarding"].clone()).unwrap(), said)
 }
@@ -200,7 +200,7 @@ fn told(event: &Value) -> (ObjectReference, String) {
 async fn events_name_the_resource_and_the_outcome() {
     let running = Running::new(server());
     running.until(controller(""), || running.is_ready() && !events(&running.server).is_empty()).await;
-    let (on, said) = told(&events(&running.server)[0]);
+    let (on, said) = reported(&events(&running.server)[0]);
     assert_eq!(said, "Normal/Installed/installed release \"web\" with chart memcached-0.1.0");
     let uid = running.server.object(PRIMARY).unwrap()["metadata"]["uid"].as_str().map(str::to_owned);
     let expected = ObjectReference {
