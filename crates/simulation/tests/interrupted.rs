@@ -137,3 +137,15 @@ fn a_release_whose_records_a_person_deleted_goes_with_its_resource_and_comes_bac
     ];
     check(1_062_248, &setup, steps);
 }
+
+#[test]
+fn a_resource_whose_first_record_was_never_made_is_deleted() {
+    let setup = Setup { chart: "web1".into(), period: 60, ..Setup::default() };
+    let lost = Fault { which: Which::RecordWrites, how: How::AnswerLost, of_ten: 10, for_ms: 16_226, nth: 0 };
+    let steps = [
+        (158, named("o", json!({"cache": false, "farewell": true, "hooks": false, "message": "m10"}))),
+        (231, Action::DeleteNamespace),
+        (247, Action::Fault(lost)),
+    ];
+    check(1_081_685, &setup, steps);
+}

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use helm_release::kube::{Call, Disturbance};
 
-use super::hooks::{JOBS, count};
+use super::hooks::{JOBS, count, hook, with_hooks};
 use super::*;
 use crate::hooks::{Error as Failure, Mapping};
 use crate::values_from::ValuesSource;
@@ -415,4 +415,20 @@ async fn a_release_after_an_uninstall_counts_although_its_last_answer_was_lost()
     world.delete();
     world.reconcile().await;
     assert_eq!(world.maps(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_whose_first_record_was_never_made_is_deleted() {
+    let world = on(World::new(with_hooks(json!([hook("farewell", "pre-delete")]))).server, |_| {});
+    world.server.disturb(&format!("POST {SECRETS}"), 1, Disturbance::Unreachable);
+    reconcile_at_once(&world).await;
+    let known = world.shared.cache.release(&key()).expect("it may exist");
+    assert!(known.newest().is_some_and(|(version, revision)| version == 1 && revision.status.is_pending()));
+    world.delete();
+    world.shared.primary_written(serde_json::from_value(world.server.object(PRIMARY).unwrap()).unwrap());
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        reconcile_at_once(&world).await;
+    }
+    assert_eq!(world.server.paths(), Vec::<String>::new());
 }

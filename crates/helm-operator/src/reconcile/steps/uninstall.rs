@@ -116,6 +116,11 @@ async fn uninstall_from(context: &StepContext<'_>, primary: &Primary, beginning:
             context.distrust(version);
             Ok(NextStep::Again.into())
         }
+        // It was deleted a moment ago, or never made, although no answer said so.
+        (Err(action::Error::Storage(error)), Some(version)) if error.is_missing() => {
+            context.shared.cache.lose_revision(context.key, version);
+            Ok(NextStep::Again.into())
+        }
         (Ok(None), _) => {
             tracing::info!(resource = %context.key, "Uninstalled release");
             let note = format!("uninstalled release {:?}{}", primary.name(), context.ran.take());
