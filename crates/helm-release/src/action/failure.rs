@@ -78,11 +78,13 @@ pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: M
     if let Err(error) = &written {
         tracing::warn!(release = release.name, %error, "cannot record a failed revision");
     }
-    if written.is_err_and(|error| error.is_missing()) {
+    if written.as_ref().is_err_and(storage::Error::is_missing) {
         return Failure { cause, recorded: None, lost: Some(release.version) };
     }
+    let (version, resource_version) = (release.version, written.map_or(0, |written| written.resource_version));
     let dropped = drop_old(env, attempt.current, &release).await;
-    Failure { cause, recorded: Some(RecordedFailure { version: release.version, status, marks, dropped }), lost: None }
+    let recorded = RecordedFailure { version, status, resource_version, marks, dropped };
+    Failure { cause, recorded: Some(recorded), lost: None }
 }
 
 /// Returns the failure of an action that could not write its record, of this revision.
@@ -95,8 +97,8 @@ pub(super) fn unwritten(error: storage::Error, version: u32) -> Failure {
 /// recorded, so that an uninstall deletes it; a later attempt or a read finds out.
 pub(super) fn unconfirmed(error: storage::Error, release: &Release, marks: &Marks) -> Failure {
     let (version, status, marks, dropped) = (release.version, release.info.status, marks.clone(), Vec::new());
-    let recorded = error.is_unanswered_write().then_some(RecordedFailure { version, status, marks, dropped });
-    Failure { recorded, ..Error::Storage(error).into() }
+    let recorded = RecordedFailure { version, status, resource_version: 0, marks, dropped };
+    Failure { recorded: error.is_unanswered_write().then_some(recorded), ..Error::Storage(error).into() }
 }
 
 /// Returns the failure of an action that could not read the record that it continues.

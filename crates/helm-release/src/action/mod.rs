@@ -557,6 +557,8 @@ pub struct RecordedFailure {
     pub version: u32,
     /// `failed`, or pending if the next attempt continues it.
     pub status: Status,
+    /// The record's resource version; 0 if no answer says which one was written.
+    pub resource_version: u64,
     /// Marks with every object that may exist now.
     pub marks: Marks,
     /// Revisions that were deleted from the history.

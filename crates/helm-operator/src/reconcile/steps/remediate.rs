@@ -136,7 +136,7 @@ pub(crate) fn note(context: &StepContext<'_>, failure: &Failure) {
     let Some(recorded) = &failure.recorded else { return };
     context.shared.cache.change_release(context.key, |release| {
         let wrote = (recorded.status, Trust::Written(None));
-        release.put(recorded.version, wrote, 0, recorded.marks.clone());
+        release.put(recorded.version, wrote, recorded.resource_version, recorded.marks.clone());
         recorded.dropped.iter().for_each(|version| _ = release.revisions.remove(version));
     });
 }

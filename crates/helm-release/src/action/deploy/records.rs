@@ -153,7 +153,7 @@ impl Attempt<'_> {
             let unwritten = failure::unwritten(error, version);
             let marks = Marks { hooks_done: ahead.hooks_done, ..marks.clone() };
             let (status, dropped) = (self.kind.pending, Vec::new());
-            let pending = RecordedFailure { version, status, marks, dropped };
+            let pending = RecordedFailure { version, status, resource_version: 0, marks, dropped };
             Failure { recorded: unwritten.lost.is_none().then_some(pending), ..unwritten }
         })?;
         let trimmed = failure::drop_old(env, self.current, &release);
