@@ -1,4 +1,4 @@
-//! Renders a chart with its default values: `cargo run -p hybrid-helm --example render -- CHART`.
+//! Renders a chart with its default values: `cargo run -p hybrid-helm --example defaults -- CHART`.
 
 #![allow(clippy::print_stdout)] // The example's output.
 

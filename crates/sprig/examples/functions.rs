@@ -1,4 +1,4 @@
-//! Runs a template with Sprig's functions: `cargo run -p hybrid-sprig --example template -- '{{ list 3 1 2 | sortAlpha | join "," }}'`.
+//! Runs a template with Sprig's functions: `cargo run -p hybrid-sprig --example functions -- '{{ list 3 1 2 | sortAlpha | join "," }}'`.
 
 #![allow(clippy::print_stdout)] // The example's output.
 
