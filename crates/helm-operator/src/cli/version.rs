@@ -7,7 +7,7 @@ const COMMIT: Option<&str> = option_env!("GIT_COMMIT");
 /// The newest Kubernetes API version that the client supports.
 const KUBERNETES: &str = "v1.37";
 
-/// Returns the output of `version`, in upstream's words where they fit.
+/// Returns the output of `version`, which scripts may read: it has the words of upstream's where both say the same.
 pub(super) fn line(name: &str) -> String {
     let commit = COMMIT.unwrap_or("unknown");
     format!(

@@ -1,6 +1,5 @@
-//! Tests of an unmodified project of operator-sdk's Helm plugin with this `helm-operator` instead of upstream's:
-//! deployed by its manifests, by its OLM bundle, by `make run` and from its image. And tests of the examples without
-//! code.
+//! Tests that a project of operator-sdk's Helm plugin runs, unmodified, on this `helm-operator` in place of upstream's:
+//! from its manifests, its OLM bundle, `make run` and its image. Also tests the examples without code.
 //!
 //! The project is upstream's sample, outside this repository; without it, or without a control plane, the tests print a
 //! message and pass.

@@ -8,7 +8,7 @@ use super::digits::negative_inverses;
 use super::unit::Unit;
 use super::{MOST_LANES, PerLane};
 
-/// Number of rows to multiply at once: as many as there are registers for accumulators. The number of limbs is a multiple of it.
+/// The number of rows to multiply at once, one for each register that can hold a sum. It divides the number of limbs.
 pub(super) const ROWS: usize = 5;
 
 /// The moduli of the lanes. A product has `W` limbs: `2 L`, and one for carries.
