@@ -37,7 +37,9 @@ fn name(package: &Value) -> &str {
 /// Returns the name of a package's crate in code and in documents, without the prefix of names that others have taken
 /// in the registry.
 pub(crate) fn name_of(package: &Value) -> &str {
-    name(package).trim_start_matches("hybrid-")
+    let manifest = package["manifest_path"].as_str().unwrap();
+    let short = name(package).strip_prefix("hybrid-");
+    short.filter(|short| manifest.ends_with(&format!("/crates/{short}/Cargo.toml"))).unwrap_or(name(package))
 }
 
 /// Returns the names of the crates that are published.
