@@ -311,7 +311,7 @@ async fn an_upgrade_returns_the_version_of_each_record_that_it_marks_superseded(
 #[tokio::test]
 async fn a_failed_action_returns_the_version_of_its_record() {
     let world = World::new();
-    world.server.refuse(|call| is_write(call, "a").then(|| kube::Error::from_status(422, "Invalid", "no")));
+    world.server.refuse(|call| is_write(call, "a").then(|| kube::Error::from_status(403, "Forbidden", "no")));
     let failure = install(&world.env(), &candidate(&[map("a", "1")]), None).await.unwrap_err();
     let record = world.server.object(RECORD).unwrap();
     let version = record["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
