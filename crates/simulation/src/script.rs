@@ -153,6 +153,11 @@ impl Display for Script {
 }
 
 impl Script {
+    /// Returns a script of these actions, with their times in milliseconds.
+    pub fn new(seed: u64, setups: Vec<Setup>, actions: impl IntoIterator<Item = (u64, Action)>) -> Script {
+        Script { seed, setups, steps: actions.into_iter().map(|(at_ms, what)| Step { at_ms, what }).collect() }
+    }
+
     /// Parses a script as printed.
     ///
     /// # Errors

@@ -6,7 +6,7 @@ use simulation::faults::{Fault, How, Which};
 use simulation::helm::Command;
 use simulation::process::Setup;
 use simulation::run::play;
-use simulation::script::{Action, Script, Step};
+use simulation::script::{Action, Script};
 
 fn put(values: Value) -> Action {
     named("a", values)
@@ -25,8 +25,7 @@ fn check<const N: usize>(seed: u64, setup: &Setup, actions: [(u64, Action); N]) 
 
 /// Like [`check`], with a process for each setup.
 fn check_all<const N: usize>(seed: u64, setups: &[Setup], actions: [(u64, Action); N]) {
-    let steps = actions.map(|(at_ms, what)| Step { at_ms, what }).into();
-    let script = Script { seed, setups: setups.to_vec(), steps };
+    let script = Script::new(seed, setups.to_vec(), actions);
     let violation = play(&script, false).violation.map(|violation| violation.what);
     assert_eq!(violation, None, "{script}");
 }
@@ -71,7 +70,7 @@ fn a_release_that_is_being_installed_is_not_taken_over() {
 #[test]
 fn a_release_that_a_person_uninstalls_while_its_upgrade_ends_is_installed_again() {
     let setup = Setup { chart: "web2".into(), period: 10, ..Setup::default() };
-    let busy = Fault { which: Which::Secrets, how: How::Status(429), of_ten: 10, for_ms: 300, nth: 0 };
+    let busy = Fault::new(Which::Secrets, How::Status(429), 300);
     let actions = [
         (0, put(json!({"hooks": true, "message": "m495", "replicas": 2}))),
         (17_197, Action::Autoscale("a".into(), 6)),
@@ -125,7 +124,7 @@ fn an_ordered_install_waits_for_what_a_failed_one_deleted_a_moment_ago() {
 #[test]
 fn a_release_whose_records_a_person_deleted_goes_with_its_resource_and_comes_back_with_the_next() {
     let setup = Setup { chart: "web1".into(), period: 60, ..Setup::default() };
-    let refusal = Fault { which: Which::Services, how: How::Status(422), of_ten: 10, for_ms: 4363, nth: 0 };
+    let refusal = Fault::new(Which::Services, How::Status(422), 4363);
     let steps = [
         (0, put(json!({"hooks": false, "message": "m531", "replicas": 1}))),
         (627, Action::Helm("a".into(), Command::Uninstall, 255)),
@@ -141,7 +140,7 @@ fn a_release_whose_records_a_person_deleted_goes_with_its_resource_and_comes_bac
 #[test]
 fn a_resource_whose_first_record_was_never_made_is_deleted() {
     let setup = Setup { chart: "web1".into(), period: 60, ..Setup::default() };
-    let lost = Fault { which: Which::RecordWrites, how: How::AnswerLost, of_ten: 10, for_ms: 16_226, nth: 0 };
+    let lost = Fault::new(Which::RecordWrites, How::AnswerLost, 16_226);
     let steps = [
         (158, named("o", json!({"cache": false, "farewell": true, "hooks": false, "message": "m10"}))),
         (231, Action::DeleteNamespace),

@@ -3,14 +3,13 @@
 use serde_json::json;
 use simulation::process::Setup;
 use simulation::run::play;
-use simulation::script::{Action, Script, Step};
+use simulation::script::{Action, Script};
 
 /// Plays an edit of a resource while what holds the lease gets no time; returns the violation.
 fn stalled(bare: bool) -> Option<String> {
     let put = |message| Action::Put("a".into(), json!({"message": message, "replicas": 1, "cache": true}));
     let steps = [(5000, put("first")), (10_000, Action::Stall(0, 30_000)), (25_000, put("second"))];
-    let steps = steps.map(|(at_ms, what)| Step { at_ms, what }).to_vec();
-    let script = Script { seed: 1, setups: vec![Setup { bare, ..Setup::default() }], steps };
+    let script = Script::new(1, vec![Setup { bare, ..Setup::default() }], steps);
     play(&script, false).violation.map(|violation| violation.what)
 }
 

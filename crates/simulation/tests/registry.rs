@@ -4,7 +4,7 @@ use serde_json::json;
 use simulation::process::Setup;
 use simulation::registry::Mood;
 use simulation::run::play;
-use simulation::script::{Action, Script, Step};
+use simulation::script::{Action, Script};
 
 fn put(message: &str) -> Action {
     Action::Put("a".into(), json!({"message": message, "replicas": 1, "cache": true}))
@@ -17,8 +17,7 @@ fn check(chart: &str, actions: impl IntoIterator<Item = (u64, Action)>) {
 }
 
 fn check_with(seed: u64, setup: Setup, actions: impl IntoIterator<Item = (u64, Action)>) {
-    let steps = actions.into_iter().map(|(at, what)| Step { at_ms: at * 1000, what }).collect();
-    let script = Script { seed, setups: vec![setup], steps };
+    let script = Script::new(seed, vec![setup], actions.into_iter().map(|(at, what)| (at * 1000, what)));
     let violation = play(&script, false).violation.map(|violation| violation.what);
     assert_eq!(violation, None, "{script}");
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use simulation::faults::{Fault, How, Which};
 use simulation::process::Setup;
 use simulation::run::play;
-use simulation::script::{Action, Script, Step};
+use simulation::script::{Action, Script};
 
 fn put(name: &str, message: &str) -> Action {
     Action::Put(name.into(), json!({"message": message, "replicas": 1, "cache": true}))
@@ -12,9 +12,8 @@ fn put(name: &str, message: &str) -> Action {
 
 /// Plays what happens between a backup and the restored server, and another edit afterwards; returns the violation.
 fn restored(bare: bool, since: &[Action]) -> Option<String> {
-    let mut script = Script { seed: 1, setups: vec![Setup { bare, ..Setup::default() }], steps: Vec::new() };
     let before = [(5000, put("a", "first")), (30_000, Action::Backup)];
-    script.steps.extend(before.map(|(at_ms, what)| Step { at_ms, what }));
+    let mut script = Script::new(1, vec![Setup { bare, ..Setup::default() }], before);
     since.iter().for_each(|what| script.then(20_000, what.clone()));
     script.then(20_000, Action::Restore(3000, 0));
     script.then(10_000, put("a", "last"));
@@ -41,9 +40,8 @@ fn an_action_that_a_restored_server_undid_is_not_cleaned_up() {
     let hooks = Action::Put("a".into(), json!({"message": "second", "replicas": 1, "hooks": true}));
     // The hook takes up to eight seconds.
     for seed in 1..6 {
-        let mut script = Script { seed, setups: vec![Setup::default()], steps: Vec::new() };
         let steps = [(0, put("a", "first")), (20_000, Action::Backup), (30_000, hooks.clone())];
-        script.steps.extend(steps.map(|(at_ms, what)| Step { at_ms, what }));
+        let mut script = Script::new(seed, vec![Setup::default()], steps);
         script.then(500, Action::Restore(6000, 0));
         script.then(4000, put("a", "last"));
         assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
@@ -64,9 +62,8 @@ fn what_an_action_would_do_next_is_not_done_on_a_restored_server() {
         (hooks("first"), vec![(10_000, Action::Fault(refused)), (10, hooks("second"))], 9000),
     ] {
         for seed in 1..6 {
-            let mut script = Script { seed, setups: vec![Setup::default()], steps: Vec::new() };
             let steps = [(0, first.clone()), (20_000, Action::Backup)];
-            script.steps.extend(steps.map(|(at_ms, what)| Step { at_ms, what }));
+            let mut script = Script::new(seed, vec![Setup::default()], steps);
             since.iter().for_each(|(after_ms, what)| script.then(*after_ms, what.clone()));
             script.then(waits, Action::Restore(6000, 0));
             assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
@@ -80,9 +77,8 @@ fn what_was_deleted_before_the_server_was_restored_is_followed_again() {
     // The Job with a time to live is deleted after the restore, which only the status shows.
     for seed in 1..6 {
         let setup = Setup { period: 0, ..Setup::default() };
-        let mut script = Script { seed, setups: vec![setup], steps: Vec::new() };
         let steps = [(0, put.clone()), (9000, Action::Backup), (18_000, Action::Delete("a".into(), String::new()))];
-        script.steps.extend(steps.map(|(at_ms, what)| Step { at_ms, what }));
+        let mut script = Script::new(seed, vec![setup], steps);
         script.then(2000, Action::Restore(1500, 0));
         assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
     }
@@ -90,7 +86,7 @@ fn what_was_deleted_before_the_server_was_restored_is_followed_again() {
 
 #[test]
 fn an_action_that_a_restored_server_undid_while_no_watch_could_begin_is_not_cleaned_up() {
-    let busy = Fault { which: Which::Watches, how: How::Status(429), of_ten: 10, for_ms: 19_302, nth: 0 };
+    let busy = Fault::new(Which::Watches, How::Status(429), 19_302);
     let steps = [
         (11, Action::Put("a".into(), json!({"message": "m303", "replicas": 1, "cache": false, "hooks": true}))),
         (218, Action::Fault(busy)),
@@ -98,8 +94,7 @@ fn an_action_that_a_restored_server_undid_while_no_watch_could_begin_is_not_clea
         (2421, Action::Expire),
         (8459, Action::Restore(3080, 0)),
     ];
-    let steps = steps.map(|(at_ms, what)| Step { at_ms, what }).into();
     let setup = Setup { chart: "web1".into(), period: 60, ..Setup::default() };
-    let script = Script { seed: 1_072_161, setups: vec![setup], steps };
+    let script = Script::new(1_072_161, vec![setup], steps);
     assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
 }
