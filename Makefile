@@ -37,8 +37,9 @@ ifeq ($(USE_KUBECONFIG)$(KUBEBUILDER_ASSETS),)
 	@crates/test-cluster/tools/build
 endif
 
-# The package of the crate P: its name may have a prefix.
-PACKAGE = $(or $(patsubst %,hybrid-%,$(shell grep -qs '^name = "hybrid-$(P)"' 'crates/$(P)/Cargo.toml' && echo '$(P)')),$(P))
+# The names of the packages with these manifests; some have a prefix that the crate's folder lacks.
+packages = $(shell grep -hsm1 '^name = ' $(1) | cut -d'"' -f2)
+PACKAGE = $(foreach crate,$(P),$(or $(call packages,crates/$(crate)/Cargo.toml),$(crate)))
 
 .PHONY: build
 build: ## Compile the operator; P=CRATE compiles one crate.
@@ -129,7 +130,7 @@ mutants: ## Mutation-test the code that writes to a cluster; SHARD=1/8 runs a pa
 	  $(if $(SHARD),--shard "$$(( $(firstword $(subst /, ,$(SHARD))) - 1 ))/$(lastword $(subst /, ,$(SHARD)))")
 
 # The packages that a registry may have.
-PUBLISHED = $(patsubst %,--package %,$(shell grep -hm1 '^name = ' $$(grep -L '^publish = false' crates/*/Cargo.toml) | cut -d'"' -f2))
+PUBLISHED = $(addprefix --package ,$(call packages,$(shell grep -L '^publish = false' crates/*/Cargo.toml)))
 
 .PHONY: publishable
 publishable: ## Package the crates that are published, and compile each package on its own; nothing is uploaded.
