@@ -225,25 +225,18 @@ impl ControllerContext {
 
     /// Forgets a deleted resource, unless one with another uid has its name.
     pub(crate) fn primary_deleted(&self, key: &ResourceKey, uid: &str) {
-        let known = self.cache.remove_primary(key, uid);
-        self.end_writes(key);
-        self.forget(key, known);
+        self.forget(key, self.cache.remove_primary(key, uid));
     }
 
     /// Forgets a resource that a complete list lacks, unless one with another uid has its name.
     pub(crate) fn primary_unlisted(&self, key: &ResourceKey, uid: &str) {
-        let known = self.cache.unlist_primary(key, uid);
-        self.end_writes(key);
-        self.forget(key, known);
+        self.forget(key, self.cache.unlist_primary(key, uid));
     }
 
     /// Forgets a resource that this controller no longer serves. It may come back.
     pub(crate) fn primary_left(&self, left: &Departure) {
         let Departure { key, uid, version } = left;
-        self.cache.note_departure(uid, *version);
-        let known = self.cache.leave_primary(key, uid);
-        self.end_writes(key);
-        self.forget(key, known);
+        self.forget(key, self.cache.leave_primary(key, uid, *version));
     }
 
     /// Ends a shard's right to write for a resource that the cache has forgotten, and not before: a reconcile that
@@ -254,8 +247,10 @@ impl ControllerContext {
         shard.inspect(|shard| shard.follow(key, Standing::Others)).is_some()
     }
 
-    fn forget(&self, key: &ResourceKey, known: bool) {
-        if known {
+    /// Forgets a resource that has left the cache. `was_known` says whether it was there.
+    fn forget(&self, key: &ResourceKey, was_known: bool) {
+        self.end_writes(key);
+        if was_known {
             let namespace = if self.resource.namespaced { &*key.namespace } else { "" };
             self.metrics.resource_deleted(&self.gvk(), namespace, &key.name);
             self.memory.forget(key);

@@ -202,12 +202,6 @@ impl Cache {
         !is_late && state.put_primary(primary, None, Primary::is_edited_since)
     }
 
-    /// Records that a resource was deleted, lost the labels that the watch selects or went to another shard, at this
-    /// version.
-    pub(crate) fn note_departure(&self, uid: &str, version: u64) {
-        self.changing().left.add(uid.into(), version);
-    }
-
     /// Returns whether this version of a resource is from before its departure.
     pub(crate) fn has_left(&self, primary: &Primary, epoch: Epoch) -> bool {
         self.state().left.turns_away(&primary.uid().into(), version(primary), Some(epoch))
@@ -216,25 +210,23 @@ impl Cache {
     /// Removes a resource with this uid that a read or the answer to a write has shown to be deleted; returns whether it
     /// was known. Events that are still on their way are from before the deletion.
     pub(crate) fn remove_primary(&self, key: &ResourceKey, uid: &str) -> bool {
-        self.note_departure(uid, AFTER_ALL_VERSIONS);
-        self.leave_primary(key, uid)
+        self.leave_primary(key, uid, AFTER_ALL_VERSIONS)
     }
 
     /// Removes a resource with this uid that a list lacks; returns whether it was known. Events follow the list, so they
     /// bring it back, but answers to writes may be from before.
     pub(crate) fn unlist_primary(&self, key: &ResourceKey, uid: &str) -> bool {
-        self.state().gone.add(uid);
-        self.leave_primary(key, uid)
+        let mut state = self.changing();
+        state.gone.add(uid);
+        state.drop_primary(key, uid)
     }
 
-    /// Removes a resource with this uid that still exists; returns whether it was known.
-    pub(crate) fn leave_primary(&self, key: &ResourceKey, uid: &str) -> bool {
+    /// Removes a resource with this uid that was deleted, lost the labels that the watch selects or went to another
+    /// shard, at this version; returns whether it was known.
+    pub(crate) fn leave_primary(&self, key: &ResourceKey, uid: &str, version: u64) -> bool {
         let mut state = self.changing();
-        let known = state.primaries.get(key).is_some_and(|(primary, _)| primary.uid() == uid);
-        if known {
-            state.primaries.remove(key);
-        }
-        known
+        state.left.add(uid.into(), version);
+        state.drop_primary(key, uid)
     }
 
     /// Returns the cached resources of a scope that the completed list did not contain.
@@ -506,6 +498,15 @@ impl State {
         let differs = self.primaries.get(&key).is_none_or(|(old, _)| differs(&primary, old));
         self.primaries.insert(key, (Arc::new(primary), stamp));
         differs
+    }
+
+    /// Removes a resource with this uid; returns whether it was known.
+    fn drop_primary(&mut self, key: &ResourceKey, uid: &str) -> bool {
+        let known = self.primaries.get(key).is_some_and(|(primary, _)| primary.uid() == uid);
+        if known {
+            self.primaries.remove(key);
+        }
+        known
     }
 
     fn put_dependent(
