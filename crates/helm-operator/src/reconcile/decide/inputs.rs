@@ -38,6 +38,13 @@ pub(crate) struct Changed {
     pub(crate) parts: Vec<String>,
 }
 
+impl Changed {
+    /// Returns whether this input differs.
+    pub(crate) fn has(&self, input: NamedInput) -> bool {
+        self.parts.iter().any(|name| name == input.name())
+    }
+}
+
 impl NamedInput {
     /// Returns the name in records.
     pub(crate) fn name(self) -> &'static str {

@@ -41,7 +41,7 @@ impl StepContext<'_> {
         inputs.filter_map(|input| Some((input.name().to_owned(), self.input(input)?))).collect()
     }
 
-    /// Returns an input's part of a digest; `None` if there is none.
+    /// Returns what a digest contains of an input; `None` if the release has no such input.
     pub(crate) fn input(&self, input: NamedInput) -> Option<Value> {
         let renderer = &self.shared.renderer;
         match input {
@@ -110,8 +110,7 @@ pub(crate) fn between((recorded, from): (&str, &str), (current, to): (&str, &str
 /// Describes the differences between two recorded digests.
 fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts<'_>) -> Vec<String> {
     let changed = inputs::changed_parts(recorded, current);
-    let has = |input: NamedInput| changed.parts.iter().any(|name| name == input.name());
-    let described = |input: NamedInput| input.words().filter(|_| has(input)).map(str::to_owned);
+    let described = |input: NamedInput| input.words().filter(|_| changed.has(input)).map(str::to_owned);
     let is_source = |name: &&String| NamedInput::iter().all(|input| *name != input.name());
     let mut causes = Vec::new();
     if changed.own {
@@ -121,7 +120,7 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
     match (charts.from, charts.to) {
         (from, to) if !from.is_empty() && from != to => causes.push(format!("chart {from} → {to}")),
         // The chart's digest also covers the override values.
-        (_, to) if has(NamedInput::Chart) && !has(NamedInput::Overrides) => {
+        (_, to) if changed.has(NamedInput::Chart) && !changed.has(NamedInput::Overrides) => {
             causes.push(format!("the files of chart {to} changed"));
         }
         _ => {}
@@ -142,8 +141,7 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
 /// after a restart with one more optional source. Only the record itself can confirm it.
 pub(crate) fn may_be_equal(recorded: &str, current: &str) -> bool {
     let changed = inputs::changed_parts(recorded, current);
-    let has = |input: NamedInput| changed.parts.iter().any(|name| name == input.name());
-    !changed.own && !NamedInput::iter().any(|input| input.is_decisive() && has(input))
+    !changed.own && !NamedInput::iter().any(|input| input.is_decisive() && changed.has(input))
 }
 
 /// Returns the name of a source in records: `ConfigMap/defaults/values.yaml`.
