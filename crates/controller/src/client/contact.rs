@@ -127,14 +127,7 @@ impl Contact {
         state.outages += 1;
         state.failed = Some(now);
         // A watch that is about to list again has no stream that could break.
-        let cut: Vec<String> = state
-            .watches
-            .iter()
-            .filter(|(_, watch)| watch.is_early(now))
-            .map(|(selection, _)| selection.clone())
-            .collect();
-        if state.has_no_stream() && !cut.is_empty() {
-            cut.into_iter().for_each(|selection| _ = state.interrupted.entry(selection).or_insert(now));
+        if state.has_no_stream() && state.interrupt_early(now) {
             state.lose(now);
         }
     }
@@ -319,6 +312,14 @@ impl Witness for Contact {
 impl State {
     fn has_no_stream(&self) -> bool {
         self.watches.values().all(|watch| watch.streams == 0)
+    }
+
+    /// Interrupts the watches whose last stream would still run; returns whether there are any.
+    fn interrupt_early(&mut self, now: Instant) -> bool {
+        let mut early = self.watches.iter().filter(|(_, watch)| watch.is_early(now)).peekable();
+        let has_any = early.peek().is_some();
+        early.for_each(|(selection, _)| _ = self.interrupted.entry(selection.clone()).or_insert(now));
+        has_any
     }
 
     /// Records that nothing shows whether the server is still the same.
