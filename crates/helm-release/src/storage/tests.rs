@@ -46,7 +46,7 @@ fn marks() -> Marks {
         client: true,
         drift: Some(DriftPolicy::Detect),
         adopted: Some(Adopted::Unclaimed),
-        turn: Turn::new(3, true),
+        turn: Turn::of_round(3).awaited(),
     };
     Marks {
         inputs: "i".into(),

@@ -122,9 +122,11 @@ impl Sequence {
         let mut turns = vec![Turn::default(); objects];
         for (at, (stage, depth)) in self.stages.iter().zip(self.depths()).enumerate() {
             let is_awaited = self.stages.iter().any(|other| other.after.contains(&at));
+            let turn = Turn::of_round(depth + 1);
+            let turn = if is_awaited { turn.awaited() } else { turn };
             for object in &stage.objects {
-                if let Some(turn) = turns.get_mut(*object) {
-                    *turn = Turn::new(depth + 1, is_awaited);
+                if let Some(its) = turns.get_mut(*object) {
+                    *its = turn;
                 }
             }
         }

@@ -195,7 +195,7 @@ fn an_objects_turn_is_its_round_and_whether_others_wait_for_it() {
     let below = |chart: &str| object(&format!("foo/charts/{chart}/templates/a.yaml"), chart, "", "");
     assert_eq!(turns(&foo, &[own("own", "", ""), below("b"), below("a")]), [(1, false), (2, false), (1, true)]);
     assert_eq!(
-        [Turn::new(100_000, true), Turn::new(7, false)]
+        [Turn::of_round(100_000).awaited(), Turn::of_round(7)]
             .map(|turn| Turn::from_number(turn.to_number()))
             .map(|turn| (turn.round(), turn.is_awaited())),
         [(32_767, true), (7, false)]

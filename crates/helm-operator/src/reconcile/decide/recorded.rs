@@ -161,7 +161,7 @@ fn placed(object: &MarkedObject, revision: &Revision, inventory: &Marks) -> Turn
         revision.marks.iter().flat_map(|marks| &marks.objects).filter(|one| one.turn.round() <= object.turn.round());
     let rounds = earlier.filter_map(|one| inventory.find(&one.key)).map(|known| known.turn.round());
     let round = rounds.max().unwrap_or_default().max(object.turn.round());
-    Turn::new(round.into(), object.turn.is_awaited())
+    object.turn.in_round(round.into())
 }
 
 /// Returns whether the revision's objects are known. Marks without objects belong to an empty release, or to one with
@@ -373,7 +373,7 @@ mod tests {
         let ordered = |objects: &[(&str, usize, bool)]| {
             let mut marks = ours(&objects.iter().map(|(name, ..)| *name).collect::<Vec<_>>()).unwrap();
             for (object, (_, round, is_applied)) in marks.objects.iter_mut().zip(objects) {
-                (object.turn, object.expires) = (Turn::new(*round, true), *is_applied);
+                (object.turn, object.expires) = (Turn::of_round(*round).awaited(), *is_applied);
             }
             Some(marks)
         };
