@@ -104,6 +104,11 @@ pub enum Error {
     /// A shard with webhooks, whose configuration belongs to one leader.
     #[error("a shard of a controller ring cannot publish webhooks, because no leader owns their configuration")]
     WebhooksInRing,
+    /// Two reconcilers with one name, which is the field manager of their writes.
+    #[error(
+        "two reconcilers are called {0:?}, so each would remove what the other applied: return another name from one's Reconciler::name"
+    )]
+    SharedFieldManager(String),
     /// The lease is lost.
     #[error(transparent)]
     Lost(#[from] lease::Lost),

@@ -45,6 +45,7 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     if !webhooks.is_empty() {
         check_webhooks(&config.controllers)?;
     }
+    check_field_managers(&controllers)?;
     let (term, holder, server, workers) = (manager.term, manager.holder, manager.server, manager.workers);
     let hooks = match webhooks.is_empty() {
         true => None,
@@ -114,6 +115,16 @@ fn check(config: &ControllerConfig) -> Result<(), Error> {
     match (&config.ring, &config.shard_selector) {
         (Some(_), Some(_)) => Err(Error::RangeInRing),
         _ => Ok(()),
+    }
+}
+
+/// Checks that no two controllers write as one field manager.
+fn check_field_managers(controllers: &[Box<dyn Controller>]) -> Result<(), Error> {
+    let mut taken = HashSet::new();
+    let mut managers = controllers.iter().filter_map(|controller| controller.field_manager());
+    match managers.find(|manager| !taken.insert(*manager)) {
+        Some(shared) => Err(Error::SharedFieldManager(shared.to_owned())),
+        None => Ok(()),
     }
 }
 

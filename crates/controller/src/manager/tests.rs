@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
-use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::client::Body;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
 use super::*;
 use crate::context::Context;
-use crate::reconciler::Controller;
+use crate::reconciler::{Controller, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use crate::report::{Outcome, chain};
 
 type Diary = Arc<Mutex<Vec<&'static str>>>;
@@ -541,4 +541,49 @@ fn the_lease_of_a_pod_may_be_elsewhere_and_its_service_is_not() {
     ] {
         assert_eq!(run::own_namespace(file, lease).as_deref(), expected, "{file:?} {lease}");
     }
+}
+
+/// A reconciler that writes in this name.
+struct Writer(&'static str);
+
+impl Reconciler for Writer {
+    type Resource = ConfigMap;
+    type Error = WriteError;
+    type Caches = ();
+
+    fn name(&self) -> String {
+        self.0.to_owned()
+    }
+
+    fn watch(&self, _: &mut Watching<ConfigMap>) {}
+
+    fn rights(&self) -> Rights {
+        Rights::none()
+    }
+
+    async fn reconcile(&self, _: &Scope<'_, ConfigMap>, _: &()) -> Result<Next, WriteError> {
+        Ok(Next::Wait)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_reconcilers_never_write_as_one_field_manager() {
+    let run = async |names: [&'static str; 2]| {
+        let [first, second] = names.map(Writer);
+        let shutdown = CancellationToken::new();
+        let stop = shutdown.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            stop.cancel();
+        });
+        let manager = Manager::new(config()).reconciler(first).reconciler(second);
+        manager.run_until(client(0), shutdown).await.unwrap_err()
+    };
+    let ended = run(["clusters-controller", "caches-controller"]).await;
+    assert!(matches!(ended, Error::Grace(_)), "they wait for the server until they are stopped: {ended}");
+    assert_eq!(
+        run(["cluster-controller", "cluster-controller"]).await.to_string(),
+        "two reconcilers are called \"cluster-controller\", so each would remove what the other applied: return another \
+         name from one's Reconciler::name"
+    );
 }

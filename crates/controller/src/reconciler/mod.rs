@@ -71,6 +71,12 @@ pub trait Controller: Send + 'static {
         None
     }
 
+    /// Returns the field manager of the controller's writes, which no other controller of the process may have: each
+    /// apply would remove the other's fields. Default: none that must be unique.
+    fn field_manager(&self) -> Option<&str> {
+        None
+    }
+
     /// Declares what the controller needs from the process. Called for every controller before any of them runs.
     fn prepare(&self, _context: &Context) {}
 

@@ -40,6 +40,10 @@ impl<R: Reconciler> Controller for Served<R> {
         Some(format!("{}.{}", R::Resource::kind(&()), R::Resource::group(&())))
     }
 
+    fn field_manager(&self) -> Option<&str> {
+        Some(&self.name)
+    }
+
     fn prepare(&self, context: &Context) {
         _ = started(context, &self.name);
         context.served.add(&R::Resource::group(&()), &R::Resource::kind(&()));
