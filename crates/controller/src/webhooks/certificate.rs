@@ -136,7 +136,9 @@ impl Stored {
         match (&self.next, trusted_for) {
             (None, _) if due.is_zero() || is_wrong || self.is_unwanted => Step::Prepare,
             (None, _) => Step::Wait(due),
-            (Some(_), None) => Step::Wait(LIFETIME),
+            // Nothing trusts the current one either, and most objects may trust the next.
+            (Some(_), None) if left.is_zero() => Step::Promote,
+            (Some(_), None) => Step::Wait(left),
             (Some(_), Some(trusted_for)) if trusted_for >= settle => Step::Promote,
             (Some(_), Some(trusted_for)) => Step::Wait(settle - trusted_for),
         }
@@ -270,7 +272,8 @@ mod tests {
         assert_eq!(step(&first, 60, None), Step::Prepare);
         assert_eq!(step(&first, 200, None), Step::Prepare, "an expired one, too");
         let prepared = first.prepared(Certificate::make(&hosts(), now()).unwrap());
-        assert!(matches!(step(&prepared, 60, None), Step::Wait(_)), "nobody trusts it yet");
+        assert!(matches!(step(&prepared, 60, None), Step::Wait(_)), "not every object trusts it yet");
+        assert_eq!(step(&prepared, 200, None), Step::Promote, "the current one has expired");
         assert_eq!(step(&prepared, 60, Some(SETTLE / 3)), Step::Wait(SETTLE - SETTLE / 3));
         assert_eq!(step(&prepared, 60, Some(SETTLE)), Step::Promote);
         let unwanted = Stored { is_unwanted: true, ..first.clone() };

@@ -57,6 +57,8 @@ struct Publishing {
     context: Context,
     /// The objects as last seen.
     live: HashMap<Object, DynamicObject>,
+    /// The objects that have not been listed, and why; `None` before the first answer.
+    unlisted: HashMap<Object, Option<String>>,
     /// The bundle that all objects have, and since when.
     trusted: Option<(String, Instant)>,
     disputes: Disputes,
@@ -70,15 +72,23 @@ struct Publishing {
 /// The reason if another operator maintains the same configuration.
 const DISPUTED: &str = "WebhookConfigurationDisputed";
 
-/// A change of an object; `None` if it is gone.
-type Change = (Object, Option<DynamicObject>);
+/// What the watch of an object says about it.
+enum Change {
+    Is(Box<DynamicObject>),
+    Gone,
+    /// The list is complete.
+    Listed,
+    /// The list or the watch failed.
+    Failed(String),
+}
 
 impl Publishing {
     fn new(publisher: Publisher, context: Context) -> Publishing {
         let Publisher { webhooks, certificates } = publisher;
         let (live, trusted, disputes) = (HashMap::new(), None, Disputes::default());
         let (last, missing) = (String::new(), String::new());
-        Publishing { webhooks, certificates, context, live, trusted, disputes, failures: 0, last, missing }
+        let unlisted = objects(&webhooks, &certificates.place).into_iter().map(|object| (object, None)).collect();
+        Publishing { webhooks, certificates, context, live, unlisted, trusted, disputes, failures: 0, last, missing }
     }
 
     fn api(&self, object: &Object) -> Api<DynamicObject> {
@@ -107,17 +117,17 @@ impl Publishing {
         self.context.rights.check(&needs, "webhooks").await;
     }
 
-    /// Publishes, after every change of an object or of the certificates. Never returns.
+    /// Publishes, after every change of an object or of the certificates, once each list was answered. Never returns.
     async fn run(&mut self) {
         self.check_rights().await;
         let (mut trusted, mut made) = (self.certificates.trusted.subscribe(), self.certificates.made.subscribe());
         let all = objects(&self.webhooks, &self.certificates.place);
-        let mut unlisted = all.len();
         let mut changes: SelectAll<_> = all.into_iter().map(|object| watch(self.api(&object), object)).collect();
         loop {
             trusted.borrow_and_update();
             made.borrow_and_update();
-            let next = if unlisted == 0 { self.act().await } else { None };
+            let is_answered = self.unlisted.values().all(Option::is_some);
+            let next = if is_answered { self.act().await } else { None };
             let timer = async {
                 match next {
                     Some(next) => sleep_until(next).await,
@@ -127,13 +137,25 @@ impl Publishing {
             tokio::select! {
                 change = changes.next() => match change {
                     None => return pending().await,
-                    Some(None) => unlisted = unlisted.saturating_sub(1),
-                    Some(Some((object, Some(live)))) => _ = self.live.insert(object, live),
-                    Some(Some((object, None))) => _ = self.live.remove(&object),
+                    Some((object, change)) => self.take(object, change),
                 },
                 _ = trusted.changed() => {}
                 _ = made.changed() => {}
                 () = timer => {}
+            }
+        }
+    }
+
+    fn take(&mut self, object: Object, change: Change) {
+        match change {
+            Change::Is(live) => _ = self.live.insert(object, *live),
+            Change::Gone => _ = self.live.remove(&object),
+            Change::Listed => _ = self.unlisted.remove(&object),
+            // What was listed before stays known.
+            Change::Failed(why) => {
+                if let Some(unlisted) = self.unlisted.get_mut(&object) {
+                    *unlisted = Some(why);
+                }
             }
         }
     }
@@ -162,6 +184,12 @@ impl Publishing {
         let given = Some(bundle).filter(|bundle| !bundle.is_empty());
         let (mut missing, mut errors, mut due) = (Vec::new(), Vec::new(), None::<Instant>);
         for Wanted { object, content } in wanted(&self.webhooks, &self.certificates.place, given) {
+            if let Some(Some(why)) = self.unlisted.get(&object) {
+                // Whether it exists, and with which bundle, is unknown.
+                self.trusted = None;
+                errors.push(format!("cannot read {} {}: {why}", object.kind(), object.name()));
+                continue;
+            }
             let live = self.live.get(&object);
             let is_empty = content["webhooks"].as_array().is_some_and(Vec::is_empty);
             if live.is_some_and(|live| is_current(&live.data, &content)) || live.is_none() && is_empty {
@@ -286,35 +314,34 @@ fn report(last: &mut String, error: String) {
     }
 }
 
-/// Watches one object. Yields `None` when it has been listed for the first time.
-fn watch(api: Api<DynamicObject>, object: Object) -> BoxStream<'static, Option<Change>> {
+/// Watches one object.
+fn watch(api: Api<DynamicObject>, object: Object) -> BoxStream<'static, (Object, Change)> {
     let only = watcher::Config::default().fields(&format!("metadata.name={}", object.name()));
-    let (mut is_listed, mut is_there, mut last) = (false, false, String::new());
+    let (mut is_there, mut last) = (false, String::new());
     let changes = pages::watch(api, only).map_err(|error| chain(&error)).map(move |event| {
-        let name = object.clone();
-        match event {
+        let changes = match event {
             Ok(Event::Init) => {
                 is_there = false;
                 Vec::new()
             }
             Ok(Event::InitApply(live) | Event::Apply(live)) => {
                 is_there = true;
-                vec![Some((name, Some(live)))]
+                vec![Change::Is(Box::new(live))]
             }
-            Ok(Event::Delete(_)) => vec![Some((name, None))],
+            Ok(Event::Delete(_)) => vec![Change::Gone],
             Ok(Event::InitDone) => {
-                let gone = (!is_there).then_some(Some((name, None)));
-                let first = (!std::mem::replace(&mut is_listed, true)).then_some(None);
-                gone.into_iter().chain(first).collect()
+                let gone = (!is_there).then_some(Change::Gone);
+                gone.into_iter().chain([Change::Listed]).collect()
             }
+            Err(error) if last == error => Vec::new(),
             Err(error) => {
-                if last != error {
-                    tracing::error!(kind = name.kind(), name = name.name(), error, "Cannot watch the configuration");
-                    last = error;
-                }
-                Vec::new()
+                let (kind, name) = (object.kind(), object.name());
+                tracing::error!(kind, name, error, "Cannot watch the configuration");
+                last.clone_from(&error);
+                vec![Change::Failed(error)]
             }
-        }
+        };
+        changes.into_iter().map(|change| (object.clone(), change)).collect::<Vec<_>>()
     });
     changes.map(futures::stream::iter).flatten().boxed()
 }

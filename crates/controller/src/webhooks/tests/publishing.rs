@@ -178,6 +178,27 @@ async fn a_missing_definition_stops_neither_the_others_nor_the_rotation() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_definition_that_cannot_be_read_stops_no_other_and_no_certificate_is_served_that_it_may_not_trust() {
+    let server = cluster();
+    let (shops, deployments) = (define(&server, "shops.example.com"), define(&server, "deployments.apps"));
+    server.refuse(|call| {
+        let is_refused = call.method == Method::GET && call.path.contains("deployments.apps");
+        is_refused.then(|| Error::from_status(403, "Forbidden", "no role"))
+    });
+    lead_conversions(&server);
+    sleep(Duration::from_secs(5)).await;
+    let conversion = |path: &str| server.object(path).unwrap()["spec"]["conversion"].clone();
+    assert!(conversion(&shops).is_object() && conversion(&deployments).is_null());
+    assert!(!rotates(&server).await);
+    let secret = server.object(SECRET).unwrap();
+    assert!(secret["data"]["next.json"].is_string(), "the next certificate is made, and waits");
+    server.accept();
+    sleep(Duration::from_secs(600)).await;
+    assert!(conversion(&deployments).is_object());
+    assert!(server.object(SECRET).unwrap()["data"]["next.json"].is_null(), "and is served");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_definition_stops_no_other_and_no_certificate_is_served_that_it_does_not_trust() {
     let server = cluster();
     let (shops, deployments) = (define(&server, "shops.example.com"), define(&server, "deployments.apps"));
