@@ -25,7 +25,8 @@ use outside::group_of;
 pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
 
 /// All annotations of an object share 256 KiB. Beyond this size the inventory is compressed, which allows three to four
-/// times as many objects. If it is still too large, it is omitted, and a restart applies all objects once more.
+/// times as many objects. If it is still too large, it is omitted except for adopted objects, and a restart applies all
+/// objects once more.
 const MAX_TEXT: usize = 200 << 10;
 
 /// Maximum size of an unpacked inventory, in bytes: as many objects as fit into a record.
@@ -109,12 +110,33 @@ pub struct Marks {
     /// The objects, in install order. Serialized separately, in a compact form.
     #[serde(skip)]
     pub objects: Vec<MarkedObject>,
+    /// The adopted objects, without digests and marks, if `objects` is empty because the annotation could not hold them
+    /// all. The manifest does not tell what was adopted, and only what was not may be deleted.
+    #[serde(skip)]
+    pub adopted: Vec<MarkedObject>,
 }
 
 impl Marks {
     /// Returns how the objects name their owner.
     pub fn tie(&self) -> Tie {
         if self.delete_hooks { Tie::Annotations } else { Tie::Reference }
+    }
+
+    /// Returns the marks as they are stored if the inventory is too large.
+    #[must_use]
+    pub fn without_inventory(&self) -> Marks {
+        let objects = self.objects.iter().chain(&self.adopted).filter(|object| object.adopted.is_some());
+        let adopted = objects.map(|object| MarkedObject { digest: None, mark: None, ..object.clone() }).collect();
+        Marks { complete: false, objects: Vec::new(), adopted, ..self.clone() }
+    }
+
+    /// Returns marks that were stored without their inventory with these objects, which the manifest lists.
+    #[must_use]
+    pub fn with_inventory(&self, mut objects: Vec<MarkedObject>) -> Marks {
+        for known in &self.adopted {
+            objects.iter_mut().filter(|object| object.key == known.key).for_each(|it| it.adopted = known.adopted);
+        }
+        Marks { objects, adopted: Vec::new(), ..self.clone() }
     }
 
     /// Returns the former resources once this owner has the release; a recreated resource replaces none.
@@ -286,10 +308,53 @@ struct Inventory {
     /// `o` as compressed JSON in base64, if it is large.
     #[serde(skip_serializing_if = "String::is_empty")]
     z: String,
+    /// The adopted objects in the form of `z`, if even that is too large.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    a: String,
 }
 
 /// `apiVersion`, kind, namespace, name, digest, mark and flags.
 type Entry = (String, String, String, String, String, String, u8);
+
+fn json(marks: &Marks, inventory: &Inventory) -> String {
+    serde_json::to_string(&Text { marks, inventory }).unwrap_or_default()
+}
+
+/// Returns an object's entry in the annotation.
+fn entry(object: &MarkedObject) -> Entry {
+    let mark = object.mark.map(|mark| mark.to_string()).unwrap_or_default();
+    let digest = object.digest.map(|digest| digest.to_string()).unwrap_or_default();
+    let ObjectKey { kind, namespace, name, .. } = &object.key;
+    let flag = |is_set, flag: u8| if is_set { flag } else { 0 };
+    let flags = flag(object.kept, KEPT)
+        | flag(object.client, CLIENT)
+        | flag(object.expires, EXPIRES)
+        | place(&DRIFTS, object.drift) << DRIFT_SHIFT
+        | place(&ADOPTED, object.adopted) << ADOPTED_SHIFT;
+    let (kind, namespace, name) = (kind.to_string(), namespace.to_string(), name.to_string());
+    (object.api_version.to_string(), kind, namespace, name, digest, mark, flags)
+}
+
+/// Returns the object of an entry, without its turn.
+fn listed((api_version, kind, namespace, name, digest, mark, flags): Entry) -> MarkedObject {
+    let has = |flag: u8| flags & flag != 0;
+    MarkedObject {
+        digest: ObjectDigest::parse(&digest),
+        mark: Mark::parse(&mark),
+        kept: has(KEPT),
+        client: has(CLIENT),
+        expires: has(EXPIRES),
+        drift: DRIFTS[usize::from(flags >> DRIFT_SHIFT) % DRIFTS.len()],
+        adopted: ADOPTED[usize::from(flags >> ADOPTED_SHIFT) % ADOPTED.len()],
+        ..MarkedObject::new(ObjectKey::new(group_of(&api_version), &kind, &namespace, &name), intern(&api_version))
+    }
+}
+
+/// Returns the entries of adopted objects, compressed; empty if there are none.
+fn packed_adopted(adopted: &[MarkedObject]) -> String {
+    let entries: Vec<Entry> = adopted.iter().map(entry).collect();
+    if entries.is_empty() { String::new() } else { pack(&entries).unwrap_or_default() }
+}
 
 fn pack(entries: &[Entry]) -> Option<String> {
     let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
@@ -317,7 +382,7 @@ impl Marks {
     /// Parses the annotation; `None` if it is not ours.
     pub fn parse(text: &str) -> Option<Marks> {
         let mut marks: Marks = serde_json::from_str(text).ok()?;
-        let Inventory { mut o, g, z } = serde_json::from_str(text).ok()?;
+        let Inventory { mut o, g, z, a } = serde_json::from_str(text).ok()?;
         if !z.is_empty() {
             let unpacked = unpack(&z);
             // Treated as if it had been omitted.
@@ -325,41 +390,21 @@ impl Marks {
             o = unpacked.unwrap_or_default();
         }
         let turns = g.into_iter().map(Turn::from_number).chain(iter::repeat(Turn::default()));
-        let objects =
-            o.into_iter().zip(turns).map(|((api_version, kind, namespace, name, digest, mark, flags), turn)| {
-                let group = group_of(&api_version);
-                let key = ObjectKey::new(group, &kind, &namespace, &name);
-                let has = |flag: u8| flags & flag != 0;
-                let (kept, client, expires) = (has(KEPT), has(CLIENT), has(EXPIRES));
-                let drift = DRIFTS[usize::from(flags >> DRIFT_SHIFT) % DRIFTS.len()];
-                let adopted = ADOPTED[usize::from(flags >> ADOPTED_SHIFT) % ADOPTED.len()];
-                let (digest, mark) = (ObjectDigest::parse(&digest), Mark::parse(&mark));
-                let api_version = intern(&api_version);
-                MarkedObject { key, api_version, digest, mark, kept, expires, client, drift, adopted, turn }
-            });
-        marks.objects = objects.collect();
+        marks.objects = o.into_iter().zip(turns).map(|(entry, turn)| MarkedObject { turn, ..listed(entry) }).collect();
+        marks.adopted = unpack(&a).unwrap_or_default().into_iter().map(listed).collect();
         (marks.owner, marks.owner_type) = (intern(&marks.owner), intern(&marks.owner_type));
         marks.former.iter_mut().for_each(|uid| *uid = intern(uid));
         Some(marks)
     }
 
-    /// Formats the annotation. Omits the inventory, and `complete`, if it would be too large.
+    /// Formats the annotation. Omits the inventory but for adopted objects, and `complete`, if it would be too large.
     pub fn to_text(&self) -> String {
-        let object = |o: &MarkedObject| {
-            let mark = o.mark.map(|mark| mark.to_string()).unwrap_or_default();
-            let digest = o.digest.map(|digest| digest.to_string()).unwrap_or_default();
-            let key = &o.key;
-            let (drift, adopted) =
-                (place(&DRIFTS, o.drift) << DRIFT_SHIFT, place(&ADOPTED, o.adopted) << ADOPTED_SHIFT);
-            let flags =
-                u8::from(o.kept) * KEPT + u8::from(o.client) * CLIENT + u8::from(o.expires) * EXPIRES + drift + adopted;
-            let (kind, namespace, name) = (key.kind.to_string(), key.namespace.to_string(), key.name.to_string());
-            (o.api_version.to_string(), kind, namespace, name, digest, mark, flags)
+        let whole = Inventory {
+            o: self.objects.iter().map(entry).collect(),
+            g: self.turns(),
+            z: String::new(),
+            a: packed_adopted(&self.adopted),
         };
-        let json = |marks: &Marks, inventory: &Inventory| {
-            serde_json::to_string(&Text { marks, inventory }).unwrap_or_default()
-        };
-        let whole = Inventory { o: self.objects.iter().map(object).collect(), g: self.turns(), z: String::new() };
         let text = json(self, &whole);
         if text.len() <= MAX_TEXT {
             return text;
@@ -369,7 +414,11 @@ impl Marks {
         if text.len() <= MAX_TEXT && !packed.z.is_empty() {
             return text;
         }
-        json(&Marks { complete: false, ..self.clone() }, &Inventory::default())
+        let marks = self.without_inventory();
+        let adopted = Inventory { a: packed_adopted(&marks.adopted), ..Inventory::default() };
+        let text = json(&marks, &adopted);
+        // A record that holds the objects themselves has no room for so many.
+        if text.len() <= MAX_TEXT { text } else { json(&marks, &Inventory::default()) }
     }
 
     /// Returns the turn of each object as a number; none if the release has no order.

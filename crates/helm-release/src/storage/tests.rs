@@ -66,6 +66,7 @@ fn marks() -> Marks {
         rejected: Some(Box::new(Rejected { version: 7, inputs: "bad".into(), by: RejectedBy::Rollout })),
         cause: "spec changed".into(),
         former: vec!["before".into()],
+        adopted: Vec::new(),
     }
 }
 
@@ -176,6 +177,21 @@ fn marks_round_trip_unless_they_are_too_large() {
     assert!(read.objects.is_empty() && !read.complete && read.inputs == "i");
     let spoilt = Marks::parse(&text.replace("\"z\":\"", "\"z\":\"!")).unwrap();
     assert!(spoilt.objects.is_empty() && !spoilt.complete, "as if it had been left out");
+}
+
+#[test]
+fn marks_that_are_too_large_still_name_what_was_adopted() {
+    let own = |n| MarkedObject { adopted: None, ..object(n) };
+    let mut too_many = Marks { objects: (0..20_000).map(own).collect(), ..marks() };
+    too_many.objects[7].adopted = Some(Adopted::Claimed);
+    let read = Marks::parse(&too_many.to_text()).unwrap();
+    let again = Marks::parse(&read.to_text()).unwrap();
+    assert_eq!((read.objects.len(), &read.adopted), (0, &again.adopted), "a later write keeps it");
+    let from_manifest: Vec<MarkedObject> = (0..20_000).map(|n| MarkedObject { mark: None, ..own(n) }).collect();
+    let whole = again.with_inventory(from_manifest);
+    let adopted: Vec<(usize, Option<Adopted>)> =
+        whole.objects.iter().map(|object| object.adopted).enumerate().filter(|(_, it)| it.is_some()).collect();
+    assert_eq!((adopted, whole.adopted.len()), (vec![(7, Some(Adopted::Claimed))], 0));
 }
 
 /// Returns the entry of one of many objects.

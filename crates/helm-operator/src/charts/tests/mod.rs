@@ -1166,9 +1166,7 @@ fn omit_objects(server: &MemoryApi) {
     let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
     let mut record = server.object(&path).unwrap();
     let text = &mut record["metadata"]["annotations"][MARKS_ANNOTATION];
-    let mut marks: Value = serde_json::from_str(text.as_str().unwrap()).unwrap();
-    (marks["o"], marks["c"]) = (json!([]), false.into());
-    *text = marks.to_string().into();
+    *text = Marks::parse(text.as_str().unwrap()).unwrap().without_inventory().to_text().into();
     server.restore(&path, record);
     reseal(server, &path);
 }

@@ -131,6 +131,7 @@ impl ReleaseRecords {
         for (_, revision) in self.revisions.iter().filter(|(version, _)| **version >= from) {
             // The objects are known, but not their marks.
             inventory.complete = false;
+            inventory.adopted.extend(revision.marks.iter().flat_map(|marks| marks.adopted.iter().cloned()));
             for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
                 match inventory.objects.iter_mut().find(|known| known.key == object.key) {
                     None => {

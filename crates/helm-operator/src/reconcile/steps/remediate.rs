@@ -209,7 +209,8 @@ async fn with_recorded_objects(
             }
             Err(error) => return Err(error),
         };
-        let unknown: Vec<_> = marks.objects.into_iter().filter(|o| current.inventory.find(&o.key).is_none()).collect();
+        let listed = current.inventory.with_inventory(marks.objects).objects;
+        let unknown: Vec<_> = listed.into_iter().filter(|o| current.inventory.find(&o.key).is_none()).collect();
         current.inventory.objects.extend(unknown);
     }
     Ok(current)

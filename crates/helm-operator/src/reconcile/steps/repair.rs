@@ -121,7 +121,7 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
         let known = release.revisions.get(&version).and_then(|revision| revision.marks.as_deref());
         match known.filter(|known| !known.inputs.is_empty()) {
             // They lack only the objects, which were too many.
-            Some(known) => marks = Marks { objects: marks.objects, ..known.clone() },
+            Some(known) => marks = known.with_inventory(marks.objects),
             None => {
                 if is_ours {
                     (marks.owner, marks.owner_type) =
