@@ -55,6 +55,13 @@ impl<T> Unproven<T> {
         Unproven { facts, content }
     }
 
+impl<T> From<Sealed<T>> for Unproven<T> {
+    /// Disregards the proof.
+    fn from(Sealed { value, content }: Sealed<T>) -> Unproven<T> {
+        Unproven::new(value, content)
+    }
+}
+
     /// Returns the record's content.
     pub fn facts(&self) -> &T {
         &self.facts

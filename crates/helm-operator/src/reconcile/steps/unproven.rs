@@ -88,12 +88,15 @@ impl StepContext<'_> {
     }
 
     /// Returns the deployed revision if its record may become this operator's; `None` if the chart must decide instead.
+    /// A record that was put back proves only who wrote it: it decides no more than one that somebody else wrote.
     pub(crate) async fn admitted(
         &self,
         primary: &Primary,
         version: u32,
     ) -> Result<(Option<Admitted>, Vec<Learned>), FailedStep> {
+        let is_put_back = self.release().is_some_and(|release| self.is_put_back(&release, version, primary));
         let recorded = match self.stored(primary, version).await {
+            Ok(Stored::Sealed(release)) if is_put_back => Some(release.into()),
             Ok(Stored::Sealed(release)) => return Ok((Some(release.into()), Vec::new())),
             Ok(Stored::Unproven(recorded)) => Some(recorded),
             Err(error) if error.is_damage() => None,
