@@ -45,6 +45,7 @@ pub(crate) fn release() -> Release {
         hooks: Vec::new(),
         apply_method: "ssa".into(),
         labels: BTreeMap::new(),
+        record_uid: None,
         more: Default::default(),
     }
 }

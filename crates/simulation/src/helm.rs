@@ -130,6 +130,7 @@ impl Helm {
             hooks: vec![hook],
             apply_method: "csa".into(),
             labels: Default::default(),
+            record_uid: None,
             more: Default::default(),
         };
         self.storage.create(&release, &Marks::default()).await.ok()?;

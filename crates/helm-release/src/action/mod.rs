@@ -176,6 +176,7 @@ impl Candidate {
             hooks: not_run(&self.hooks),
             apply_method: HELM_APPLY_METHOD.into(),
             labels: BTreeMap::new(),
+            record_uid: None,
             more: Fields::new(),
         }
     }

@@ -1,6 +1,8 @@
 //! Continues an interrupted action from its record: with the same manifest, random values included, and without running
 //! a hook twice.
 
+use std::sync::Arc;
+
 use super::{Candidate, Current, Environment, Error};
 use crate::kube::recorded_objects;
 use crate::release::{Hook, HookEvent, HookPhase, LastRun, Status};
@@ -12,6 +14,8 @@ pub(super) struct Resumed {
     pub(super) candidate: Candidate,
     /// Whether its pre hooks succeeded.
     pub(super) hooks_done: bool,
+    /// The uid of the record.
+    pub(super) record_uid: Option<Arc<str>>,
 }
 
 /// Returns an interrupted action from its record alone. What this process remembers may differ from it, because the
@@ -48,7 +52,8 @@ pub(super) async fn resume(
         unread: candidate.unread.clone(),
         inputs: candidate.inputs.clone(),
     };
-    Ok(Some(Resumed { candidate, hooks_done: record.marks.is_some_and(|marks| marks.hooks_done) }))
+    let record_uid = release.record_uid;
+    Ok(Some(Resumed { candidate, record_uid, hooks_done: record.marks.is_some_and(|marks| marks.hooks_done) }))
 }
 
 /// Returns the hooks with their last runs cleared, for a new action.

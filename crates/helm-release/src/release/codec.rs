@@ -138,6 +138,7 @@ pub struct Packed {
     chart: Arc<ChartDocument>,
     own: Box<[u8]>,
     labels: BTreeMap<String, String>,
+    record_uid: Option<Arc<str>>,
 }
 
 #[derive(Deserialize)]
@@ -157,7 +158,18 @@ impl Packed {
         // The chart's member ends in a comma, so this one continues without its opening brace.
         gzip.write_all(&json[1..])?;
         let own = gzip.finish()?.into_boxed_slice();
-        Ok(Packed { chart: release.chart.clone(), own, labels: release.labels.clone() })
+        let (labels, record_uid) = (release.labels.clone(), release.record_uid.clone());
+        Ok(Packed { chart: release.chart.clone(), own, labels, record_uid })
+    }
+
+    /// Returns the uid of the Secret that holds it, if it is known.
+    pub(crate) fn record_uid(&self) -> Option<Arc<str>> {
+        self.record_uid.clone()
+    }
+
+    /// Sets the uid of the Secret that holds it.
+    pub(crate) fn held_by(self, record_uid: Option<Arc<str>>) -> Packed {
+        Packed { record_uid, ..self }
     }
 
     /// Returns an upper bound of the size of a release's record in bytes, without compressing it.
@@ -187,7 +199,8 @@ impl Packed {
         let mut json = b"{".to_vec();
         inflate(&self.own, &mut json)?;
         let own: Release = serde_json::from_slice(&json)?;
-        Ok(Release { chart: self.chart.clone(), labels: self.labels.clone(), ..own })
+        let (chart, labels) = (self.chart.clone(), self.labels.clone());
+        Ok(Release { chart, labels, record_uid: self.record_uid.clone(), ..own })
     }
 
     /// Returns the value of the record's key `release`: base64 of the compressed JSON. A Secret's JSON encodes it in

@@ -56,6 +56,9 @@ pub struct Release {
     /// The record's labels, except those that Helm sets.
     #[serde(skip)]
     pub labels: BTreeMap<String, String>,
+    /// The uid of the Secret that holds the revision, if it is known: a rewrite of the record changes no other Secret.
+    #[serde(skip)]
+    pub record_uid: Option<Arc<str>>,
     /// Fields that only another version of Helm knows. A rewrite keeps them, here and in every part of the record.
     #[serde(flatten)]
     pub more: Fields,

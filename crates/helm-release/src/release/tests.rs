@@ -18,6 +18,7 @@ fn sample() -> Release {
         hooks: vec![Hook { name: "job".into(), events: vec![HookEvent::PreInstall], ..Hook::default() }],
         apply_method: "ssa".into(),
         labels: BTreeMap::new(),
+        record_uid: None,
         more: Fields::new(),
     }
 }

@@ -101,6 +101,13 @@ pub struct Written {
     pub resource_version: u64,
 }
 
+impl Written {
+    fn of(packed: Sealed<Packed>, stored: &ObjectMeta) -> Written {
+        let uid = stored.uid.as_deref().map(Arc::from);
+        Written { packed: packed.map(|packed| packed.held_by(uid)), resource_version: version_of(stored) }
+    }
+}
+
 /// A record as read.
 #[derive(Debug)]
 pub struct Record {
@@ -190,8 +197,8 @@ impl Storage {
     /// The revision exists, the request fails, or the record is too large.
     pub async fn create(&self, release: &Release, marks: &Marks) -> Result<Written, Error> {
         let packed = seal_content(fit(release)?);
-        let resource_version = self.post(release, &packed, marks, true).await?;
-        Ok(Written { packed, resource_version })
+        let stored = self.post(release, &packed, marks, true).await?;
+        Ok(Written::of(packed, &stored))
     }
 
     /// Copies a revision that is recorded elsewhere; the copy is as unproven as the original. Returns it with the
@@ -202,12 +209,18 @@ impl Storage {
         marks: &Marks,
     ) -> Result<(Unproven<Packed>, u64), Error> {
         let packed = seal_content(fit(release.facts())?);
-        let resource_version = self.post(release.facts(), &packed, marks, false).await?;
-        let content = packed.content();
-        Ok((Unproven::new(packed.into_inner(), content), resource_version))
+        let stored = self.post(release.facts(), &packed, marks, false).await?;
+        let Written { packed, resource_version } = Written::of(packed, &stored);
+        Ok((packed.into(), resource_version))
     }
 
-    async fn post(&self, release: &Release, packed: &Sealed<Packed>, marks: &Marks, seal: bool) -> Result<u64, Error> {
+    async fn post(
+        &self,
+        release: &Release,
+        packed: &Sealed<Packed>,
+        marks: &Marks,
+        seal: bool,
+    ) -> Result<ObjectMeta, Error> {
         let (namespace, name) = self.home.record(&release.namespace, &release.name);
         let key = release::key(&name, release.version);
         let mut secret = json!({
@@ -223,10 +236,10 @@ impl Storage {
         secret["data"] = json!({"release": STANDARD.encode(packed.get().to_record())});
         let path = format!("/api/v1/namespaces/{namespace}/secrets?fieldManager={FIELD_MANAGER}");
         let call = Call::post(path, secret.to_string().into_bytes());
-        Ok(version_of(&self.send("create", &key, call).await?))
+        Ok(metadata_of(&self.send("create", &key, call).await?))
     }
 
-    /// Rewrites a revision's record and its marks. Removes an upstream operator's owner reference: through it, a
+    /// Rewrites a revision's record and its marks, unless another has taken its place: the release's uid tells. Removes an upstream operator's owner reference: through it, a
     /// foreground deletion would collect the record before we uninstall.
     ///
     /// # Errors
@@ -254,8 +267,8 @@ impl Storage {
         if let Some(plan) = plan.filter(fits) {
             patch["data"][PLAN_KEY] = STANDARD.encode(plan).into();
         }
-        let resource_version = self.patch(namespace, &key, &patch).await?;
-        Ok(Written { packed, resource_version })
+        let stored = self.patch(namespace, &key, &patch).await?;
+        Ok(Written::of(packed, &stored))
     }
 
     /// Sets the status of a record that this operator did not write; the record stays unproven. Returns its resource
@@ -267,7 +280,7 @@ impl Storage {
         let (namespace, name) = self.home.record(&release.namespace, &release.name);
         let mut patch = rewritten(&release, &name, &packed);
         self.name_writer(&mut patch["metadata"]);
-        self.patch(namespace, &release::key(&name, release.version), &patch).await
+        Ok(version_of(&self.patch(namespace, &release::key(&name, release.version), &patch).await?))
     }
 
     /// Marks a revision superseded and keeps its marks. A record that this operator did not write stays unproven.
@@ -315,7 +328,7 @@ impl Storage {
         self.seal(&mut patch["metadata"], (namespace, &key), body, marks);
         self.name_writer(&mut patch["metadata"]);
         set_owner(&mut patch["metadata"], marks);
-        self.patch(namespace, &key, &patch).await
+        Ok(version_of(&self.patch(namespace, &key, &patch).await?))
     }
 
     /// Reads one revision.
@@ -338,10 +351,11 @@ impl Storage {
         let content = Content::of(&record);
         let meta = self.meta(namespace, &secret.metadata);
         let marks = meta.filter(|meta| meta.proof == Proof::Sealed(content)).and_then(|meta| meta.marks);
+        let record_uid = secret.metadata.uid.as_deref().map(Arc::from);
         let labels = secret_labels(secret.metadata);
         let release =
             decode::decoded(record.len(), move || Packed::from_record(&record, labels)).await.map_err(codec)?;
-        let release = placed(release, of, version);
+        let release = Release { record_uid, ..placed(release, of, version) };
         let release = match &marks {
             Some(_) => Stored::Sealed(Sealed::new(release, content)),
             None => Stored::Unproven(Unproven::new(release, content)),
@@ -462,10 +476,16 @@ impl Storage {
         }
     }
 
-    async fn patch(&self, namespace: &str, key: &str, patch: &Value) -> Result<u64, Error> {
+    /// Changes a record. One with another uid than the patch's counts as missing.
+    async fn patch(&self, namespace: &str, key: &str, patch: &Value) -> Result<ObjectMeta, Error> {
         let path = format!("{}?fieldManager={FIELD_MANAGER}", path(namespace, key));
-        let answer = self.send("update", key, Call::merge(path, patch.to_string().into_bytes())).await?;
-        Ok(version_of(&answer))
+        let call = Call::merge(path, patch.to_string().into_bytes());
+        let answer = self.api.send(call).await.map_err(|source| match source.is_replaced() {
+            true => kube::Error::from_status(404, "NotFound", "another record has taken its place"),
+            false => source,
+        });
+        let answer = answer.map_err(|source| Error::Api { verb: "update", key: key.to_owned(), source })?;
+        Ok(metadata_of(&answer))
     }
 
     async fn send(&self, verb: &'static str, key: &str, call: Call) -> Result<kube::Response, Error> {
@@ -487,19 +507,24 @@ fn seal_content(packed: Packed) -> Sealed<Packed> {
 
 /// Returns a patch with a record's content, without marks.
 fn rewritten(release: &Release, name: &str, packed: &Packed) -> Value {
-    json!({
-        "metadata": {"labels": labels(release, name, "modifiedAt"), "ownerReferences": null},
-        "data": {"release": STANDARD.encode(packed.to_record())},
-    })
+    let mut metadata = json!({"labels": labels(release, name, "modifiedAt"), "ownerReferences": null});
+    if let Some(uid) = &release.record_uid {
+        metadata["uid"] = (**uid).into();
+    }
+    json!({"metadata": metadata, "data": {"release": STANDARD.encode(packed.to_record())}})
 }
 
-fn version_of(answer: &kube::Response) -> u64 {
+/// Returns the metadata of the Secret in an answer; empty if the answer has none.
+fn metadata_of(answer: &kube::Response) -> ObjectMeta {
     #[derive(Deserialize)]
     struct Head {
         metadata: ObjectMeta,
     }
-    let head: Option<Head> = answer.parse().ok();
-    head.and_then(|h| h.metadata.resource_version?.parse().ok()).unwrap_or(0)
+    answer.parse::<Head>().map(|head| head.metadata).unwrap_or_default()
+}
+
+fn version_of(metadata: &ObjectMeta) -> u64 {
+    metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
 }
 
 fn path(namespace: &str, key: &str) -> String {

@@ -39,6 +39,11 @@ impl<T> Sealed<T> {
         &self.value
     }
 
+    /// Returns the same content in another form.
+    pub(crate) fn map<U>(self, map: impl FnOnce(T) -> U) -> Sealed<U> {
+        Sealed::new(map(self.value), self.content)
+    }
+
     /// Returns the recorded content by value.
     pub fn into_inner(self) -> T {
         self.value
@@ -50,17 +55,17 @@ impl<T> Sealed<T> {
     }
 }
 
-impl<T> Unproven<T> {
-    pub(crate) fn new(facts: T, content: Content) -> Unproven<T> {
-        Unproven { facts, content }
-    }
-
 impl<T> From<Sealed<T>> for Unproven<T> {
     /// Disregards the proof.
     fn from(Sealed { value, content }: Sealed<T>) -> Unproven<T> {
         Unproven::new(value, content)
     }
 }
+
+impl<T> Unproven<T> {
+    pub(crate) fn new(facts: T, content: Content) -> Unproven<T> {
+        Unproven { facts, content }
+    }
 
     /// Returns the record's content.
     pub fn facts(&self) -> &T {

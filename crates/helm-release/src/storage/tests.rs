@@ -204,6 +204,31 @@ fn object(n: u64) -> MarkedObject {
 }
 
 #[tokio::test]
+async fn an_update_changes_no_record_that_took_the_place_of_its_own() {
+    let server = Arc::new(MemoryApi::new());
+    let storage = Storage::new(server.clone(), sample::keys());
+    let written = storage.create(&release(1, 1, 1), &marks()).await.unwrap();
+    let read = storage.get("ns", "web", 1).await.unwrap().release;
+    for own in
+        [written.packed.get().unpack().unwrap(), read.facts().clone(), read.pack().unwrap().facts().unpack().unwrap()]
+    {
+        storage.update(&own, &marks()).await.unwrap();
+        let mut another = server.object(RECORD).unwrap();
+        server.remove(RECORD);
+        another["metadata"].as_object_mut().unwrap().retain(|key, _| ["name", "labels"].contains(&key.as_str()));
+        server.put(RECORD, another, "helm");
+        let before = server.object(RECORD).unwrap();
+        let updated = storage.update(&own, &marks()).await;
+        assert!(updated.as_ref().is_err_and(Error::is_missing), "{updated:?}");
+        assert_eq!(server.object(RECORD).unwrap(), before);
+        server.remove(RECORD);
+        let mut first = before;
+        first["metadata"]["uid"] = (**own.record_uid.as_ref().unwrap()).into();
+        server.restore(RECORD, first);
+    }
+}
+
+#[tokio::test]
 async fn marks_without_an_owner_leave_labels_unchanged() {
     let server = Arc::new(MemoryApi::new());
     let storage = Storage::new(server.clone(), sample::keys());

@@ -76,6 +76,11 @@ impl Error {
         matches!(self, Error::Refused { code: 422, reason, .. } if reason == IMMUTABLE)
     }
 
+    /// Returns whether another object has taken the place of the one whose uid the request names.
+    pub fn is_replaced(&self) -> bool {
+        self.is_conflict() && self.fields().iter().any(|field| field == UID)
+    }
+
     /// Returns whether the object has fields that its schema does not declare.
     pub fn has_undeclared_field(&self) -> bool {
         matches!(self, Error::Refused { code: 422, message, .. } if message.contains(schema_error::UNDECLARED))
@@ -122,6 +127,9 @@ pub fn named(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     request_of(error).map(Error::named)
 }
 
+/// The field that holds an object's identity.
+const UID: &str = "metadata.uid";
+
 #[derive(Default, Deserialize)]
 #[serde(default)]
 struct Status {
@@ -148,7 +156,7 @@ struct Cause {
 impl Cause {
     /// Returns whether it rejects a uid that differs from the object's.
     fn is_uid(&self) -> bool {
-        self.field == "metadata.uid" && self.is_immutable()
+        self.field == UID && self.is_immutable()
     }
 
     /// Returns whether it rejects the change of an immutable field. Kubernetes has no separate reason for that, so its

@@ -313,6 +313,7 @@ fn an_object_that_was_replaced_meanwhile_is_a_lost_race() {
     let status = json!({"reason": "Invalid", "message": message, "details": {"causes": [cause, cause]}});
     let error = refusal(422, status.to_string().as_bytes());
     assert!(error.is_conflict() && error.is_transient() && !error.is_immutable(), "{error:?}");
+    assert!(error.is_replaced() && !Error::from_status(409, "Conflict", message).is_replaced());
 }
 
 fn status_of_a_webhook() -> Error {

@@ -44,6 +44,7 @@ fn helm_records(
         hooks: Vec::new(),
         apply_method: "csa".into(),
         labels: Default::default(),
+        record_uid: None,
         more: Default::default(),
     };
     let record = Packed::pack(&release).unwrap().to_record().into_bytes();

@@ -97,6 +97,7 @@ fn hop_release() -> World {
         hooks: Vec::new(),
         apply_method: String::new(),
         labels: Default::default(),
+        record_uid: None,
         more: Default::default(),
     };
     let record = Packed::pack(&release).unwrap().to_record().into_bytes();

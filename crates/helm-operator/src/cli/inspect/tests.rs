@@ -565,6 +565,7 @@ async fn record_manifest(
         hooks,
         apply_method: "ssa".into(),
         labels: Default::default(),
+        record_uid: None,
         more: Default::default(),
     };
     let keys = Keyring::new(Key::new(&[7; 32]).unwrap(), Vec::new());

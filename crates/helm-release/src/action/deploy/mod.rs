@@ -80,8 +80,9 @@ pub(super) async fn deploy(
     if let Some(resumed) = &resumed {
         release.hooks.clone_from(&candidate.hooks);
         ahead.hooks_done = resumed.hooks_done;
+        release.record_uid.clone_from(&resumed.record_uid);
     }
-    attempt.write_ahead(&release, &ahead).await?;
+    attempt.write_ahead(&mut release, &ahead).await?;
     let ran = async {
         attempt.run_before(&mut release, &mut ahead).await?;
         let changes = attempt.apply(&observations, &release, &mut ahead).await?;

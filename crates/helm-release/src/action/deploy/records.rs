@@ -103,18 +103,23 @@ impl Attempt<'_> {
         self.kind.rollback_revision > 0
     }
 
-    pub(super) async fn write_ahead(&self, release: &Release, ahead: &Marks) -> Result<(), Failure> {
+    /// Writes the record of the pending revision, and notes in the release which Secret holds it.
+    pub(super) async fn write_ahead(&self, release: &mut Release, ahead: &Marks) -> Result<(), Failure> {
         let storage = self.env.storage;
         let pending = self.current.filter(|current| current.pending).map(|current| current.version);
         if pending == Some(release.version) {
             let written = storage.update(release, ahead).await;
-            return written.map(drop).map_err(|error| failure::unwritten(error, release.version));
+            let written = written.map_err(|error| failure::unwritten(error, release.version))?;
+            release.record_uid = written.packed.get().record_uid();
+            return Ok(());
         }
         if let Some(pending) = pending {
             self.give_up(pending).await?;
         }
         let written = storage.create(release, ahead).await;
-        written.map(drop).map_err(|error| failure::unconfirmed(error, release, ahead))
+        let written = written.map_err(|error| failure::unconfirmed(error, release, ahead))?;
+        release.record_uid = written.packed.get().record_uid();
+        Ok(())
     }
 
     /// Marks an interrupted revision failed that no attempt continues. Its manifest stays: some of its objects may be
