@@ -6,7 +6,7 @@ use std::sync::Arc;
 use controller::runtime::freshness::Stamp;
 use helm_release::kube::{ObjectKey, Owner};
 use helm_release::release::{Packed, Status};
-use helm_release::storage::{Body, Content, Marks, Proof, RecordMeta, Stored, Written};
+use helm_release::storage::{Body, Content, Marks, Precondition, Proof, RecordMeta, Stored, Written};
 use jiff::Timestamp;
 use litemap::LiteMap;
 
@@ -135,6 +135,14 @@ impl Revision {
     /// Returns whether this operator wrote the record.
     pub(crate) fn is_sealed(&self) -> bool {
         matches!(self.trust, Trust::Written(_) | Trust::Sealed(_))
+    }
+
+    /// Returns the precondition that its record is as this process knows it.
+    pub(crate) fn unchanged(&self) -> Precondition {
+        match self.resource_version {
+            0 => Precondition::None,
+            version => Precondition::ResourceVersion(version),
+        }
     }
 
     /// Returns the part of the record that marks are written for, if this operator wrote the record.

@@ -8,7 +8,7 @@ use crate::kube::{
     Target, has_replicas, recorded_objects,
 };
 use crate::release::{Packed, Release, Status};
-use crate::storage::{Body, MarkedObject, Marks, Sealed, Stored, Written};
+use crate::storage::{Body, MarkedObject, Marks, Precondition, Sealed, Stored, Written};
 
 /// The result of a repair.
 #[derive(Debug, Default)]
@@ -205,6 +205,7 @@ pub async fn record_ownership(env: &Environment<'_>, admitted: Admitted, marks: 
     }
     let Release { namespace, name, version, .. } = release.get();
     let body = Body { version: *version, status: Status::Deployed, content: release.content() };
-    let resource_version = env.storage.mark(namespace, name, &body, marks).await?;
+    let same = Precondition::of(release.get());
+    let resource_version = env.storage.mark((namespace, name), &body, marks, &same).await?;
     Ok(Written { packed: release.pack()?, resource_version })
 }

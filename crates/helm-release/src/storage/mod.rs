@@ -137,6 +137,32 @@ pub struct Body {
     pub content: Content,
 }
 
+/// Which Secret a write may change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Precondition {
+    /// The one with this uid.
+    Uid(Arc<str>),
+    /// One that still has this resource version.
+    ResourceVersion(u64),
+    /// Any of its name.
+    None,
+}
+
+impl Precondition {
+    /// Returns the precondition that a release's record is the one that was read or written.
+    pub(crate) fn of(release: &Release) -> Precondition {
+        release.record_uid.clone().map_or(Precondition::None, Precondition::Uid)
+    }
+
+    fn add_to(&self, metadata: &mut Value) {
+        match self {
+            Precondition::Uid(uid) => metadata["uid"] = (**uid).into(),
+            Precondition::ResourceVersion(version) => metadata["resourceVersion"] = version.to_string().into(),
+            Precondition::None => {}
+        }
+    }
+}
+
 /// A release that is recorded elsewhere.
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
@@ -320,11 +346,18 @@ impl Storage {
     /// will not be valid. Returns the record's resource version.
     ///
     /// # Errors
-    /// The record does not exist, or the request fails.
-    pub async fn mark(&self, namespace: &str, name: &str, body: &Body, marks: &Marks) -> Result<u64, Error> {
+    /// The record does not exist, does not meet the precondition, or the request fails.
+    pub async fn mark(
+        &self,
+        (namespace, name): (&str, &str),
+        body: &Body,
+        marks: &Marks,
+        precondition: &Precondition,
+    ) -> Result<u64, Error> {
         let (namespace, name) = self.home.record(namespace, name);
         let key = release::key(&name, body.version);
         let mut patch = json!({"metadata": {"ownerReferences": null}});
+        precondition.add_to(&mut patch["metadata"]);
         self.seal(&mut patch["metadata"], (namespace, &key), body, marks);
         self.name_writer(&mut patch["metadata"]);
         set_owner(&mut patch["metadata"], marks);
@@ -508,9 +541,7 @@ fn seal_content(packed: Packed) -> Sealed<Packed> {
 /// Returns a patch with a record's content, without marks.
 fn rewritten(release: &Release, name: &str, packed: &Packed) -> Value {
     let mut metadata = json!({"labels": labels(release, name, "modifiedAt"), "ownerReferences": null});
-    if let Some(uid) = &release.record_uid {
-        metadata["uid"] = (**uid).into();
-    }
+    Precondition::of(release).add_to(&mut metadata);
     json!({"metadata": metadata, "data": {"release": STANDARD.encode(packed.to_record())}})
 }
 

@@ -8,6 +8,8 @@ use crate::release::{ChartDocument, Info};
 use crate::sample;
 
 const RECORD: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
+/// The release's namespace and name.
+const WEB: (&str, &str) = ("ns", "web");
 /// The record's path without the revision.
 const RECORD_NAME: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web";
 
@@ -220,6 +222,10 @@ async fn an_update_changes_no_record_that_took_the_place_of_its_own() {
         let before = server.object(RECORD).unwrap();
         let updated = storage.update(&own, &marks()).await;
         assert!(updated.as_ref().is_err_and(Error::is_missing), "{updated:?}");
+        for precondition in [Precondition::of(&own), Precondition::ResourceVersion(1)] {
+            let marked = storage.mark(WEB, &body(&written), &marks(), &precondition).await;
+            assert!(marked.is_err(), "{precondition:?}");
+        }
         assert_eq!(server.object(RECORD).unwrap(), before);
         server.remove(RECORD);
         let mut first = before;
@@ -235,7 +241,7 @@ async fn marks_without_an_owner_leave_labels_unchanged() {
     let written = storage.create(&release(1, 1, 1), &marks()).await.unwrap();
     let metadata = || server.object(RECORD).unwrap()["metadata"].clone();
     let before = metadata();
-    storage.mark("ns", "web", &body(&written), &Marks::default()).await.unwrap();
+    storage.mark(WEB, &body(&written), &Marks::default(), &Precondition::None).await.unwrap();
     assert_eq!(metadata()["labels"], before["labels"]);
     assert_ne!(metadata()["annotations"], before["annotations"]);
 }
@@ -269,7 +275,7 @@ async fn writes_return_the_records_resource_version() {
     let updated = storage.update(&release(1, 1, 1), &marks()).await.unwrap();
     assert_eq!(live(), updated.resource_version.to_string());
     let others = Marks { complete: !marks().complete, ..marks() };
-    let marked = storage.mark("ns", "web", &body(&updated), &others).await.unwrap();
+    let marked = storage.mark(WEB, &body(&updated), &others, &Precondition::None).await.unwrap();
     assert_eq!(live(), marked.to_string());
     assert!(created.resource_version < updated.resource_version && updated.resource_version < marked);
 }
@@ -513,7 +519,7 @@ async fn records_of_an_earlier_key_are_sealed_and_get_the_current_ones_seal_with
     let written = old.create(&release(1, 1, 1), &marks()).await.unwrap();
     assert_eq!((is_sealed(&rotated).await, is_sealed(&new).await), (true, false));
     let before = server.object(RECORD).unwrap()["data"].clone();
-    rotated.mark("ns", "web", &body(&written), &Marks::default()).await.unwrap();
+    rotated.mark(WEB, &body(&written), &Marks::default(), &Precondition::None).await.unwrap();
     assert_eq!((is_sealed(&rotated).await, is_sealed(&new).await, is_sealed(&old).await), (true, true, false));
     assert_eq!(server.object(RECORD).unwrap()["data"], before);
 }

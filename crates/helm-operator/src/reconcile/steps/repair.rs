@@ -286,10 +286,15 @@ async fn write_marks(
     version: u32,
     marks: Marks,
 ) -> Result<(), action::Error> {
-    let body = context.release().and_then(|release| release.revisions.get(&version)?.body(version));
-    let written = match body {
-        Some(body) => Some(context.storage.mark(primary.namespace(), primary.name(), &body, &marks).await?),
-        None => None,
+    let release = context.release();
+    let revision = release.as_ref().and_then(|release| release.revisions.get(&version));
+    let body = revision.and_then(|revision| revision.body(version));
+    let written = match (revision, body) {
+        (Some(revision), Some(body)) => {
+            let of = (primary.namespace(), primary.name());
+            Some(context.storage.mark(of, &body, &marks, &revision.unchanged()).await?)
+        }
+        _ => None,
     };
     context.shared.cache.change_release(context.key, |release| {
         if let Some(revision) = release.revisions.get_mut(&version) {
