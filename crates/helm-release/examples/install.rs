@@ -11,7 +11,7 @@ use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
 use helm_release::action::{Candidate, Completed, Current, Environment, Options, install, upgrade};
 use helm_release::kube::{Applier, Decoration, MemoryApi, Tie, install_order, objects_of};
 use helm_release::release::ChartDocument;
-use helm_release::storage::{Key, Keyring, Storage, Stored};
+use helm_release::storage::{Key, Keyring, Known, Storage, Stored};
 
 const TEMPLATE: &str = "apiVersion: v1
 kind: ConfigMap
@@ -95,7 +95,7 @@ fn current(installed: &Completed) -> Current {
     Current {
         version: installed.version,
         pending: false,
-        versions: vec![installed.version],
+        records: vec![Known { version: installed.version, resource_version: Some(installed.written.resource_version) }],
         deployed: Some(installed.version),
         last_good: Some(installed.version),
         inventory: installed.marks.clone(),

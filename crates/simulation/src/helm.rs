@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use helm_release::kube::{Api, Call, Error, Response};
 use helm_release::release::{ChartDocument, Hook, HookEvent, Info, Release, Status};
-use helm_release::storage::{Key, Keyring, Marks, Storage};
+use helm_release::storage::{Key, Keyring, Known, Marks, Storage};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -237,7 +237,8 @@ impl Helm {
             }
         }
         for record in &history {
-            self.storage.delete(self.namespace(), &self.release, record.version).await.ok()?;
+            let known = Known { version: record.version, resource_version: None };
+            self.storage.delete(self.namespace(), &self.release, known).await.ok()?;
         }
         Some(())
     }

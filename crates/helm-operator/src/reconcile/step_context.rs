@@ -165,7 +165,7 @@ impl StepContext<'_> {
         Some(Current {
             version,
             pending: newest.status.is_pending(),
-            versions: release.revisions.keys().copied().collect(),
+            records: self.records(),
             deployed: deployed.map(|(v, _)| v),
             marks: deployed
                 .filter(|(_, revision)| revision.is_sealed())

@@ -116,8 +116,11 @@ pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, r
     let mut dropped = Vec::new();
     let kept = [current.deployed, current.last_good, release.info.rolled_back_to()];
     let keep: Vec<Option<u32>> = current.outdated.iter().copied().map(Some).chain(kept).collect();
-    for old in surplus(&current.versions, release.version, &keep, env.options.max_history) {
-        match env.storage.delete(&env.decoration.namespace, &env.decoration.release, old).await {
+    let versions: Vec<u32> = current.records.iter().map(|known| known.version).collect();
+    let surplus = surplus(&versions, release.version, &keep, env.options.max_history);
+    for known in current.records.iter().filter(|known| surplus.contains(&known.version)) {
+        let old = known.version;
+        match env.storage.delete(&env.decoration.namespace, &env.decoration.release, *known).await {
             Ok(()) => dropped.push(old),
             Err(error) => {
                 tracing::warn!(release = env.decoration.release, revision = old, %error, "cannot delete an old revision")

@@ -42,7 +42,7 @@ impl<'a> RecordedBases<'a> {
             packed: current.packed.as_ref().filter(|_| current.last_good == Some(version)),
             is_last: current.last_good.is_some_and(|deployed| version <= deployed),
         };
-        let records = current.iter().flat_map(|c| c.versions.iter().rev().map(|version| record(c, *version)));
+        let records = current.iter().flat_map(|c| c.records.iter().rev().map(|known| record(c, known.version)));
         RecordedBases { env, records: records.collect(), objects: OnceCell::new() }
     }
 

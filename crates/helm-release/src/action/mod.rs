@@ -76,7 +76,7 @@ use crate::kube::{
     Tie, recorded_objects,
 };
 use crate::release::{ChartDocument, Fields, Hook, Info, Packed, Release, Status};
-use crate::storage::{self, Before, Marks, Rejected, Sealed, Storage, Stored, Written};
+use crate::storage::{self, Before, Known, Marks, Rejected, Sealed, Storage, Stored, Written};
 use resume::not_run;
 
 pub use account::{Account, Made};
@@ -378,8 +378,8 @@ pub struct Current {
     pub version: u32,
     /// Whether the newest revision is pending.
     pub pending: bool,
-    /// Every revision, oldest first.
-    pub versions: Vec<u32>,
+    /// The record of every revision, oldest first.
+    pub records: Vec<Known>,
     /// The revision with status `deployed`, if any: older than `version` after a failure.
     pub deployed: Option<u32>,
     /// Older revisions with status `deployed`, which an interrupted action did not mark superseded.

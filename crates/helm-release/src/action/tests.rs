@@ -1,4 +1,5 @@
 use std::collections::HashMap;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -11,7 +12,7 @@ use super::*;
 use crate::kube::{self, Adopt, ApplyMethod, Call, Disturbance, Live, MemoryApi};
 use crate::release::HookEvent;
 use crate::sample;
-use crate::storage::{Content, MarkedObject};
+use crate::storage::{Content, Known, MarkedObject};
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const RECORD: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
@@ -137,11 +138,15 @@ fn candidate(objects: &[Value]) -> Candidate {
 }
 
 /// Returns the release after an action, as a reconciler knows it.
+fn records(versions: RangeInclusive<u32>) -> Vec<Known> {
+    versions.map(|version| Known { version, resource_version: None }).collect()
+}
+
 fn current(outcome: &Completed) -> Current {
     Current {
         version: outcome.version,
         pending: false,
-        versions: (1..=outcome.version).collect(),
+        records: records(1..=outcome.version),
         deployed: Some(outcome.version),
         outdated: Vec::new(),
         last_good: Some(outcome.version),
@@ -326,7 +331,7 @@ fn current_after(before: &Current, failure: Failure) -> Current {
     Current {
         version,
         pending,
-        versions: (1..=version).collect(),
+        records: records(1..=version),
         inventory: marks,
         interrupted: pending.then_some(interrupted),
         ..before.clone()
@@ -491,7 +496,7 @@ fn cut_off(recorded: RecordedFailure) -> Current {
     Current {
         version: 1,
         pending: true,
-        versions: vec![1],
+        records: records(1..=1),
         deployed: None,
         outdated: Vec::new(),
         last_good: None,
@@ -1011,7 +1016,7 @@ async fn a_crash_before_the_release_of_a_field_is_made_up_for() {
     let unfinished = Current {
         version: 1,
         pending: true,
-        versions: vec![1],
+        records: records(1..=1),
         deployed: None,
         outdated: Vec::new(),
         last_good: None,

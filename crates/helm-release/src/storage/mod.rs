@@ -452,14 +452,6 @@ impl Storage {
         Ok(Some(Elsewhere { release, newest, marks }))
     }
 
-    /// Deletes one revision. Succeeds if it does not exist.
-    ///
-    /// # Errors
-    /// The request fails.
-    pub async fn delete(&self, namespace: &str, name: &str, version: u32) -> Result<(), Error> {
-        self.delete_known(namespace, name, Known { version, resource_version: None }).await
-    }
-
     /// Deletes these revisions, each by its exact name, several at a time and `last` at the end. Succeeds if they do
     /// not exist. Never selects by labels, because people keep copies of records under other names.
     ///
@@ -467,7 +459,7 @@ impl Storage {
     /// A request fails, or a record is no longer the known one; some revisions may be deleted, but `last` is not.
     pub async fn delete_all(&self, namespace: &str, name: &str, revisions: &[Known], last: u32) -> Result<(), Error> {
         let (last, others): (Vec<Known>, Vec<Known>) = revisions.iter().partition(|known| known.version == last);
-        let delete = |known: Known| self.delete_known(namespace, name, known).boxed();
+        let delete = |known: Known| self.delete(namespace, name, known).boxed();
         stream::iter(others).map(delete).buffer_unordered(MAX_DELETIONS).try_collect::<()>().await?;
         for known in last {
             delete(known).await?;
@@ -475,8 +467,11 @@ impl Storage {
         Ok(())
     }
 
-    /// Deletes one revision if its record is still the known one.
-    async fn delete_known(&self, namespace: &str, name: &str, known: Known) -> Result<(), Error> {
+    /// Deletes one revision if its record is still the known one. Succeeds if it does not exist.
+    ///
+    /// # Errors
+    /// The request fails, or the record is no longer the known one.
+    pub async fn delete(&self, namespace: &str, name: &str, known: Known) -> Result<(), Error> {
         let (namespace, name) = self.home.record(namespace, name);
         let key = release::key(&name, known.version);
         let options = match known.resource_version {

@@ -152,7 +152,7 @@ async fn each_revision_is_deleted_by_its_name() {
     assert_eq!(server.writes(), before + 3);
     assert!(server.log().last().unwrap().ends_with("sh.helm.release.v1.web.v2"));
     assert!(server.paths().is_empty());
-    storage.delete("ns", "web", 1).await.unwrap();
+    storage.delete("ns", "web", known(&[1])[0]).await.unwrap();
 }
 
 #[test]
@@ -286,7 +286,7 @@ async fn a_failed_deletion_is_not_a_missing_revision() {
     let storage = Storage::new(server.clone(), sample::keys());
     storage.create(&release(1, 1, 1), &Marks::default()).await.unwrap();
     server.disturb("DELETE", 1, Disturbance::Refused(503));
-    let error = storage.delete("ns", "web", 1).await.unwrap_err();
+    let error = storage.delete("ns", "web", known(&[1])[0]).await.unwrap_err();
     assert_eq!(error.to_string(), "cannot delete release record \"sh.helm.release.v1.web.v1\"");
 }
 

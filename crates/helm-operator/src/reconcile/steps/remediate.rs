@@ -177,8 +177,8 @@ async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> 
     let current = with_recorded_objects(&env, current, &[]).await?;
     action::delete_objects(&env, &current.inventory).await?;
     // The oldest is deleted last: a history without its start does not prove that no revision was ever deployed.
-    for version in current.versions.iter().rev() {
-        env.storage.delete(&env.decoration.namespace, &env.decoration.release, *version).await?;
+    for known in current.records.iter().rev() {
+        env.storage.delete(&env.decoration.namespace, &env.decoration.release, *known).await?;
     }
     context.shared.cache.change_release(context.key, |release| release.revisions.clear());
     context.shared.memory.change(context.key, |memory| memory.release.lost = None);
