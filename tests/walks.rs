@@ -127,7 +127,7 @@ fn the_reference_operator_runs_as_the_pages_say() {
     types(&mut terminal, "docs/web.md", test, &[]);
     types(&mut terminal, "docs/operating.md", test, &[("NAMESPACE", "shop")]);
     leaves(&mut terminal, &["memcached", "memcachedbackup"]);
-    terminal.types("kubectl delete namespace shop --wait=false");
+    terminal.types("kubectl delete namespace shop --timeout=60s");
 }
 
 /// Waits until the release is at this revision or a later one.
@@ -233,7 +233,7 @@ fn a_shop_is_looked_after_as_the_pages_say() {
     types(&mut terminal, "docs/watches.md", test, &[]);
     types(&mut terminal, "docs/charts.md", test, &[("NAMESPACE", "shop")]);
     leaves(&mut terminal, &["shop"]);
-    terminal.types("kubectl delete namespace prod shop --wait=false");
+    terminal.types("kubectl delete namespace prod shop --timeout=60s");
 }
 
 #[test]
