@@ -76,31 +76,6 @@ async fn a_failed_install_leaves_what_it_only_adopted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_cleanup_of_a_failed_install_deletes_no_record_that_took_the_place_of_its_own() {
-    let world = World::new(spec());
-    world.server.refuse(|call| {
-        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
-        let is_b = call.path.starts_with(MAPS) && body.contains("\"name\":\"b\"");
-        let is_deletion = call.path.starts_with(MAPS) && call.method == "DELETE";
-        let failed = || Error::from_status(503, "ServiceUnavailable", "busy");
-        is_b.then(|| Error::from_status(403, "Forbidden", "b is refused")).or_else(|| is_deletion.then(failed))
-    });
-    world.reconcile().await;
-    assert_eq!(world.history(), ["1 failed"], "the cleanup has just begun");
-    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
-    let mut another = world.server.object(&path).unwrap();
-    world.server.remove(&path);
-    another["metadata"].as_object_mut().unwrap().retain(|key, _| ["name", "labels"].contains(&key.as_str()));
-    world.server.put(&path, another, "helm");
-    let before = world.server.object(&path).unwrap();
-    refuse_b(&world, 403, "Forbidden");
-    tokio::time::advance(Duration::from_secs(600)).await;
-    // The watch has not reported the other record.
-    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
-    assert_eq!(world.server.object(&path), Some(before));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_rollback_leaves_what_the_failed_upgrade_adopted() {
     let world = World::new(json!({"maps": ["c"], "value": "1"}));
     adopt(&world);
