@@ -110,8 +110,8 @@ pub struct Marks {
     /// The objects, in install order. Serialized separately, in a compact form.
     #[serde(skip)]
     pub objects: Vec<MarkedObject>,
-    /// The adopted objects, without digests and marks, if `objects` is empty because the annotation could not hold them
-    /// all. The manifest does not tell what was adopted, and only what was not may be deleted.
+    /// The adopted objects, without digests and marks; only if `objects` is empty because the annotation could not hold
+    /// them all. The manifest lists every object, but does not say which were adopted and must not be deleted.
     #[serde(skip)]
     pub adopted: Vec<MarkedObject>,
 }
@@ -391,7 +391,9 @@ impl Marks {
         }
         let turns = g.into_iter().map(Turn::from_number).chain(iter::repeat(Turn::default()));
         marks.objects = o.into_iter().zip(turns).map(|(entry, turn)| MarkedObject { turn, ..listed(entry) }).collect();
-        marks.adopted = unpack(&a).unwrap_or_default().into_iter().map(listed).collect();
+        if !a.is_empty() {
+            marks.adopted = unpack(&a).unwrap_or_default().into_iter().map(listed).collect();
+        }
         (marks.owner, marks.owner_type) = (intern(&marks.owner), intern(&marks.owner_type));
         marks.former.iter_mut().for_each(|uid| *uid = intern(uid));
         Some(marks)
