@@ -40,8 +40,8 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
     /// What the reconciler reads: [`Cache`](super::Cache)s, or a struct of them.
     type Caches: Send + Sync + 'static;
 
-    /// Returns the name for logs, metrics and events, which is also the field manager of the writes. Default: `<kind in
-    /// lower case>-controller`.
+    /// Returns the name for logs, metrics and events, which is also the field manager of the writes. No two reconcilers
+    /// of a process may have the same. Default: `<kind in lower case>-controller`.
     fn name(&self) -> String {
         format!("{}-controller", Self::Resource::kind(&()).to_lowercase())
     }

@@ -146,6 +146,7 @@ impl Publishing {
         }
     }
 
+    /// Records what the watch of an object says.
     fn take(&mut self, object: Object, change: Change) {
         match change {
             Change::Is(live) => _ = self.live.insert(object, *live),

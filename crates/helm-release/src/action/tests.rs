@@ -137,11 +137,12 @@ fn candidate(objects: &[Value]) -> Candidate {
     Candidate::recorded(recorded(Release { manifest, ..sample::release() }), "inputs", &Marks::default()).unwrap()
 }
 
-/// Returns the release after an action, as a reconciler knows it.
+/// Returns these revisions' records, of unknown resource versions.
 fn records(versions: RangeInclusive<u32>) -> Vec<Known> {
     versions.map(|version| Known { version, resource_version: None }).collect()
 }
 
+/// Returns the release after an action, as a reconciler knows it.
 fn current(outcome: &Completed) -> Current {
     Current {
         version: outcome.version,

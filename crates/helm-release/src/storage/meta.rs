@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference,
 use serde::{Deserialize, Deserializer};
 
 use super::seal::Sealing;
-use super::{Content, Keyring, MARKS_ANNOTATION, Marks, OWNER_LABEL, SEAL_ANNOTATION, WRITER_ANNOTATION};
+use super::{Content, Keyring, MARKS_ANNOTATION, Marks, OWNER_LABEL, SEAL_ANNOTATION, WRITER_ANNOTATION, version_of};
 use crate::release::{self, Status};
 
 /// Maximum revision that is read. Anyone who can write Secrets can choose the number, and the next one must be
@@ -69,7 +69,7 @@ impl RecordMeta {
             namespace: metadata.namespace.clone().unwrap_or_default(),
             version,
             status: labels.get("status").map_or(Status::Unknown, |s| Status::parse(s)),
-            resource_version: metadata.resource_version.as_deref().and_then(|v| v.parse().ok()).unwrap_or(0),
+            resource_version: version_of(metadata),
             proof,
             owners: owners(metadata, marks.as_ref()),
             marks,

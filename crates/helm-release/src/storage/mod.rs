@@ -265,8 +265,9 @@ impl Storage {
         Ok(metadata_of(&self.send("create", &key, call).await?))
     }
 
-    /// Rewrites a revision's record and its marks, unless another has taken its place: the release's uid tells. Removes an upstream operator's owner reference: through it, a
-    /// foreground deletion would collect the record before we uninstall.
+    /// Rewrites a revision's record and its marks. A record with another uid than the release's counts as missing.
+    /// Removes an upstream operator's owner reference: through it, a foreground deletion would collect the record before
+    /// we uninstall.
     ///
     /// # Errors
     /// The record does not exist, the request fails, or the record is too large.

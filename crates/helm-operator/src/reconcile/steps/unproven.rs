@@ -88,7 +88,8 @@ impl StepContext<'_> {
     }
 
     /// Returns the deployed revision if its record may become this operator's; `None` if the chart must decide instead.
-    /// A record that was put back proves only who wrote it: it decides no more than one that somebody else wrote.
+    /// An old record that was put back is treated like a foreign one: its seal proves who wrote it, but not that it is
+    /// current.
     pub(crate) async fn admitted(
         &self,
         primary: &Primary,

@@ -107,17 +107,16 @@ impl Attempt<'_> {
     pub(super) async fn write_ahead(&self, release: &mut Release, ahead: &Marks) -> Result<(), Failure> {
         let storage = self.env.storage;
         let pending = self.current.filter(|current| current.pending).map(|current| current.version);
-        if pending == Some(release.version) {
+        let written = if pending == Some(release.version) {
             let written = storage.update(release, ahead).await;
-            let written = written.map_err(|error| failure::unwritten(error, release.version))?;
-            release.record_uid = written.packed.get().record_uid();
-            return Ok(());
-        }
-        if let Some(pending) = pending {
-            self.give_up(pending).await?;
-        }
-        let written = storage.create(release, ahead).await;
-        let written = written.map_err(|error| failure::unconfirmed(error, release, ahead))?;
+            written.map_err(|error| failure::unwritten(error, release.version))?
+        } else {
+            if let Some(pending) = pending {
+                self.give_up(pending).await?;
+            }
+            let written = storage.create(release, ahead).await;
+            written.map_err(|error| failure::unconfirmed(error, release, ahead))?
+        };
         release.record_uid = written.packed.get().record_uid();
         Ok(())
     }
