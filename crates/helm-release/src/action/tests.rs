@@ -12,7 +12,7 @@ use super::*;
 use crate::kube::{self, Adopt, ApplyMethod, Call, Disturbance, Live, MemoryApi};
 use crate::release::HookEvent;
 use crate::sample;
-use crate::storage::{Content, Known, MarkedObject};
+use crate::storage::{Content, Known, MarkedObject, RecordMeta};
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const RECORD: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
@@ -393,6 +393,27 @@ async fn a_record_whose_creation_was_not_answered_counts_as_recorded_until_it_is
     let before = current_after(&Current { deployed: None, last_good: None, ..nothing }, failure);
     let failure = install(&world.env(), &chart, Some(&before)).await.unwrap_err();
     assert_eq!((failure.recorded.is_none(), failure.lost), (true, Some(1)), "there is nothing to continue");
+}
+
+#[tokio::test]
+async fn a_revision_that_somebody_has_rewritten_is_not_trimmed() {
+    let mut world = World::new();
+    world.options.max_history = 1;
+    let first = world.install(&candidate(&[map("a", "1")])).await;
+    let mut second = current(&upgrade(&world.env(), &candidate(&[map("a", "2")]), &first).await.unwrap());
+    let history = world.storage.history("ns", "web").await.unwrap();
+    assert_eq!(history.len(), 2, "the revision before is kept until this one is deployed");
+    let known = |meta: &RecordMeta| Known { version: meta.version, resource_version: Some(meta.resource_version) };
+    second.records = history.iter().map(known).collect();
+    let mut edited = world.server.object(RECORD).unwrap();
+    edited["metadata"]["labels"]["kept-by"] = "a person".into();
+    world.server.put(RECORD, edited, "kubectl");
+    let third = upgrade(&world.env(), &candidate(&[map("a", "3")]), &second).await.unwrap();
+    assert!(third.dropped.is_empty() && world.server.object(RECORD).is_some());
+    let history = world.storage.history("ns", "web").await.unwrap();
+    let third = Current { records: history.iter().map(known).collect(), ..current(&third) };
+    let fourth = upgrade(&world.env(), &candidate(&[map("a", "4")]), &third).await.unwrap();
+    assert_eq!(fourth.dropped, [1, 2], "the next upgrade knows the record");
 }
 
 #[tokio::test]

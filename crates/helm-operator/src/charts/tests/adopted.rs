@@ -76,6 +76,27 @@ async fn a_failed_install_leaves_what_it_only_adopted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_cleanup_of_a_failed_install_deletes_no_record_that_took_the_place_of_its_own() {
+    let world = World::new(spec());
+    refuse_b(&world, 403, "Forbidden");
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let (server, record) = (world.server.clone(), path.clone());
+    // While the cleanup deletes an object, a person uninstalls the release and installs another one, with Helm.
+    world.server.refuse(move |call| {
+        let before = server.object(&record).filter(|_| call.method == "DELETE" && call.path.starts_with(MAPS));
+        if let Some(mut another) = before.filter(|ours| ours["metadata"]["annotations"].is_object()) {
+            another["metadata"].as_object_mut().unwrap().retain(|key, _| ["name", "labels"].contains(&key.as_str()));
+            server.remove(&record);
+            server.put(&record, another, "helm");
+        }
+        None
+    });
+    world.reconcile().await;
+    let helms = world.server.object(&path).expect("the other record is not ours to delete");
+    assert_eq!(helms["metadata"]["managedFields"][0]["manager"], "helm");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_leaves_what_the_failed_upgrade_adopted() {
     let world = World::new(json!({"maps": ["c"], "value": "1"}));
     adopt(&world);
