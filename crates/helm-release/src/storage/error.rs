@@ -23,6 +23,10 @@ pub enum Error {
     },
     #[error("release record {key:?} lacks a chunk")]
     Incomplete { key: String },
+    #[error(
+        "Secret {key:?} in namespace {namespace:?} has the name of a release record, but not its labels; restore its labels name, owner and version, or delete it"
+    )]
+    NoRecord { namespace: String, key: String },
     /// The record exceeds 1 MiB even without the chart's other files and the notes.
     #[error(
         "release {name:?} is too large to record: {size} bytes compressed, and a Secret holds {MAX_RECORD}; split the chart or its resource"

@@ -220,7 +220,7 @@ impl Storage {
     /// large.
     ///
     /// # Errors
-    /// The revision exists, the request fails, or the record is too large.
+    /// The revision or another Secret of its name exists, the request fails, or the record is too large.
     pub async fn create(&self, release: &Release, marks: &Marks) -> Result<Written, Error> {
         let packed = seal_content(fit(release)?);
         let stored = self.post(release, &packed, marks, true).await?;
@@ -262,7 +262,27 @@ impl Storage {
         secret["data"] = json!({"release": STANDARD.encode(packed.get().to_record())});
         let path = format!("/api/v1/namespaces/{namespace}/secrets?fieldManager={FIELD_MANAGER}");
         let call = Call::post(path, secret.to_string().into_bytes());
-        Ok(metadata_of(&self.send("create", &key, call).await?))
+        match self.send("create", &key, call).await {
+            Ok(stored) => Ok(metadata_of(&stored)),
+            Err(error) if error.is_taken() => Err(self.taken(namespace, key, error).await),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Returns why a record's name is taken: by another process's record, which a watch reports, or by a Secret that no
+    /// watch of records reports.
+    async fn taken(&self, namespace: &str, key: String, conflict: Error) -> Error {
+        let read = self.send("read", &key, Call::get(path(namespace, &key))).await;
+        let secret = read.ok().and_then(|answer| answer.parse::<Secret>().ok());
+        let is_helms = |secret: &Secret| {
+            let labels = secret.metadata.labels.as_ref();
+            labels.and_then(|labels| labels.get("owner")).is_some_and(|owner| owner == "helm")
+        };
+        let is_record = |secret: &Secret| is_helms(secret) && self.meta(namespace, &secret.metadata).is_some();
+        match secret {
+            Some(secret) if !is_record(&secret) => Error::NoRecord { namespace: namespace.to_owned(), key },
+            _ => conflict,
+        }
     }
 
     /// Rewrites a revision's record and its marks. A record with another uid than the release's counts as missing.

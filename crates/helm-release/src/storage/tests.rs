@@ -72,6 +72,22 @@ fn marks() -> Marks {
     }
 }
 
+#[tokio::test]
+async fn a_secret_that_only_has_the_name_of_a_record_is_named() {
+    let server = Arc::new(MemoryApi::new());
+    let storage = Storage::new(server.clone(), sample::keys());
+    storage.create(&release(1, 0, 0), &marks()).await.unwrap();
+    let taken = storage.create(&release(1, 0, 0), &marks()).await.unwrap_err();
+    assert!(taken.is_taken(), "{taken}");
+    let mut secret = server.object(RECORD).unwrap();
+    secret["metadata"]["labels"] = json!({});
+    server.put(RECORD, secret.clone(), "user");
+    let before = server.object(RECORD);
+    let error = storage.create(&release(1, 0, 0), &marks()).await.unwrap_err();
+    assert!(!error.is_taken() && error.to_string().contains("restore its labels"), "{error}");
+    assert_eq!(server.object(RECORD), before);
+}
+
 #[test]
 fn the_annotation_round_trips_object_flags() {
     let policies = [None, Some(DriftPolicy::Repair), Some(DriftPolicy::Detect), Some(DriftPolicy::Off)];
