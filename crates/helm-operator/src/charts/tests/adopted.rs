@@ -419,6 +419,32 @@ fn disown_status(world: &World) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_that_wrote_nothing_cleans_up_nothing_that_another_resource_left() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let mut record = world.server.object(&path).unwrap();
+    let marks = &mut record["metadata"]["annotations"][MARKS_ANNOTATION];
+    let known = Marks::parse(marks.as_str().unwrap()).unwrap();
+    let others = Marks { owner: "another".into(), owner_type: "Redis.cache.my.domain".into(), ..known };
+    *marks = others.to_text().into();
+    record["metadata"]["labels"]["status"] = "failed".into();
+    record["metadata"]["labels"][helm_release::storage::OWNER_LABEL] = "another".into();
+    world.server.put(&path, record, "other");
+    reseal(&world.server, &path);
+    let names = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+    let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "z", "annotations": names}});
+    world.server.put(&format!("{MAPS}/z"), theirs, "helm");
+    disown_status(&world);
+    world.edit(|p| p["spec"]["maps"] = json!(["a", "b", "c", "z"]));
+    let before = (world.server.object(&path), world.maps());
+    let world = granting(world.server, Adopt::Any);
+    world.reconcile().await;
+    assert_eq!(world.state("ReleaseFailed"), "True/ReleaseConflict", "it tried to take the failed install over");
+    assert_eq!((world.server.object(&path), world.maps()), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn every_record_names_the_resource_that_a_release_was_taken_from() {
     for (value, status) in [("1", Status::Deployed), ("2", Status::Deployed), ("1", Status::PendingInstall)] {
         let world = World::new(spec());

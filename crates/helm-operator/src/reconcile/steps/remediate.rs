@@ -18,7 +18,7 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
-use crate::view::release::{ReleaseRecords, Revision, Trust};
+use crate::view::release::{Holder, ReleaseRecords, Revision, Trust};
 use crate::watches::OnFailure;
 
 /// The remediation after a failed attempt.
@@ -101,9 +101,12 @@ pub(crate) async fn clean_up(
 }
 
 async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String, stage: Stage) -> String {
-    // An action of someone else that is in progress is theirs to clean up.
-    let is_left_alone = |release: &ReleaseRecords| release.in_flight(&primary.owner(), outside::now()).is_some();
-    let release = context.release().filter(|release| !is_left_alone(release));
+    // What another resource left is its to clean up, and an action in progress is whose it is.
+    let is_ours = |release: &ReleaseRecords| {
+        let owner = primary.owner();
+        release.holder(&owner) == Holder::Resource && release.in_flight(&owner, outside::now()).is_none()
+    };
+    let release = context.release().filter(is_ours);
     let Some(release) = release else { return message };
     let is_vouched = |version| context.vouches(&release, version, primary);
     match remedy(&release, context.shared.settings.on_failure, stage, is_vouched) {
