@@ -63,6 +63,22 @@ fn a_backup_scales_to_its_size_down_to_zero_and_its_deployment_is_deleted_with_i
 }
 
 #[test]
+fn a_pod_that_was_evicted_is_no_node() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("evicted").unwrap();
+    let _operator = Operator::start_native(cluster, &namespace, &[]);
+    set_size(&namespace, "b", 1);
+    let evicted = wait_ready(&namespace, "b", 1)["nodes"][0].as_str().unwrap().to_owned();
+    let failed = json!({"status": {"phase": "Failed", "reason": "Evicted"}}).to_string();
+    namespace.kubectl(["patch", "pod", &evicted, "--subresource=status", "--type=merge", "-p", &failed]).unwrap();
+    eventually("another node", || match wait_ready(&namespace, "b", 1)["nodes"].clone() {
+        nodes if nodes != json!([evicted]) => Ok(()),
+        nodes => Err(nodes),
+    });
+    assert!(pods(&namespace).contains(&evicted), "it still exists");
+}
+
+#[test]
 fn foreign_changes_to_our_fields_are_undone_and_the_users_own_fields_stay() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("repair").unwrap();

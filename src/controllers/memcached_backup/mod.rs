@@ -8,7 +8,9 @@ mod objects;
 #[cfg(test)]
 mod tests;
 
-use helm_operator::reconciler::{Applied, Cache, Change, Next, Reconciler, Rights, Scope, Watching, WriteError};
+use helm_operator::reconciler::{
+    Applied, Cache, Change, Next, Reconciler, Rights, Scope, Selector, Watching, WriteError,
+};
 use helm_operator::report::{Outcome, Reason as _, chain};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
@@ -37,7 +39,11 @@ impl Reconciler for Controller {
     fn watch(&self, watching: &mut Watching<MemcachedBackup>) -> Caches {
         Caches {
             deployments: watching.owned(objects::SELECTOR),
-            pods: watching.objects(objects::SELECTOR).in_own_namespace().mapped(objects::backup_of),
+            // A pod that was evicted stays, but runs no more.
+            pods: watching
+                .objects(Selector::from(objects::SELECTOR).fields("status.phase!=Failed"))
+                .in_own_namespace()
+                .mapped(objects::backup_of),
         }
     }
 
