@@ -7,6 +7,7 @@
 
 mod patch;
 mod schema;
+mod shared;
 #[cfg(test)]
 mod tests;
 
@@ -101,7 +102,8 @@ impl Applier {
 }
 
 /// Returns the patch that turns the live object into the new one, without what only the base has; `None` if nothing
-/// changes. It has a precondition: it changes no other object with the same name.
+/// changes. It has preconditions: it changes no other object with the same name, and no list of metadata that several
+/// controllers share after another has changed the object.
 fn patch_over(
     base: Option<&Object>,
     body: &Body,
@@ -112,11 +114,16 @@ fn patch_over(
     let left = |json: &Value| body.left(json, live, &live["metadata"]["managedFields"]);
     let applied = Decoration { tie: decoration.tie_of(live), ..decoration.clone() };
     let base = base.map(|object| left(&applied.decorate(object, &body.resource)));
-    let mut patch = Value::Object(patch::three_way(base.as_ref(), &left(&body.json), live, schema));
+    let mut new = left(&body.json);
+    shared::keep_others(base.as_ref(), &mut new, live);
+    let mut patch = Value::Object(patch::three_way(base.as_ref(), &new, live, schema));
     if patch == json!({}) {
         return None;
     }
     patch["metadata"]["uid"] = live["metadata"]["uid"].clone();
+    if shared::is_changed_by(&patch) {
+        patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+    }
     Some(patch)
 }
 

@@ -7,7 +7,7 @@ use super::schema::Document;
 use super::*;
 use crate::kube::{
     Adopt, Applied, ApplyError, ApplyMethod, Decoration, Disturbance, MemoryApi, Policy, Previous, Purpose, Rule,
-    Target,
+    Target, Tie,
 };
 use crate::sample;
 
@@ -26,14 +26,17 @@ fn document() -> Document {
             "x-kubernetes-group-version-kind": [{"group": "apps", "kind": "Deployment", "version": "v1"}],
             "properties": {"metadata": reference("Meta"), "spec": reference("Spec")},
         },
-        "Meta": {"properties": {"finalizers": finalizers, "labels": {"additionalProperties": {"type": "string"}}}},
+        "Meta": {"properties": {
+            "finalizers": finalizers, "labels": {"additionalProperties": {"type": "string"}},
+            "ownerReferences": list("Owner", "uid", "merge"),
+        }},
         "Spec": {"properties": {
             "strategy": strategy, "whole": whole, "containers": list("Container", "name", "merge"),
             "volumes": list("Volume", "name", "merge,retainKeys"), "args": {"items": {"type": "string"}},
         }},
         "Strategy": {"properties": {"type": {}, "rollingUpdate": {}}},
         "Container": {"properties": {"env": list("Env", "name", "merge"), "image": {}}},
-        "Env": {}, "Volume": {}, "Whole": {},
+        "Env": {}, "Owner": {}, "Volume": {}, "Whole": {},
     }}});
     serde_json::from_value(document).unwrap()
 }
@@ -297,6 +300,94 @@ async fn objects_that_an_apply_rejects_are_created_and_patched_client_side() {
         ["GET deployments/web", "GET /openapi/v3/apis/apps/v1"],
         "nothing differs, so nothing is sent"
     );
+}
+
+const CLUSTER: &str = "/apis/example.com/v1/namespaces/ns/clusters/web";
+
+/// Returns a custom resource to which the chart gives this finalizer.
+fn cluster(finalizer: &str) -> Object {
+    let metadata = json!({"name": "web", "finalizers": [finalizer]});
+    Object::new(json!({"apiVersion": "example.com/v1", "kind": "Cluster", "metadata": metadata})).unwrap()
+}
+
+async fn write_cluster(applier: &Applier, object: &Object, last: &dyn MergeBases) -> Applied {
+    let decoration = sample::decoration();
+    let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
+    let target = Target { object, rule, observed, previous, changed: true, handed_over: Vec::new(), expires: false };
+    applier.apply(&target, &WriteOptions::new(&decoration, Policy::Client, last)).await.unwrap().unwrap()
+}
+
+/// Adds an owner reference and a finalizer to the custom resource, as another controller does.
+fn join(server: &MemoryApi, who: &str) {
+    let mut live = server.object(CLUSTER).unwrap();
+    let reference = json!({"apiVersion": "x.y/v1", "kind": "Fleet", "name": who, "uid": who});
+    live["metadata"]["ownerReferences"].as_array_mut().unwrap().push(reference);
+    live["metadata"]["finalizers"].as_array_mut().unwrap().push(format!("x.y/{who}").into());
+    server.put(CLUSTER, live, who);
+}
+
+/// Returns a server with the custom resource, created client-side, that another controller has joined.
+async fn joined_cluster() -> (Arc<MemoryApi>, Applier) {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("example.com/v1", "Cluster", "clusters");
+    let applier = Applier::new(server.clone());
+    write_cluster(&applier, &cluster("chart/a"), &()).await;
+    join(&server, "theirs");
+    (server, applier)
+}
+
+/// Returns the uids of the custom resource's owners, and its finalizers.
+fn owners_and_finalizers(server: &MemoryApi) -> (Value, Value) {
+    let metadata = server.object(CLUSTER).unwrap()["metadata"].clone();
+    let owners = metadata["ownerReferences"].as_array().unwrap().iter().map(|owner| owner["uid"].clone());
+    (owners.collect(), metadata["finalizers"].clone())
+}
+
+#[tokio::test]
+async fn custom_resources_keep_the_owner_references_and_finalizers_of_others() {
+    let (server, applier) = joined_cluster().await;
+    let uid = server.object(CLUSTER).unwrap()["metadata"]["uid"].clone();
+    let changed = write_cluster(&applier, &cluster("chart/b"), &Last(cluster("chart/a"))).await;
+    let finalizers = json!(["x.y/theirs", "chart/b"]);
+    assert_eq!(owners_and_finalizers(&server), (json!(["u1", "theirs"]), finalizers.clone()));
+    let again = write_cluster(&applier, &cluster("chart/b"), &Last(cluster("chart/b"))).await;
+    assert_eq!((changed.changed, again.changed), (true, false));
+
+    let mut live = server.object(CLUSTER).unwrap();
+    live["metadata"]["annotations"]["helm.sh/resource-policy"] = "keep".into();
+    server.put(CLUSTER, live, "kubectl");
+    write_cluster(&applier, &cluster("chart/b"), &Last(cluster("chart/b"))).await;
+    assert_eq!(owners_and_finalizers(&server), (json!(["theirs"]), finalizers), "only our reference goes");
+    assert_eq!(server.object(CLUSTER).unwrap()["metadata"]["uid"], uid);
+}
+
+#[tokio::test]
+async fn what_others_add_to_a_custom_resource_after_its_read_stays() {
+    let (server, applier) = joined_cluster().await;
+    let state = Arc::downgrade(&server);
+    server.refuse(move |call| {
+        let server = state.upgrade().filter(|_| call.method == http::Method::PATCH)?;
+        if !owners_and_finalizers(&server).0.as_array()?.contains(&json!("late")) {
+            join(&server, "late");
+        }
+        None
+    });
+    write_cluster(&applier, &cluster("chart/b"), &Last(cluster("chart/a"))).await;
+    let finalizers = json!(["x.y/theirs", "x.y/late", "chart/b"]);
+    assert_eq!(owners_and_finalizers(&server), (json!(["u1", "theirs", "late"]), finalizers));
+}
+
+#[tokio::test]
+async fn a_kept_built_in_object_loses_only_our_owner_reference() {
+    let (document, object) = (document(), deployment("a"));
+    let kept = Decoration { tie: Tie::Annotations, ..sample::decoration() };
+    let body = Applier::new(Arc::new(MemoryApi::new())).body(&object, &kept).await.unwrap();
+    let mut live = sample::decoration().decorate(&object, &body.resource);
+    (live["metadata"]["uid"], live["metadata"]["resourceVersion"]) = ("d".into(), "7".into());
+    live["metadata"]["ownerReferences"].as_array_mut().unwrap().push(json!({"uid": "theirs"}));
+    let patch = patch_over(Some(&object), &body, &kept, &live, document.schema("Deployment")).unwrap();
+    let (owners, version) = (&patch["metadata"]["ownerReferences"], &patch["metadata"]["resourceVersion"]);
+    assert_eq!((owners, version), (&json!([{"$patch": "delete", "uid": "u1"}]), &json!("7")));
 }
 
 #[tokio::test]
