@@ -957,6 +957,28 @@ async fn an_upgrade_without_its_autoscaler_takes_the_replicas_back() {
 }
 
 #[tokio::test]
+async fn an_autoscaler_takes_over_the_replicas_of_a_chart_that_then_omits_them() {
+    let mut world = World::with_autoscalers();
+    let first = world.install(&candidate(&[deployment("a")])).await;
+    world.watch_deployment();
+    let (since, uid) = (world.server.version(), world.server.object(DEPLOYMENT).unwrap()["metadata"]["uid"].clone());
+    let mut scaled = deployment("b");
+    scaled["spec"] = json!({"image": "b"});
+    let second = upgrade(&world.env(), &candidate(&[scaled, autoscaler()]), &first).await.unwrap();
+    let (collection, _) = DEPLOYMENT.rsplit_once('/').unwrap();
+    let writes = world.server.changes(collection, "", since).unwrap();
+    let replicas: Vec<&Value> = writes.iter().map(|write| &write.object["spec"]["replicas"]).collect();
+    assert_eq!(replicas, [&json!(3), &json!(3)], "while they are released, and when the rest is applied");
+    assert_eq!(world.spec(), json!({"replicas": 3, "image": "b"}));
+    assert_eq!((world.owns_replicas(), &world.server.object(DEPLOYMENT).unwrap()["metadata"]["uid"]), (false, &uid));
+
+    world.scale(5);
+    rollback_to(&world.env(), &current(&second), 1).await.unwrap();
+    assert_eq!(world.spec(), json!({"replicas": 3, "image": "a"}));
+    assert!(world.owns_replicas());
+}
+
+#[tokio::test]
 async fn an_autoscaler_outside_the_release_keeps_its_replicas_without_a_write() {
     let mut world = World::with_autoscalers();
     let first = world.install(&candidate(&[deployment("a")])).await;

@@ -63,7 +63,7 @@ struct Position<'a> {
 
 impl<'a> Position<'a> {
     /// Finds the path that a pointer hands over: the field, or a list or map around it that has one owner as a whole.
-    /// Returns `None` if the chart does not set it, or the live object lacks the part that contains it.
+    /// Returns `None` if neither the chart nor the live object sets it, or one of them lacks the part that contains it.
     fn find(&self, pointer: &Pointer) -> Option<Vec<Key>> {
         let mut path = Vec::new();
         self.follow(pointer.steps(), &mut path)?;
@@ -76,12 +76,13 @@ impl<'a> Position<'a> {
             Value::Object(_) if !path.is_empty() && self.is_atomic_map() => Some(()),
             Value::Array(_) if !self.has_owned_items() => Some(()),
             Value::Object(fields) => {
-                let (body, live) = (fields.get(&**step)?, self.live.as_object()?);
+                let (body, live) = (fields.get(&**step), self.live.as_object()?);
                 path.push(Key::Field(step.to_string()));
                 if rest.is_empty() {
-                    return Some(());
+                    // Also one that the chart no longer sets: while only we own it, an apply without it resets it.
+                    return (body.is_some() || live.contains_key(&**step)).then_some(());
                 }
-                self.step(body, live.get(&**step)?, &format!("f:{step}")).follow(rest, path)
+                self.step(body?, live.get(&**step)?, &format!("f:{step}")).follow(rest, path)
             }
             Value::Array(items) => {
                 let at = index_of(items, step)?;
@@ -136,8 +137,9 @@ fn remove(value: &mut Value, path: &[Key]) {
         (Value::Object(fields), Key::Field(name)) if rest.is_empty() => _ = fields.remove(name),
         (Value::Object(fields), Key::Field(name)) => {
             let Some(inner) = fields.get_mut(name) else { return };
+            let was_empty = is_empty(inner);
             remove(inner, rest);
-            if is_empty(inner) {
+            if is_empty(inner) && !was_empty {
                 fields.remove(name);
             }
         }
@@ -214,7 +216,20 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_the_chart_does_not_set_are_no_concern() {
+    fn a_field_that_the_chart_no_longer_sets_is_released_if_we_own_it() {
+        let live = json!({"spec": {"replicas": 5, "paused": true}});
+        let rest = json!({"f:spec": {"f:paused": {}}});
+        let both = json!({"f:spec": {"f:replicas": {}, "f:paused": {}}});
+        for body in [json!({"spec": {"paused": true}}), json!({"spec": {}})] {
+            for (ours, released) in [(&both, Some(rest.clone())), (&rest, None)] {
+                let found = check(&body, &live, ours.clone(), json!({}), "/spec/replicas");
+                assert_eq!(found, (body.clone(), released), "{body} {ours}");
+            }
+        }
+    }
+
+    #[test]
+    fn fields_that_nobody_sets_are_no_concern() {
         let body = json!({"spec": {"paused": true}});
         let ours = json!({"f:spec": {"f:paused": {}}});
         for pointer in ["/spec/replicas", "/spec/paused/x", "/data/a", "/spec/a/0"] {
