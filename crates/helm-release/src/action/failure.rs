@@ -56,10 +56,17 @@ pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observat
     let Some(target) = refused.filter_map(|(object, key)| attempt.target(object, key, observations)).next() else {
         return Ok(());
     };
-    match env.applier.dry_run(target.object, &env.decoration).await {
-        Err(error) if Refusal::of(&error).as_ref() == Some(refusal) => {
-            Ok(env.applier.check_recreation(&target, error, &attempt.bases.write_options()).await?)
+    let options = attempt.bases.write_options();
+    let is_same = |error: &ApplyError| Refusal::of(error).as_ref() == Some(refusal);
+    let answer = match env.applier.dry_run(target.object, &env.decoration).await {
+        // What an apply never accepts may have been rejected client-side, for another reason.
+        Err(error) if !is_same(&error) && !kube::is_unanswered(&error) => {
+            env.applier.dry_run_merge(target.object, &options).await
         }
+        answer => answer,
+    };
+    match answer {
+        Err(error) if is_same(&error) => Ok(env.applier.check_recreation(&target, error, &options).await?),
         // Whether the object is still rejected is unknown.
         Err(error) if kube::is_unanswered(&error) => Err(error.into()),
         _ => Ok(()),

@@ -302,6 +302,21 @@ async fn client_side_objects_return_to_server_side_apply_only_when_they_change()
 }
 
 #[tokio::test]
+async fn a_retry_writes_nothing_if_only_an_immutable_field_keeps_a_client_side_write_from_succeeding() {
+    let (mut world, _) = picky();
+    world.server.make_immutable("configmaps/ns/a", "/data/x");
+    let installed = world.install(&candidate(&[map("a", "odd"), map("b", "1")])).await;
+    let next = candidate(&[map("a", "odder"), map("b", "2")]);
+    let failure = upgrade(&world.env(), &next, &installed).await.unwrap_err();
+    assert!(matches!(failure.cause, Error::Apply(kube::ApplyError::Guarded { .. })), "{:?}", failure.cause);
+    world.options.refused = failure.cause.refusal();
+    let (failed, version) = (current_after(&installed, failure), world.server.version());
+    let again = upgrade(&world.env(), &next, &failed).await.unwrap_err();
+    assert_eq!((again.cause.refusal(), again.recorded.is_none()), (world.options.refused.clone(), true));
+    assert_eq!((world.server.version(), &world.map("a")["data"]["x"]), (version, &json!("odd")));
+}
+
+#[tokio::test]
 async fn an_upgrade_returns_the_version_of_each_record_that_it_marks_superseded() {
     let world = World::new();
     let installed = world.install(&candidate(&[map("a", "1")])).await;

@@ -13,7 +13,7 @@ use crate::kube::writes::check::{Conflict, Part, describe_all};
 use crate::kube::writes::client_side::Schemas;
 use crate::kube::writes::reach::{OutOfReach, describe_all as describe_unreached};
 use crate::kube::writes::recreate::{Guard, Stuck};
-use crate::kube::writes::write::{ApplyMethod, Body, Previous, WriteOptions, Written};
+use crate::kube::writes::write::{ApplyMethod, Body, Policy, Previous, WriteOptions, Written};
 use crate::kube::{Adopted, DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey, Pointer, Resource, Rule};
 
 /// Maximum number of tries to apply while the live object keeps changing.
@@ -188,8 +188,8 @@ pub enum ApplyError {
 ///    managers to ours.
 /// 4. Fields that are handed over to other managers are created with the chart's value, and then released; see
 ///    [`Pointer`].
-/// 5. If the server permanently rejects the apply and the [`Policy`](crate::kube::Policy) allows it, the object is created or
-///    merged client-side, as Helm does.
+/// 5. If the server permanently rejects the apply and the [`Policy`] allows it, the object is created or merged
+///    client-side, as Helm does.
 /// 6. If it rejects only immutable fields, an object that may be recreated is deleted, and created once its deletion is
 ///    complete.
 ///
@@ -383,6 +383,20 @@ impl Applier {
         let body = self.body(object, decoration).await?;
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         self.send_dry_run(&body).await.map_err(failed)
+    }
+
+    /// Dry-runs a merge over the live object. An object that does not exist, or that is not written client-side, is
+    /// accepted.
+    ///
+    /// # Errors
+    /// As [`Applier::apply`].
+    pub(crate) async fn dry_run_merge(&self, object: &Object, options: &WriteOptions<'_>) -> Result<(), ApplyError> {
+        if options.policy == Policy::Server {
+            return Ok(());
+        }
+        let body = self.body(object, options.decoration).await?;
+        let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
+        self.send_merge_dry_run(&body, options).await.map_err(failed)
     }
 
     pub(in crate::kube) async fn body(&self, object: &Object, decoration: &Decoration) -> Result<Body, ApplyError> {

@@ -164,6 +164,8 @@ impl Applier {
         };
         match self.write_client_side(body, observed, options).await {
             Ok(merged) => Ok(Written::client_side(merged, Some(refused.to_string()))),
+            // Recreating the object helps: the server accepts everything else that it rejects in an apply.
+            Err(error) if error.is_immutable() && !refused.is_immutable() => Err(error),
             // Both methods are rejected; the message of server-side apply names the field.
             Err(error) if !error.is_transient() && !error.is_conflict() => Err(refused),
             Err(error) => Err(error),

@@ -74,6 +74,25 @@ impl Applier {
         self.api.send(Call::post(path, bytes(json))).await?.parse()
     }
 
+    /// Dry-runs a merge over the newest base, which sets all that the new object has. An object that does not exist is
+    /// accepted.
+    pub(in crate::kube) async fn send_merge_dry_run(
+        &self,
+        body: &Body,
+        options: &WriteOptions<'_>,
+    ) -> Result<(), Error> {
+        let live = match self.api.send(Call::get(&body.path)).await {
+            Err(error) if error.is_not_found() => return Ok(()),
+            answer => answer?.parse::<Value>()?,
+        };
+        let document = self.schemas.document(&body.resource).await?;
+        let schema = document.as_ref().and_then(|document| document.schema(&body.resource.kind));
+        let bases = options.bases.of(&body.key).await?;
+        let Some(patch) = patch_over(bases.first(), body, options.decoration, &live, schema) else { return Ok(()) };
+        let path = format!("{}?dryRun=All&fieldManager={FIELD_MANAGER}", body.path);
+        self.send_patch(path, &patch, schema).await.map(drop)
+    }
+
     /// Merges over each base, the newest first, so that nothing stays of any of them.
     async fn merge(&self, body: &Body, options: &WriteOptions<'_>, mut live: Value) -> Result<Merged, Error> {
         let document = self.schemas.document(&body.resource).await?;
@@ -83,7 +102,11 @@ impl Applier {
         let mut changed = false;
         for base in &bases {
             if let Some(patch) = patch_over(base.as_ref(), body, options.decoration, &live, schema) {
-                live = self.send_patch(body, patch, schema.is_some()).await?;
+                let path = format!("{}?fieldManager={FIELD_MANAGER}", body.path);
+                live = match self.send_patch(path, &patch, schema).await {
+                    Err(error) if error.is_not_found() => return Err(self::changed(body)),
+                    answer => answer?,
+                };
                 changed = true;
             }
         }
@@ -91,13 +114,9 @@ impl Applier {
     }
 
     /// Returns the patched object.
-    async fn send_patch(&self, body: &Body, patch: Value, is_strategic: bool) -> Result<Value, Error> {
-        let path = format!("{}?fieldManager={FIELD_MANAGER}", body.path);
-        let call = if is_strategic { Call::strategic } else { Call::merge };
-        match self.api.send(call(path, bytes(&patch))).await {
-            Err(error) if error.is_not_found() => Err(changed(body)),
-            answer => answer?.parse(),
-        }
+    async fn send_patch(&self, path: String, patch: &Value, schema: Option<Schema<'_>>) -> Result<Value, Error> {
+        let call = if schema.is_some() { Call::strategic } else { Call::merge };
+        self.api.send(call(path, bytes(patch))).await?.parse()
     }
 }
 

@@ -503,6 +503,38 @@ async fn the_apply_error_is_reported_when_both_methods_are_rejected() {
     assert_eq!(log(server, previous), ["PATCH deployments/web"]);
 }
 
+const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/web";
+
+fn job(image: &str) -> Object {
+    let spec = json!({"template": image});
+    Object::new(json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "web"}, "spec": spec})).unwrap()
+}
+
+async fn write_job(applier: &Applier, object: &Object, previous: Previous, last: &dyn MergeBases) -> Applied {
+    let (decoration, handed_over) = (decoration(), Vec::new());
+    let (rule, observed) = (Rule::Keep, Found::Unknown);
+    let target = Target { object, rule, observed, previous, changed: true, handed_over, expires: false };
+    let options = WriteOptions::new(&decoration, Policy::Auto, last);
+    applier.apply_all(&[target], &options).await.unwrap().remove(0)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_an_apply_rejects_is_deleted_and_created_client_side_for_its_new_template() {
+    let (server, applier) = server();
+    server.make_immutable("jobs", "/spec/template");
+    write_job(&applier, &job("odd1"), Previous::Apply, &()).await;
+    let (uid, since) = (server.object(JOB).unwrap()["metadata"]["uid"].clone(), server.log().len());
+    let made = write_job(&applier, &job("odd2"), Previous::Client { changed: true }, &Last(job("odd1"))).await;
+    assert!(matches!(made.method, ApplyMethod::Client { refused: Some(_) }), "{:?}", made.method);
+    let live = server.object(JOB).unwrap();
+    assert!(live["spec"]["template"] == "odd2" && live["metadata"]["uid"] != uid);
+    let writes: Vec<String> = server.log()[since..].iter().filter(|line| !line.starts_with("GET")).cloned().collect();
+    let (jobs, _) = JOB.rsplit_once('/').unwrap();
+    let tried = [format!("PATCH {JOB}"), format!("PATCH {JOB}"), format!("POST {jobs}")];
+    let created = [format!("DELETE {JOB}"), format!("PATCH {JOB}"), format!("POST {jobs}")];
+    assert_eq!(writes, [tried, created].concat(), "an apply, a merge and a dry run, then the new one");
+}
+
 #[tokio::test]
 async fn defaults_are_claimed_only_if_the_server_names_fields() {
     let world = server();
