@@ -98,6 +98,7 @@ fn current(installed: &Completed) -> Current {
         records: vec![Known { version: installed.version, resource_version: Some(installed.written.resource_version) }],
         deployed: Some(installed.version),
         last_good: Some(installed.version),
+        never_deployed: false,
         inventory: installed.marks.clone(),
         packed: Some(Stored::Sealed(installed.written.packed.clone())),
         marks: Some(Arc::new(installed.marks.clone())),

@@ -16,6 +16,7 @@ use super::ownership;
 use crate::plan::account::Recorder;
 use crate::reconcile::changes::RanHooks;
 use crate::reconcile::decide::interruption::{Aim, Running};
+use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::reconcile::learned::{Findings, Learned};
 use crate::rendering::renderer::acting_as;
 use crate::view::primary::Primary;
@@ -172,6 +173,7 @@ impl StepContext<'_> {
                 .and_then(|(_, revision)| revision.marks.clone()),
             outdated: release.outdated(),
             last_good: release.last_good(),
+            never_deployed: was_never_deployed(&release),
             inventory: release.inventory(),
             packed,
             first_deployed: release.first_deployed(),

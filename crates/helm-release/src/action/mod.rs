@@ -386,6 +386,8 @@ pub struct Current {
     pub outdated: Vec<u32>,
     /// The deployed revision, or else the one that was deployed last: the closest to the running objects.
     pub last_good: Option<u32>,
+    /// Whether the records prove that no revision was ever deployed.
+    pub never_deployed: bool,
     /// Every object that may exist: those of the newest and of the deployed revision.
     pub inventory: Marks,
     /// The deployed revision's record, if it is in memory; read from storage otherwise.

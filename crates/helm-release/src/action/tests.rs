@@ -151,6 +151,7 @@ fn current(outcome: &Completed) -> Current {
         deployed: Some(outcome.version),
         outdated: Vec::new(),
         last_good: Some(outcome.version),
+        never_deployed: false,
         inventory: outcome.marks.clone(),
         packed: Some(Stored::Sealed(outcome.written.packed.clone())),
         marks: Some(Arc::new(outcome.marks.clone())),
@@ -207,6 +208,7 @@ async fn an_upgrade_carries_release_facts_over() {
     let outcome = upgrade(&world.env(), &candidate(&[map("b", "2")]), &before).await.unwrap();
     assert_eq!(names(&outcome.marks), ["b"]);
     assert!(outcome.marks.taken_over && outcome.marks.complete);
+    assert!(before.inventory.none_deployed_before && !outcome.marks.none_deployed_before);
     assert_eq!(outcome.marks.first_deployed, Some(Timestamp::UNIX_EPOCH));
     assert!(world.server.object(&format!("{MAPS}/a")).is_none());
     let history = world.storage.history("ns", "web").await.unwrap();
@@ -405,7 +407,8 @@ async fn a_record_whose_creation_was_not_answered_counts_as_recorded_until_it_is
     assert_eq!((unknown.version, unknown.status), (1, Status::PendingInstall));
     let nothing = world.install(&candidate(&[map("b", "1")])).await;
     world.server.remove(RECORD);
-    let before = current_after(&Current { deployed: None, last_good: None, ..nothing }, failure);
+    let nothing = Current { deployed: None, last_good: None, never_deployed: true, ..nothing };
+    let before = current_after(&nothing, failure);
     let failure = install(&world.env(), &chart, Some(&before)).await.unwrap_err();
     assert_eq!((failure.recorded.is_none(), failure.lost), (true, Some(1)), "there is nothing to continue");
 }
@@ -537,6 +540,7 @@ fn cut_off(recorded: RecordedFailure) -> Current {
         deployed: None,
         outdated: Vec::new(),
         last_good: None,
+        never_deployed: true,
         inventory: recorded.marks,
         packed: None,
         marks: None,
@@ -1079,6 +1083,7 @@ async fn a_crash_before_the_release_of_a_field_is_made_up_for() {
         deployed: None,
         outdated: Vec::new(),
         last_good: None,
+        never_deployed: true,
         inventory: recorded.marks,
         packed: None,
         marks: None,

@@ -104,6 +104,9 @@ pub struct Marks {
     /// Why the revision was made: `spec changed (generation 2)`; empty if that is unknown. Names only, no values.
     #[serde(rename = "y", default, skip_serializing_if = "str::is_empty")]
     pub cause: Arc<str>,
+    /// Whether no revision before this one was ever deployed. The oldest may have left the history.
+    #[serde(rename = "n", default, skip_serializing_if = "std::ops::Not::not")]
+    pub none_deployed_before: bool,
     /// The uids of the resources that had the release before its owner took it over.
     #[serde(rename = "w", default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Arc<str>>,

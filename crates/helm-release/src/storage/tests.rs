@@ -67,6 +67,7 @@ fn marks() -> Marks {
         tests: Some(Tests::Failed),
         rejected: Some(Box::new(Rejected { version: 7, inputs: "bad".into(), by: RejectedBy::Rollout })),
         cause: "spec changed".into(),
+        none_deployed_before: true,
         former: vec!["before".into()],
         adopted: Vec::new(),
     }

@@ -621,6 +621,35 @@ async fn a_corrected_install_leaves_nothing_of_the_interrupted_one() {
     assert_eq!((uid_of(&world, "wrong"), uid_of(&world, "right").is_string()), (Value::Null, true));
 }
 
+/// The first attempts leave the history, which has room for three revisions.
+#[tokio::test(start_paused = true)]
+async fn an_install_that_is_corrected_again_and_again_remains_an_install() {
+    for (how, history, maps) in [("Complete", vec!["3 failed", "4 failed", "5 deployed"], 3), ("Failed", vec![], 0)] {
+        let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+        let mut jobs = Vec::new();
+        let corrections = async {
+            for value in 2..=5 {
+                sleep(Duration::from_secs(10)).await;
+                jobs.push(uid_of(&world, "migrate"));
+                world.edit(|p| p["spec"]["value"] = value.to_string().into());
+                world.feed();
+            }
+            end_jobs(&world.server, how).await
+        };
+        tokio::select! {
+            _ = world.reconcile() => {}
+            () = corrections => unreachable!("it has no end"),
+        }
+        assert_eq!((world.history(), world.maps().len()), (history.into_iter().map(str::to_owned).collect(), maps));
+        jobs.push(uid_of(&world, "migrate"));
+        jobs.dedup();
+        assert_eq!((jobs.len(), count(&world, &format!("POST {JOBS}"))), (5, 5), "{how}: each attempt has its own");
+        if how == "Complete" {
+            assert_eq!(phases(&world, 5).await, ["migrate Succeeded"]);
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deletion_ends_the_wait_for_a_hook_and_leaves_nothing() {
     for event in ["pre-install", "post-install"] {

@@ -171,12 +171,19 @@ fn is_known(revision: &Revision) -> bool {
     revision.marks.as_ref().is_some_and(|m| m.complete || !m.objects.is_empty())
 }
 
-/// Returns whether the records prove that no revision was ever deployed: the history is complete, and every revision is
-/// a failed install. A manual rollback can fail and leave nothing `deployed` while everything runs, and old revisions
-/// may have been pruned.
+/// Returns whether the records prove that no revision was ever deployed: every revision is a failed install, and the
+/// history is complete, or the newest revision says so of those that have left it. A manual rollback can fail and leave
+/// nothing `deployed` while everything runs, and someone else may have pruned old revisions.
 pub(crate) fn was_never_deployed(release: &ReleaseRecords) -> bool {
-    let whole = release.revisions.keys().copied().eq(1..=release.revisions.len() as u32);
-    whole && release.revisions.values().all(|r| matches!(r.status, Status::Failed | Status::PendingInstall))
+    let is_complete = release.revisions.keys().copied().eq(1..=release.revisions.len() as u32);
+    let is_failed_install = |revision: &Revision| matches!(revision.status, Status::Failed | Status::PendingInstall);
+    (is_complete || none_deployed_before(release)) && release.revisions.values().all(is_failed_install)
+}
+
+/// Returns whether this operator recorded with the newest revision that none before it was ever deployed.
+fn none_deployed_before(release: &ReleaseRecords) -> bool {
+    let newest = release.newest().map(|(_, newest)| newest).filter(|newest| newest.is_sealed());
+    newest.and_then(|newest| newest.marks.as_deref()).is_some_and(|marks| marks.none_deployed_before)
 }
 
 #[cfg(test)]
@@ -276,6 +283,25 @@ mod tests {
             recorded(Some(&ReleaseRecords::default()), Predecessor::None, &owner("u1"), Adopt::Never, at(0)),
             Recorded::None
         );
+    }
+
+    #[test]
+    fn a_history_without_its_start_holds_failed_installs_only_if_its_newest_record_says_so() {
+        let silent = || ours(&["a"]);
+        let says = || silent().map(|marks| Marks { none_deployed_before: true, ..marks });
+        let own = Trust::Written(None);
+        for (behaviour, revisions, trust, expected) in [
+            ("it says so", [(Failed, silent()), (Failed, says())], own, Recorded::FailedInstall),
+            ("only an older one says so", [(Failed, says()), (Failed, silent())], own, Recorded::Failed),
+            ("someone else says so", [(Failed, says()), (Failed, says())], Trust::Broken, Recorded::Failed),
+            ("one was deployed", [(Superseded, says()), (Failed, says())], own, Recorded::Failed),
+        ] {
+            let mut release = release(&revisions);
+            release.revisions = release.revisions.iter().map(|(version, one)| (version + 3, one.clone())).collect();
+            release.revisions.iter_mut().for_each(|(_, revision)| revision.trust = trust);
+            let seen = recorded(Some(&release), Predecessor::None, &owner("u1"), Adopt::Never, at(1600));
+            assert_eq!(seen, expected, "{behaviour}");
+        }
     }
 
     /// Returns a deployed revision whose marks name this owner; empty means none.

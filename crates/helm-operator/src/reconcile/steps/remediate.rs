@@ -310,4 +310,11 @@ mod tests {
             assert!(!matches!(unproven, RollBack(_)), "{statuses:?}");
         }
     }
+
+    #[test]
+    fn a_failed_install_is_removed_although_the_first_ones_have_left_the_history() {
+        let marks = Marks { none_deployed_before: true, ..Marks::default() };
+        let trimmed = release(&[(4, Status::Failed), (6, Status::Failed)], Some(marks));
+        assert_eq!(remedy(&trimmed, OnFailure::Rollback, Stage::Action, |_| true), Remedy::RemoveFailedInstall);
+    }
 }

@@ -88,6 +88,7 @@ impl Attempt<'_> {
             tests: self.tests(),
             rejected: self.env.options.rejected.clone().filter(|_| self.is_rollback()),
             cause: self.env.options.cause.clone(),
+            none_deployed_before: self.current.is_none_or(|c| c.never_deployed),
             ..Marks::default()
         }
     }
