@@ -39,6 +39,8 @@ pub(crate) struct Findings {
     pub(crate) awaited: Option<String>,
     /// Whether the resource was read again.
     pub(crate) reread: bool,
+    /// Whether a render was postponed.
+    pub(crate) is_postponed: bool,
 }
 
 /// The progress of a full reconcile.
@@ -69,6 +71,8 @@ pub(crate) enum Learned {
     Discovered(usize),
     /// The resource was read again.
     Reread,
+    /// A render was postponed, because it kept others waiting.
+    Postponed,
     /// How the inputs compare with those of the deployed revision.
     Judged(Inputs),
     /// The chart renders what is deployed. Contains that if the record has yet to be checked against it.
@@ -98,6 +102,7 @@ impl Findings {
             Learned::Sources(loaded) => self.loaded = loaded,
             Learned::Discovered(generation) => self.discovered = Some(generation),
             Learned::Reread => self.reread = true,
+            Learned::Postponed => self.is_postponed = true,
             Learned::Judged(inputs) => self.judged = Some(inputs),
             Learned::RenderedSame(unchecked) => {
                 (self.judged, self.rendered) = (Some(Inputs::RenderedSame), unchecked);
@@ -239,6 +244,7 @@ mod tests {
             found.waiting.as_ref().map(|waiting| format!("waits: {}", waiting.message)),
             found.awaited.as_ref().map(|objects| format!("awaits: {objects}")),
             with(found.reread, "reread"),
+            with(found.is_postponed, "postponed"),
         ];
         all.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
@@ -256,6 +262,7 @@ mod tests {
             (vec![sources(), Learned::Sources(None)], ""),
             (vec![Learned::Discovered(3)], "discovery 3"),
             (vec![Learned::Reread], "reread"),
+            (vec![Learned::Postponed], "postponed"),
             (vec![Learned::Judged(Inputs::Changed)], "inputs changed"),
             (vec![Learned::Judged(Inputs::Changed), other()], "candidate, inputs rendered, progress: rendered"),
             (vec![other(), Learned::Deployed], "inputs rendered, progress: rendered"),

@@ -284,7 +284,7 @@ impl ReconcileLoop<'_> {
             Step::Compare => compare::compare(context, primary).await?,
             Step::Queue => context.enqueue_upgrade(),
             Step::Retry => context.wait_for_retry(primary).into(),
-            Step::Plan => plan::plan(context, primary).await?.into(),
+            Step::Plan => plan::plan(context, primary).await?,
             Step::Reapply => resync::reapply(context, primary).await?,
             Step::Render | Step::Uninstall if context.is_account_gone(primary).await => match step {
                 Step::Render => return Err(Failed::from(context.missing_account(primary)).into()),

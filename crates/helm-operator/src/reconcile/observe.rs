@@ -52,6 +52,7 @@ impl StepContext<'_> {
             upgrade_slot: self.upgrade_slot(primary, release.as_deref()),
             awaits: self.awaits(primary),
             needed: primary.deleting && self.may_be_needed(primary),
+            postponed: self.priority == Priority::Normal && self.found.is_postponed,
             contested: self.is_contested(),
             blind: self.shared.cache.is_blind(self.key),
             gate: self.gate(primary, release.as_deref()),

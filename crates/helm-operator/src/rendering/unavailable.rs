@@ -1,5 +1,5 @@
 //! Stands in for a chart that could not be fetched yet: its resources say why, and are uninstalled as ever, which needs
-//! no chart.
+//! no chart where this operator wrote the record.
 
 use std::sync::Mutex;
 

@@ -37,6 +37,21 @@ async fn a_spec_that_is_not_kept_is_read_when_it_is_needed_and_only_then() {
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
 
+/// After the record key was lost, the chart must show whose the record is.
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_is_not_kept_is_read_before_a_record_is_compared_with_the_chart() {
+    let server = World::new(large("1")).server;
+    World::on(server.clone()).reconcile().await;
+    let another = Keyring::new(Key::new(&[2; 32]).unwrap(), Vec::new());
+    let world = World::sealing(server, Stub::default(), another);
+    world.shared.cache.fill_room();
+    world.edit(|p| p["metadata"]["labels"] = json!({"a": "b"}));
+    world.reconcile().await;
+    assert!(world.shared.cache.primary(&key()).unwrap().spec.is_away());
+    assert_eq!((world.condition("Irreconcilable"), world.state("Ready")), (None, "True/Ready".to_owned()));
+    assert_eq!(world.history(), ["1 deployed"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_spec_that_cannot_be_read_again_is_asked_for_later() {
     let server = World::new(large("1")).server;

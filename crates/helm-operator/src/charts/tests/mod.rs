@@ -207,6 +207,38 @@ impl Renderer for Stub {
     }
 }
 
+/// A renderer that postpones every render but a retry, as if each kept others waiting.
+struct Slow(Arc<dyn Renderer>);
+
+impl Renderer for Slow {
+    fn digest(&self) -> String {
+        self.0.digest()
+    }
+
+    fn capabilities(&self) -> Option<String> {
+        self.0.capabilities()
+    }
+
+    fn chart_name(&self) -> &str {
+        self.0.chart_name()
+    }
+
+    fn overrides(&self) -> Option<&Overrides> {
+        self.0.overrides()
+    }
+
+    fn sources(&self, spec: &Spec, overrides: OverrideValuesType) -> Option<(Arc<ChartDocument>, Value)> {
+        self.0.sources(spec, overrides)
+    }
+
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Rendered, RenderError>> {
+        match request.priority {
+            Priority::Normal => Box::pin(std::future::ready(Ok(Rendered::Postponed))),
+            Priority::Retry => self.0.render(request),
+        }
+    }
+}
+
 fn document() -> Arc<ChartDocument> {
     let chart = r#"{"metadata":{"name":"memcached","version":"0.1.0","appVersion":"1.6"}}"#;
     Arc::new(ChartDocument::from_json(chart).unwrap())
@@ -663,6 +695,15 @@ impl World {
         let result = reconcile::reconcile(&self.shared, key, &(), Priority::Retry).await;
         self.feed();
         result
+    }
+
+    /// Reconciles a resource with a permit that is not reserved for retries. Returns how many resources wait for one that
+    /// is.
+    async fn reconcile_at_first(&self, key: &ResourceKey) -> usize {
+        self.feed();
+        assert_ne!(reconcile::reconcile(&self.shared, key, &(), Priority::Normal).await, ReconcileResult::Error);
+        self.feed();
+        self.shared.queue.sizes().retrying
     }
 
     pub(super) async fn reconcile(&self) -> ReconcileResult {

@@ -6,6 +6,8 @@ use std::sync::atomic::AtomicBool;
 use helm_release::release::{HookEvent, Release};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
+use super::reporting::published;
+use super::unanswered::Ailing;
 use super::*;
 use crate::watches::OnFailure;
 
@@ -241,6 +243,61 @@ async fn an_uninstall_runs_the_charts_hooks_in_place_of_a_changed_records() {
         world.condition("ReleaseFailed")
     );
     assert!(!log.contains("evil") && log.contains("jobs/bye"), "{log}");
+}
+
+/// Returns a release with a hook, whose record somebody has changed and which is being deleted.
+async fn deleted_with_a_changed_record(renderer: Arc<dyn Renderer>) -> World {
+    let world = installed(with_hook()).await;
+    edit_record(&world, 1, |release| release.info.notes = "changed".into()).await;
+    let world = World::with_events(world.server, renderer, |_| {});
+    world.delete();
+    world
+}
+
+/// Checks that an uninstall has run its hook and left nothing.
+fn check_uninstalled(world: &World) {
+    assert!(world.server.object(PRIMARY).is_none() && world.maps().is_empty(), "{:?}", world.server.paths());
+    assert_eq!(hooks::count(world, &format!("POST {JOBS}")), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_deletes_nothing_while_the_render_of_the_charts_hooks_is_postponed() {
+    let world = deleted_with_a_changed_record(Arc::new(Slow(Arc::new(Stub::default())))).await;
+    assert_eq!((world.reconcile_at_first(&key()).await, world.maps()), (1, vec!["a".to_owned()]));
+    hooks::reconcile(&world, "Complete").await;
+    check_uninstalled(&world);
+    let events = published(&world).await;
+    assert!(!events.iter().any(|event| event.contains("HookSkipped")), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_waits_while_nothing_is_known_about_the_chart_and_names_the_way_out() {
+    let away = || RenderError::Unanswered { reason: "ChartUnavailable", message: "the registry is away".into() };
+    let killed = || RenderError::Unanswered { reason: "RenderLimit", message: "the worker was killed".into() };
+    let cases: [(fn() -> RenderError, &str, bool); 3] = [
+        (away, "True/ChartUnavailable/the registry is away; ", true),
+        (killed, "True/RenderLimit/the worker was killed; ", true),
+        (away, "True/ChartUnavailable/the registry is away; ", false),
+    ];
+    for (error, expected, is_back) in cases {
+        let stub = Stub { renders: AtomicUsize::new(1), ..Stub::default() };
+        let world = deleted_with_a_changed_record(Arc::new(Ailing(stub, error))).await;
+        assert_eq!((world.reconcile().await, world.maps()), (ReconcileResult::Error, vec!["a".to_owned()]));
+        let condition = world.condition("Irreconcilable").unwrap();
+        assert!(condition.starts_with(expected), "{condition}");
+        assert!(condition.ends_with("/uninstall-disable-hooks to \"true\""), "{condition}");
+        if is_back {
+            let world = restarted(world);
+            tokio::time::advance(Duration::from_secs(600)).await;
+            hooks::reconcile(&world, "Complete").await;
+            check_uninstalled(&world);
+            continue;
+        }
+        let disabled = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"});
+        world.edit(|p| p["metadata"]["annotations"] = disabled);
+        world.reconcile().await;
+        assert!(world.server.paths().iter().all(|path| path.contains("/events/")), "{:?}", world.server.paths());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -55,12 +55,15 @@ fn chart() -> PathBuf {
 
 /// Starts the current operator on that server.
 async fn start(server: &Arc<MemoryApi>, chart: &Path) -> World {
+    World::rendering(server.clone(), renderer(server, chart).await)
+}
+
+async fn renderer(server: &Arc<MemoryApi>, chart: &Path) -> Arc<dyn Renderer> {
     let watch = "- {group: cache.my.domain, version: v1, kind: Memcached, chart: x, overrideValues: {image: 'memcached:1.6.40'}}";
     let watch = watches::parse(watch, |_| None).unwrap().watches.remove(0);
     let engine = Arc::new(Engine::new(Chart::load(chart).unwrap()));
     let discovered = Arc::new(Discovered::read(&Applier::new(server.clone())).await.unwrap());
-    let renderer = EngineRenderer::new(engine, watch.overrides, discovered).unwrap();
-    World::rendering(server.clone(), Arc::new(renderer))
+    Arc::new(EngineRenderer::new(engine, watch.overrides, discovered).unwrap())
 }
 
 /// Returns all objects except the records, the resource and its revisions.
@@ -262,4 +265,18 @@ async fn an_upstreams_release_is_taken_over_without_new_passwords() {
     let writes = server.writes();
     assert_ne!(world.reconcile_one(&key).await, ReconcileResult::Error);
     assert_eq!((server.writes(), revisions(&world, &key)), (writes, vec!["1 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upstreams_release_is_taken_over_as_a_retry_if_its_chart_keeps_others_waiting() {
+    let (server, key) = restored(&versions()[0]);
+    as_an_upstream_left_it(&server);
+    let before = random(&server);
+    let world = World::rendering(server.clone(), Arc::new(Slow(renderer(&server, &chart()).await)));
+    assert_eq!(world.reconcile_at_first(&key).await, 1);
+    assert_eq!(world.condition_of(&key, "Irreconcilable"), None);
+    world.reconcile_one(&key).await;
+    assert_eq!(world.condition_of(&key, "Irreconcilable"), None);
+    assert_eq!(revisions(&world, &key), ["1 deployed"]);
+    assert!(random(&server) == before);
 }

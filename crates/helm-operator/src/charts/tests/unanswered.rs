@@ -151,7 +151,7 @@ async fn a_mapper_that_fails_removes_nothing() {
 }
 
 /// A renderer that fails in this way from the second render on.
-struct Ailing(Stub, fn() -> RenderError);
+pub(super) struct Ailing(pub(super) Stub, pub(super) fn() -> RenderError);
 
 impl Renderer for Ailing {
     fn digest(&self) -> String {

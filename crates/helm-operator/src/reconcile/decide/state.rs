@@ -43,6 +43,8 @@ pub(crate) struct Observed {
     pub(crate) needed: bool,
     /// The last attempt failed, and this permit is not reserved for retries.
     pub(crate) yields: bool,
+    /// A render of this reconcile was postponed, and its permit is not reserved for retries.
+    pub(crate) postponed: bool,
     /// Another process created the newest revision, and this one has not yet waited for it.
     pub(crate) contested: bool,
     /// Changes of its records go unnoticed, because the server refuses to list or watch them.
@@ -260,8 +262,8 @@ pub(crate) enum Step {
 impl Step {
     /// Returns whether the step uses the values of the resource.
     pub(crate) fn reads_values(self) -> bool {
-        use Step::{Compare, Install, ReadSources, Render, Uninstall, Upgrade};
-        matches!(self, ReadSources | Compare | Render | Install | Upgrade | Uninstall)
+        use Step::{Compare, Install, ReadSources, Render, TakeOwnership, Uninstall, Upgrade};
+        matches!(self, ReadSources | Compare | Render | Install | Upgrade | TakeOwnership | Uninstall)
     }
 }
 
@@ -294,6 +296,7 @@ impl fmt::Display for Observed {
             (self.held, "held"),
             (self.listing, "objects not listed yet"),
             (self.yields, "failed before"),
+            (self.postponed, "render postponed"),
             (self.contested, "made by another operator"),
             (self.blind, "records not watched"),
             (self.outdated, "with outdated revisions"),
@@ -313,6 +316,8 @@ impl fmt::Display for Observed {
 pub(crate) fn next_step(observed: &Observed) -> Step {
     match wanted_step(observed) {
         Step::Render | Step::Plan if observed.yields => Step::Retry,
+        // Most of these need no render.
+        Step::Compare | Step::TakeOwnership | Step::Uninstall if observed.postponed => Step::Retry,
         step => step,
     }
 }
@@ -471,6 +476,7 @@ mod tests {
         awaits: Awaits::Nothing,
         needed: false,
         yields: false,
+        postponed: false,
         contested: false,
         blind: false,
         outdated: false,
@@ -517,6 +523,20 @@ mod tests {
             ),
             ("a deletion", Observed { deleting: true, release: Recorded::FailedInstall, ..new }, Step::Uninstall),
             ("nothing", failed, Step::Nothing),
+        ]);
+    }
+
+    #[test]
+    fn what_needs_a_render_that_was_postponed_waits_for_a_turn_of_its_own() {
+        let postponed = Observed { yields: true, postponed: true, ..FINE };
+        let taken_over = Observed { objects: Objects::Unmarked, ..postponed.clone() };
+        check(&[
+            ("an upgrade", Observed { inputs: Inputs::Changed, ..postponed.clone() }, Step::Retry),
+            ("a comparison", Observed { inputs: Inputs::Uncompared, ..postponed.clone() }, Step::Retry),
+            ("what is taken over", taken_over.clone(), Step::Retry),
+            ("a deletion whose hooks the chart knows", Observed { deleting: true, ..postponed.clone() }, Step::Retry),
+            ("a repair needs none", Observed { objects: Objects::Drifted, ..postponed }, Step::Repair),
+            ("with a turn of its own", Observed { yields: false, postponed: false, ..taken_over }, Step::TakeOwnership),
         ]);
     }
 

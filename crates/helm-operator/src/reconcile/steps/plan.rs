@@ -12,7 +12,7 @@ use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::memory::Planned;
 use crate::reconcile::decide::state::Planning;
 use crate::reconcile::failure::Failed;
-use crate::reconcile::learned::NextStep;
+use crate::reconcile::learned::{Ended, NextStep};
 use crate::reconcile::rehearse::{Rehearsed, rehearse};
 use crate::reconcile::step_context::StepContext;
 use crate::status::{MAX_MESSAGE, PlanReport, condition};
@@ -54,14 +54,14 @@ impl StepContext<'_> {
 }
 
 /// Plans the next reconcile with a twin of the controller, and keeps what it says for the status.
-pub(crate) async fn plan(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+pub(crate) async fn plan(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, Failed> {
     let (inputs, twin) = (context.planned_inputs(primary), context.shared.twin(context.key));
     let report = match rehearsed(context, primary, &twin).await {
         _ if twin.memory.of(context.key).is_slow => return Ok(context.postpone()),
         Ok(rehearsed) => reported(&rehearsed),
         Err(why) => {
             keep(context, String::new(), PlanReport { reason: "PlanFailed", message: why });
-            return Ok(NextStep::At(Instant::now() + PAUSE));
+            return Ok(NextStep::At(Instant::now() + PAUSE).into());
         }
     };
     let known = primary.status.find(condition::PLANNED);
@@ -70,7 +70,7 @@ pub(crate) async fn plan(context: &StepContext<'_>, primary: &Primary) -> Result
         context.shared.publish(primary, Outcome::normal(report.reason, "Plan", short(&report.message)));
     }
     keep(context, inputs, report);
-    Ok(NextStep::Again)
+    Ok(NextStep::Again.into())
 }
 
 fn keep(context: &StepContext<'_>, inputs: String, report: PlanReport) {

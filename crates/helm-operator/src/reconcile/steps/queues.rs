@@ -23,9 +23,9 @@ impl StepContext<'_> {
     }
 
     /// Postpones a render that delayed others: although nothing failed, it is repeated with a retry permit.
-    pub(crate) fn postpone(&self) -> NextStep {
+    pub(crate) fn postpone(&self) -> Ended {
         self.shared.memory.change(self.key, |memory| memory.is_slow = true);
-        NextStep::Again
+        NextStep::Again.with([Learned::Postponed])
     }
 
     /// Returns whether an upgrade needs a slot. An upgrade that a person requested needs none.

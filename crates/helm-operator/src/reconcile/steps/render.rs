@@ -59,7 +59,7 @@ impl StepContext<'_> {
             // Rendered with the deployed revision's number, so that a chart that prints its revision counts as
             // unchanged.
             let Rendered::Done(candidate) = self.candidate(primary, *revision).await? else {
-                return Ok(self.postpone().into());
+                return Ok(self.postpone());
             };
             if is_same(&candidate, marks, primary.namespace())
                 && self.has_same_hooks(primary, *revision, &candidate).await?
@@ -82,7 +82,7 @@ impl StepContext<'_> {
         let next = self.current().map_or(1, |current| current.next_version(&self.recorded_inputs(primary)));
         match self.candidate(primary, next).await? {
             Rendered::Done(candidate) => Ok(NextStep::Again.with([Learned::RenderedOther(Arc::new(candidate))])),
-            Rendered::Postponed => Ok(self.postpone().into()),
+            Rendered::Postponed => Ok(self.postpone()),
         }
     }
 

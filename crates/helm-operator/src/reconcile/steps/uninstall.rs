@@ -15,12 +15,13 @@ use tokio::time::Instant;
 use super::deploy;
 use super::repair::fault;
 use super::uninstall_wait::awaited;
-use super::unproven::{has_delete_hooks, is_uninstalling, is_unproven};
+use super::unproven::{ChartHooks, has_delete_hooks, is_uninstalling, is_unproven};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
 use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
+use crate::rendering::request::Rendered;
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::{FINALIZER, Primary, Received};
@@ -99,6 +100,7 @@ async fn set_finalizers(
 /// Deletes hooks, objects and records. With `uninstall-wait`, the records stay until the objects are deleted.
 pub(crate) async fn uninstall(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, FailedStep> {
     let (beginning, learned) = begin(context, primary).await?;
+    let Rendered::Done(beginning) = beginning else { return Ok(NextStep::Again.with(learned)) };
     let ended = uninstall_from(&context.knowing(&learned), primary, beginning).await;
     after(learned, ended)
 }
@@ -187,19 +189,29 @@ enum Beginning {
     Unproven(Option<Arc<Candidate>>),
 }
 
-/// Determines whether the record counts and, if not, which hooks the chart has.
-async fn begin(context: &StepContext<'_>, primary: &Primary) -> Result<(Beginning, Vec<Learned>), FailedStep> {
-    let recorded = Ok((Beginning::Recorded, Vec::new()));
+/// Determines whether the record counts and, if not, which hooks the chart has. Nothing is deleted before that is known.
+async fn begin(
+    context: &StepContext<'_>,
+    primary: &Primary,
+) -> Result<(Rendered<Beginning>, Vec<Learned>), FailedStep> {
+    let recorded = Ok((Rendered::Done(Beginning::Recorded), Vec::new()));
     let (Some(release), Some(at)) = (context.release(), uninstalling(context)) else { return recorded };
     if context.vouches(&release, at.version, primary) || is_uninstalling(&release, &at, primary) {
         return recorded;
     }
     if context.orphaned || context.is_displaced(primary) || primary.annotations.disable_hooks(Action::Uninstall) {
-        return Ok((Beginning::Unproven(None), Vec::new()));
+        return Ok((Rendered::Done(Beginning::Unproven(None)), Vec::new()));
     }
     let (hooks, learned) = context.chart_hooks(primary, at.version).await?;
-    let hooks = hooks.inspect_err(|why| context.publish_unproven_hooks(primary, why)).ok();
-    Ok((Beginning::Unproven(hooks), learned))
+    let candidate = match hooks {
+        ChartHooks::Of(candidate) => Some(candidate),
+        ChartHooks::Unrendered(why) => {
+            context.publish_unproven_hooks(primary, &why);
+            None
+        }
+        ChartHooks::Postponed => return Ok((Rendered::Postponed, learned)),
+    };
+    Ok((Rendered::Done(Beginning::Unproven(candidate)), learned))
 }
 
 /// Deletes what is recorded. Returns the objects to wait for.

@@ -12,6 +12,7 @@ use helm_release::release::{HookEvent, Status};
 use helm_release::storage::{Stored, Unproven};
 
 use super::repair::fault;
+use super::uninstall::WITHOUT_HOOKS;
 use crate::reconcile::decide::state::Inputs;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{FailedStep, Learned};
@@ -21,6 +22,16 @@ use crate::status::MAX_NAMED;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, ReleaseRecords, Trust};
+
+/// The hooks of a chart, for an uninstall.
+pub(crate) enum ChartHooks {
+    /// Those of this render.
+    Of(Arc<Candidate>),
+    /// The chart does not render, for this reason.
+    Unrendered(String),
+    /// The render is postponed.
+    Postponed,
+}
 
 impl StepContext<'_> {
     /// Returns whether this operator recorded a revision for the resource, and it is as current as the resource's
@@ -104,7 +115,7 @@ impl StepContext<'_> {
             Err(error) => return Err(fault(&error.into()).into()),
         };
         let (candidate, mut learned) = self.rendered_as(primary, version).await?;
-        let Some(candidate) = candidate else { return Ok((None, learned)) };
+        let Rendered::Done(candidate) = candidate else { return Ok((None, learned)) };
         let admitted = match &recorded {
             Some(recorded) => self.knowing(&learned).admit(primary, version, recorded, &candidate).await,
             None => {
@@ -158,39 +169,48 @@ impl StepContext<'_> {
         Ok(self.storage.get(primary.namespace(), primary.name(), version).await?.release)
     }
 
-    /// Returns what the chart renders as this revision; `None` if the render is postponed.
+    /// Returns what the chart renders as this revision.
     async fn rendered_as(
         &self,
         primary: &Primary,
         version: u32,
-    ) -> Result<(Option<Arc<Candidate>>, Vec<Learned>), FailedStep> {
+    ) -> Result<(Rendered<Arc<Candidate>>, Vec<Learned>), FailedStep> {
         if let Some(candidate) = &self.found.rendered {
-            return Ok((Some(candidate.clone()), Vec::new()));
+            return Ok((Rendered::Done(candidate.clone()), Vec::new()));
         }
         let sources = self.load_sources(primary).await?;
         let rendered = self.knowing([&sources]).candidate(primary, version).await;
-        let learned = vec![sources.without_values()];
+        let mut learned = vec![sources.without_values()];
         match rendered {
-            Ok(Rendered::Done(candidate)) => Ok((Some(Arc::new(candidate)), learned)),
+            Ok(Rendered::Done(candidate)) => Ok((Rendered::Done(Arc::new(candidate)), learned)),
             Ok(Rendered::Postponed) => {
-                self.postpone();
-                Ok((None, learned))
+                learned.extend(self.postpone().learned);
+                Ok((Rendered::Postponed, learned))
             }
             Err(failed) => Err(FailedStep { failed, learned }),
         }
     }
 
-    /// Returns the chart's hooks for an uninstall whose record has no hooks that may run. If the chart does not render,
-    /// returns the reason instead.
+    /// Returns the chart's hooks for an uninstall whose record has no hooks that may run.
+    ///
+    /// # Errors
+    /// It is not known yet whether the chart renders. The message names the annotation that skips hooks.
     pub(crate) async fn chart_hooks(
         &self,
         primary: &Primary,
         version: u32,
-    ) -> Result<(Result<Arc<Candidate>, String>, Vec<Learned>), FailedStep> {
+    ) -> Result<(ChartHooks, Vec<Learned>), FailedStep> {
         match self.rendered_as(primary, version).await {
-            Ok((candidate, learned)) => Ok((candidate.ok_or("its render takes too long".to_owned()), learned)),
-            Err(step) if step.failed.fault().reason == Reason::Unanswered => Err(step),
-            Err(FailedStep { failed, learned }) => Ok((Err(failed.fault().message.clone()), learned)),
+            Ok((Rendered::Done(candidate), learned)) => Ok((ChartHooks::Of(candidate), learned)),
+            Ok((Rendered::Postponed, learned)) => Ok((ChartHooks::Postponed, learned)),
+            Err(FailedStep { failed, learned }) if may_render_later(&failed) => {
+                let mut fault = failed.fault().clone();
+                fault.message.push_str(WITHOUT_HOOKS);
+                Err(FailedStep { failed: failed.reported_as(fault), learned })
+            }
+            Err(FailedStep { failed, learned }) => {
+                Ok((ChartHooks::Unrendered(failed.fault().message.clone()), learned))
+            }
         }
     }
 
@@ -219,6 +239,12 @@ pub(crate) fn is_uninstalling(release: &ReleaseRecords, at: &Uninstalling, prima
     })
 }
 
+/// Returns whether a failed render says nothing about the chart. A source of values that is gone is not awaited: it may
+/// have been deleted with the resource, or with its namespace.
+fn may_render_later(failed: &Failed) -> bool {
+    matches!(failed, Failed::Unanswered(_)) && failed.fault().reason != Reason::ValuesSourceMissing
+}
+
 /// Returns whether a chart has hooks that run when the release is deleted.
 pub(crate) fn has_delete_hooks(candidate: &Candidate) -> bool {
     let of = |event| candidate.hooks.iter().any(|hook| hook.events.contains(&event));
@@ -228,4 +254,23 @@ pub(crate) fn has_delete_hooks(candidate: &Candidate) -> bool {
 /// Returns the revision in the status; 0 if there is none.
 fn reported(primary: &Primary) -> u32 {
     primary.status.deployed_release.as_ref().map_or(0, |release| release.revision)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reconcile::failure::{FailedAttempt, Unanswered};
+
+    #[test]
+    fn an_uninstall_waits_for_a_chart_of_which_nothing_is_known_but_for_no_source_that_is_gone() {
+        let unanswered = |reason| Failed::from(Unanswered::with_reason(reason, String::new()));
+        for reason in [Reason::Unanswered, Reason::ChartUnavailable, Reason::RenderLimit] {
+            assert!(may_render_later(&unanswered(reason)), "{reason:?}");
+        }
+        assert!(!may_render_later(&unanswered(Reason::ValuesSourceMissing)));
+        for reason in [Reason::RenderError, Reason::RenderLimit] {
+            let failed = Failed::from(FailedAttempt::rendering(reason, String::new()));
+            assert!(!may_render_later(&failed), "{reason:?}");
+        }
+    }
 }
