@@ -37,7 +37,7 @@ impl Census for ControllerContext {
 /// Returns whether the release is at the revision that a person pins it to.
 fn is_pinned(primary: &Primary, release: &ReleaseRecords) -> bool {
     let to = primary.annotations.pin().ok().flatten();
-    to.is_some_and(|to| gate::pin(release, primary.uid(), to) == Some(Gate::Pinned))
+    to.is_some_and(|to| gate::pin(release, to, primary.uid(), primary.reported()) == Some(Gate::Pinned))
 }
 
 /// Returns how far the rollout is; `None` for a controller without steps.

@@ -90,6 +90,11 @@ impl Primary {
         &self.key.name
     }
 
+    /// Returns the deployed revision in its status; 0 if there is none.
+    pub(crate) fn reported(&self) -> u32 {
+        self.status.deployed_release.as_ref().map_or(0, |release| release.revision)
+    }
+
     /// Returns the namespace of its release: its own, or the configured one for a cluster-scoped resource.
     pub(crate) fn namespace(&self) -> &str {
         &self.key.namespace

@@ -53,6 +53,83 @@ async fn a_pinned_release_returns_to_its_revision_and_stays_until_the_annotation
     assert_eq!(world.history().last().unwrap(), "4 deployed");
 }
 
+fn record(version: u32) -> String {
+    format!("{SECRETS}/sh.helm.release.v1.web.v{version}")
+}
+
+/// Replaces the resource with one of another uid and without a status, and starts a new process.
+fn recreated(world: World) -> World {
+    let mut primary = world.server.object(PRIMARY).unwrap();
+    world.server.remove(PRIMARY);
+    (primary["status"], primary["metadata"]["finalizers"]) = (Value::Null, Value::Null);
+    world.server.put(PRIMARY, primary, "user");
+    World::on(world.server)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pinned_release_that_is_taken_over_follows_the_resource_once_the_annotation_goes() {
+    let world = upgraded().await;
+    pin(&world, Some("1"));
+    world.reconcile().await;
+    set(&world, "3");
+    let metadata = |world: &World| world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"].clone();
+    let before = metadata(&world);
+    let world = recreated(world);
+    world.reconcile().await;
+    let (after, resource) = (metadata(&world), world.server.object(PRIMARY).unwrap());
+    assert_eq!((&after["uid"], world.value_of("a")), (&before["uid"], json!("1")));
+    assert_eq!(after["ownerReferences"][0]["uid"], resource["metadata"]["uid"], "it is taken over");
+    assert_ne!(after["ownerReferences"], before["ownerReferences"]);
+    assert_eq!(world.history().last().unwrap(), "3 deployed");
+    pin(&world, None);
+    world.reconcile().await;
+    assert_eq!((world.history().last().unwrap().as_str(), world.value_of("a")), ("4 deployed", json!("3")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pinned_release_whose_records_were_put_back_stays_as_it_is_and_says_so() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let old = world.server.object(&record(1)).unwrap();
+    set(&world, "2");
+    world.reconcile().await;
+    pin(&world, Some("1"));
+    world.reconcile().await;
+    set(&world, "3");
+    (1..=3).for_each(|version| world.server.remove(&record(version)));
+    world.server.put(&record(1), old, "tenant");
+    let map = world.server.object(&format!("{MAPS}/a")).unwrap();
+    let world = World::on(world.server);
+    world.reconcile().await;
+    let says = "True/InvalidAnnotation/annotation helm.sdk.operatorframework.io/pin: the newest record of the release is that of revision 1, \
+        older than revision 3 in the status, so it does not show what is running; without the annotation, the chart decides";
+    assert_eq!(world.condition("Irreconcilable").unwrap(), says);
+    assert_eq!(world.server.object(&format!("{MAPS}/a")).unwrap(), map);
+    pin(&world, None);
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.state("Ready")), (json!("3"), "True/Ready".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pinned_revision_whose_record_somebody_changed_is_not_taken_over() {
+    let world = upgraded().await;
+    pin(&world, Some("1"));
+    world.reconcile().await;
+    set(&world, "3");
+    let mut release = world.shared.storage.get("ns", "web", 3).await.unwrap().release.facts().clone();
+    release.info.notes = "changed".into();
+    let mut secret = world.server.object(&record(3)).unwrap();
+    let content = Packed::pack(&release).unwrap().to_record().into_bytes();
+    secret["data"]["release"] = serde_json::to_value(ByteString(content)).unwrap();
+    world.server.put(&record(3), secret, "tenant");
+    let map = world.server.object(&format!("{MAPS}/a")).unwrap();
+    let world = recreated(world);
+    world.reconcile().await;
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/InvalidAnnotation/"), "{condition}");
+    assert_eq!(world.server.object(&format!("{MAPS}/a")).unwrap(), map);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_pinned_release_applies_everything_again_on_request() {
     let world = upgraded().await;

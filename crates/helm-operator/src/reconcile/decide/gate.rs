@@ -88,9 +88,14 @@ pub(crate) fn target(release: &ReleaseRecords, uid: &str) -> Option<u32> {
     begun.filter(|version| is_own(*version)).or_else(last)
 }
 
-/// Returns how far a release is that a person pins to revision `to`; `None` if no such revision can be returned to.
-pub(crate) fn pin(release: &ReleaseRecords, uid: &str, to: u32) -> Option<Gate> {
-    let is_there = newest(release).is_some_and(|newest| {
+/// Returns how far a release is that a person pins to revision `to`; `None` if no such revision can be returned to, or
+/// if the newest record is older than `reported`, the revision in the resource's status: it does not show what runs.
+pub(crate) fn pin(release: &ReleaseRecords, to: u32, uid: &str, reported: u32) -> Option<Gate> {
+    let newest = newest(release);
+    if newest.as_ref().is_some_and(|newest| release.is_put_back(newest.version, reported)) {
+        return None;
+    }
+    let is_there = newest.is_some_and(|newest| {
         newest.is_deployed() && (newest.version == to || newest.marks.rolled_back_to == Some(to))
     });
     let was_deployed = |revision: &Revision| matches!(revision.status, Status::Deployed | Status::Superseded);
@@ -213,7 +218,7 @@ mod tests {
     #[test]
     fn a_release_is_pinned_to_a_revision_that_was_deployed() {
         let check = |revisions: &[(Status, Marks)], to, expected: Option<Gate>| {
-            assert_eq!(pin(&release(revisions), "u", to), expected, "{revisions:?} {to}");
+            assert_eq!(pin(&release(revisions), to, "u", 0), expected, "{revisions:?} {to}");
         };
         let good = || (Superseded, marks("2:good.own", None));
         let now = || (Deployed, marks("2:new.own", None));
@@ -224,7 +229,7 @@ mod tests {
         let back = || Marks { rolled_back_to: Some(1), ..marks("2:good.own", None) };
         check(&[good(), now(), (Deployed, back())], 1, Some(Gate::Pinned));
         check(&[good(), now(), (PendingRollback, back())], 1, Some(Gate::Pin));
-        assert_eq!(pin(&release(&[good(), now()]), "another", 1), None);
+        assert_eq!(pin(&release(&[good(), now()]), 1, "another", 0), None);
     }
 
     #[test]

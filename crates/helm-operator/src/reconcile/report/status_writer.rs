@@ -214,9 +214,8 @@ fn blocked(context: &StepContext<'_>) -> Option<Fault> {
 /// A revision that was put back does not replace a later one, which is how it is recognised.
 fn deployed_release(context: &StepContext<'_>, primary: &Primary, version: u32) -> DeployedRelease {
     let release = context.release().unwrap_or_default();
-    if let Some(later) =
-        primary.status.deployed_release.clone().filter(|_| context.is_put_back(&release, version, primary))
-    {
+    let later = primary.status.deployed_release.clone();
+    if let Some(later) = later.filter(|_| release.is_put_back(version, primary.reported())) {
         return later;
     }
     let packed = release.record(version);

@@ -25,7 +25,7 @@ impl StepContext<'_> {
     pub(crate) fn gate(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> Gate {
         let Some(release) = release.filter(|_| !primary.deleting) else { return Gate::Open };
         if let Some(to) = primary.annotations.pin().ok().flatten() {
-            return gate::pin(release, primary.uid(), to).unwrap_or(Gate::Open);
+            return gate::pin(release, to, primary.uid(), primary.reported()).unwrap_or(Gate::Open);
         }
         if self.taken_back(primary, release).is_some() {
             return Gate::RollBack;
@@ -51,8 +51,16 @@ impl StepContext<'_> {
     pub(crate) fn pin_fault(&self, primary: &Primary) -> Option<String> {
         let to = primary.annotations.pin().ok().flatten()?;
         let release = self.release().unwrap_or_default();
-        if gate::pin(&release, primary.uid(), to).is_some() {
+        let reported = primary.reported();
+        if gate::pin(&release, to, primary.uid(), reported).is_some() {
             return None;
+        }
+        let newest = release.newest().map(|(version, _)| version);
+        if let Some(newest) = newest.filter(|newest| release.is_put_back(*newest, reported)) {
+            return Some(format!(
+                "annotation {PREFIX}pin: the newest record of the release is that of revision {newest}, older than revision {reported} in the status, so it \
+                 does not show what is running; without the annotation, the chart decides"
+            ));
         }
         let known: Vec<String> = release.revisions.keys().map(u32::to_string).collect();
         let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
@@ -65,7 +73,7 @@ impl StepContext<'_> {
     pub(crate) fn pinned(&self, primary: &Primary) -> Option<(u32, u32)> {
         let to = primary.annotations.pin().ok().flatten()?;
         let release = self.release()?;
-        let is_there = gate::pin(&release, primary.uid(), to) == Some(Gate::Pinned);
+        let is_there = gate::pin(&release, to, primary.uid(), primary.reported()) == Some(Gate::Pinned);
         Some((to, release.deployed().filter(|_| is_there)?.0))
     }
 

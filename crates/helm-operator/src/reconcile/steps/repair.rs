@@ -188,7 +188,10 @@ async fn take(
     whole.former = marks.former_for(&primary.owner());
     whole.owner = intern(primary.uid());
     whole.owner_type = intern(&primary.owner().annotated_type());
-    whole.inputs = context.recorded_inputs(primary);
+    // What a pinned release has was not made from what the resource says now.
+    if context.pinned(primary).is_none() {
+        whole.inputs = context.recorded_inputs(primary);
+    }
     let written = action::record_ownership(&env, admitted, &whole).await.map_err(|e| fault(&e))?;
     if !marks.owner.is_empty() && marks.owner_type != whole.owner_type {
         context.shared.memory.change(context.key, |memory| memory.release.took_over = true);

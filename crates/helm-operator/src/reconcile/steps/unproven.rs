@@ -21,7 +21,7 @@ use crate::rendering::request::Rendered;
 use crate::status::MAX_NAMED;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
-use crate::view::release::{Holder, ReleaseRecords, Trust};
+use crate::view::release::{Holder, ReleaseRecords};
 
 /// The hooks of a chart, for an uninstall.
 pub(crate) enum ChartHooks {
@@ -37,18 +37,12 @@ impl StepContext<'_> {
     /// Returns whether this operator recorded a revision for the resource, and it is as current as the resource's
     /// status.
     pub(crate) fn vouches(&self, release: &ReleaseRecords, version: u32, primary: &Primary) -> bool {
-        release.is_vouched(version, primary.uid(), reported(primary))
+        release.is_vouched(version, primary.uid(), primary.reported())
     }
 
     pub(crate) fn vouches_for_deployed(&self, primary: &Primary) -> bool {
         let release = self.release().unwrap_or_default();
         release.deployed().is_some_and(|(version, _)| self.vouches(&release, version, primary))
-    }
-
-    /// Returns whether a record is older than the revision in the status, although this process did not write it.
-    pub(crate) fn is_put_back(&self, release: &ReleaseRecords, version: u32, primary: &Primary) -> bool {
-        let written = |revision: &crate::view::release::Revision| matches!(revision.trust, Trust::Written(_));
-        version < reported(primary) && !release.revisions.get(&version).is_some_and(written)
     }
 
     /// Returns whether none of the records is this operator's, because they name no owner, or another one.
@@ -106,10 +100,15 @@ impl StepContext<'_> {
         primary: &Primary,
         version: u32,
     ) -> Result<(Option<Admitted>, Vec<Learned>), FailedStep> {
-        let is_put_back = self.release().is_some_and(|release| self.is_put_back(&release, version, primary));
+        let is_put_back = self.release().is_some_and(|release| release.is_put_back(version, primary.reported()));
         let recorded = match self.stored(primary, version).await {
             Ok(Stored::Sealed(release)) if is_put_back => Some(release.into()),
             Ok(Stored::Sealed(release)) => return Ok((Some(release.into()), Vec::new())),
+            // The chart decides nothing while the release is pinned.
+            Ok(Stored::Unproven(_)) if self.pinned(primary).is_some() => {
+                self.distrust(version);
+                return Ok((None, Vec::new()));
+            }
             Ok(Stored::Unproven(recorded)) => Some(recorded),
             Err(error) if error.is_damage() => None,
             Err(error) => return Err(fault(&error.into()).into()),
@@ -249,11 +248,6 @@ fn may_render_later(failed: &Failed) -> bool {
 pub(crate) fn has_delete_hooks(candidate: &Candidate) -> bool {
     let of = |event| candidate.hooks.iter().any(|hook| hook.events.contains(&event));
     of(HookEvent::PreDelete) || of(HookEvent::PostDelete)
-}
-
-/// Returns the revision in the status; 0 if there is none.
-fn reported(primary: &Primary) -> u32 {
-    primary.status.deployed_release.as_ref().map_or(0, |release| release.revision)
 }
 
 #[cfg(test)]
