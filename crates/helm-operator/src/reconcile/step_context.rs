@@ -130,7 +130,7 @@ impl StepContext<'_> {
             reach: self.shared.settings.reach.clone(),
             ignore: self.shared.settings.drift.ignore.clone(),
             refused: self.refused(primary),
-            before: self.shared.rollout.before(self.key),
+            before: self.state_before(primary),
             tests: self.shared.settings.chart_tests.enable,
             rejected: None,
             cause: Arc::default(),

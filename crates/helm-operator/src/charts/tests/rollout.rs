@@ -199,16 +199,20 @@ async fn a_stalled_release_makes_room_only_if_it_was_not_ready_before_its_upgrad
     }
 }
 
-const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/a";
-
 fn set_ready(world: &World, ready: bool) {
-    let mut live = world.server.object(DEPLOYMENT).unwrap();
+    set_deployment_ready(world, "a", ready);
+}
+
+/// Sets whether the Deployment with this name is ready.
+pub(super) fn set_deployment_ready(world: &World, name: &str, ready: bool) {
+    let path = format!("/apis/apps/v1/namespaces/ns/deployments/{name}");
+    let mut live = world.server.object(&path).unwrap();
     let count = u32::from(ready);
     live["status"] = json!({
         "replicas": 1, "updatedReplicas": 1, "readyReplicas": count, "availableReplicas": count,
         "conditions": [{"type": "Available", "status": if ready { "True" } else { "False" }}],
     });
-    world.server.put(DEPLOYMENT, live, "kube-controller-manager");
+    world.server.put(&path, live, "kube-controller-manager");
 }
 
 /// Creates two releases at v1, of which `a` has a Deployment, and a controller with one slot that serves v2.

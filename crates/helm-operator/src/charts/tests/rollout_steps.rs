@@ -1,7 +1,7 @@
 //! Tests of `rollout`: a new chart reaches the canaries, then shares of the others, and stops or goes back if its gate
 //! is not met, whenever the process ends.
 
-use super::rollout::refuse;
+use super::rollout::{refuse, set_deployment_ready};
 use super::*;
 use crate::chart_metrics::Census as _;
 use crate::watches::{OnGateFailure, RolloutRule, rollout_of};
@@ -234,6 +234,71 @@ async fn what_was_rolled_out_is_taken_back_and_stays_so_until_the_next_chart() {
     let world = serving(world.server, "v3", OnGateFailure::Rollback);
     reconcile_all(&world, 5).await;
     assert_eq!(with_chart(&world, "v3"), NAMES);
+}
+
+/// Changes a resource's `spec` as its owner would.
+fn edit(world: &World, name: &str, field: &str, value: Value) {
+    let path = primary("ns", name, Value::Null).0;
+    let mut object = world.server.object(&path).unwrap();
+    let generation = object["metadata"]["generation"].as_i64().unwrap();
+    (object["spec"][field], object["metadata"]["generation"]) = (value, (generation + 1).into());
+    world.server.put(&path, object, "user");
+}
+
+/// Creates six releases at v1, of which the canary `x` has a Deployment and was ready, and a process that has brought v2
+/// to `x` alone, which is refused or does not become ready.
+async fn with_a_canary_in_trouble(is_refused: bool) -> World {
+    let (world, x) = (installed(OnGateFailure::Rollback).await, ResourceKey::new("ns", "x"));
+    edit(&world, "x", "deployments", json!(["x"]));
+    world.reconcile_one(&x).await;
+    set_deployment_ready(&world, "x", true);
+    world.reconcile_one(&x).await;
+    let world = serving(world.server, "v2", OnGateFailure::Rollback);
+    set_deployment_ready(&world, "x", false);
+    if is_refused {
+        refuse(&world.server, "x");
+    }
+    world.reconcile_one(&x).await;
+    world.server.accept();
+    assert_eq!(world.value_of("x"), if is_refused { "x by v1" } else { "x by v2" });
+    assert!(world.shared.rollout.holds(&x));
+    world
+}
+
+/// Fails the gate, and checks that the change of `x` by its owner outlasts that, also in another process.
+async fn is_kept(mut world: World) {
+    let x = ResourceKey::new("ns", "x");
+    let revision = |world: &World| world.shared.cache.release(&x).unwrap().newest().unwrap().0;
+    refuse(&world.server, "y");
+    let made = revision(&world);
+    for _ in 0..2 {
+        reconcile_all(&world, 5).await;
+        assert_eq!((world.value_of("x"), revision(&world)), (json!("mine by v2"), made));
+        assert_eq!((with_chart(&world, "v2"), reconciling(&world, "a")), (vec!["x"], "True/RolloutRolledBack".into()));
+        world = serving(world.server, "v2", OnGateFailure::Rollback);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_owner_changed_to_help_a_release_is_not_taken_back() {
+    for is_refused in [false, true] {
+        let (world, x) = (with_a_canary_in_trouble(is_refused).await, ResourceKey::new("ns", "x"));
+        edit(&world, "x", "value", "mine".into());
+        world.reconcile_one(&x).await;
+        assert_eq!(world.value_of("x"), "mine by v2", "refused: {is_refused}");
+        is_kept(world).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_by_the_owner_that_meets_the_rollback_is_kept() {
+    let (world, [.., x, y]) = (with_a_canary_in_trouble(false).await, keys());
+    refuse(&world.server, "y");
+    world.reconcile_one(&y).await;
+    assert_eq!(world.shared.count().rollout.unwrap().phase, Some("rolled-back"));
+    edit(&world, "x", "value", "mine".into());
+    world.reconcile_one(&x).await;
+    is_kept(world).await;
 }
 
 /// Rolls v2 out, ends the process after each number of writes, and checks how far the next process gets.

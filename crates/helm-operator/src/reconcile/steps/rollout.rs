@@ -131,13 +131,33 @@ impl StepContext<'_> {
         inputs::has_same(recorded, self.edition(), &names)
     }
 
+    /// Returns the release's state before the upgrade that it has a slot for. In a rollout in steps, only the upgrade that
+    /// brings what is rolled out has one: the rollout neither counts nor undoes what the owner or a value source changes.
+    pub(crate) fn state_before(&self, primary: &Primary) -> Option<Before> {
+        let before = self.shared.rollout.before(self.key)?;
+        let is_counted = self.shared.turns.rule().is_none() || self.is_rolled_out(primary);
+        is_counted.then_some(before)
+    }
+
+    /// Returns whether the next revision is the rollout's: it replaces one from before the rollout, and neither the
+    /// resource nor a request causes it.
+    fn is_rolled_out(&self, primary: &Primary) -> bool {
+        let release = self.release();
+        let deployed = release.as_deref().and_then(ReleaseRecords::deployed_marks);
+        deployed.is_some_and(|deployed| !self.is_of_edition(&deployed.inputs))
+            && self.is_from_outside(primary, release.as_deref())
+            && self.full_reconcile(primary).is_none()
+    }
+
     /// Returns what the rollout takes back: the deployed revision that it made.
     pub(crate) fn taken_back(&self, primary: &Primary, release: &ReleaseRecords) -> Option<Rejected> {
         if self.shared.turns.rule().is_none() || self.turn(primary) != RolloutTurn::TakenBack {
             return None;
         }
         let (version, newest) = release.newest().filter(|(_, newest)| newest.status == Status::Deployed)?;
-        let marks = newest.marks.as_deref().filter(|marks| self.is_of_edition(&marks.inputs))?;
+        // The turn may still be that of the revision before.
+        let marks =
+            newest.marks.as_deref().filter(|marks| marks.before.is_some() && self.is_of_edition(&marks.inputs))?;
         gate::target(release, primary.uid())?;
         Some(Rejected { version, inputs: marks.inputs.clone(), by: RejectedBy::Rollout })
     }
