@@ -12,7 +12,6 @@ use strum::IntoEnumIterator as _;
 use tokio::time::Instant;
 
 use super::step_context::StepContext;
-use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::health::Unhealthy;
 use crate::reconcile::decide::inputs::{self, NamedInput};
 use crate::reconcile::decide::memory::ResourceMemory;
@@ -46,7 +45,7 @@ impl StepContext<'_> {
             invalid_annotation: self.annotation_fault(primary).is_some(),
             inputs: self.inputs(release.as_deref(), primary),
             objects: self.objects(release.as_deref(), primary),
-            held: self.is_held(primary, release.as_deref()) || self.gate(primary, release.as_deref()) == Gate::Closed,
+            held: self.is_held(primary, release.as_deref()),
             listing: self.is_listing(),
             again: self.again(primary),
             upgrade_slot: self.upgrade_slot(primary, release.as_deref()),
@@ -129,6 +128,12 @@ impl StepContext<'_> {
         inputs::judge(marks.map(|marks| marks.inputs.as_str()), &self.inputs_digest(primary))
     }
 
+    /// Returns whether the deployed revision stays, although the resource's inputs are others, or may be.
+    pub(crate) fn is_held_back(&self, primary: &Primary) -> bool {
+        let release = self.release();
+        !matches!(self.compared(release.as_deref(), primary), Inputs::Same | Inputs::RenderedSame)
+    }
+
     /// Digests everything that the objects are made from: chart, override values, value sources and the resource
     /// itself.
     pub(crate) fn inputs_digest(&self, primary: &Primary) -> String {
@@ -147,7 +152,8 @@ impl StepContext<'_> {
             return Objects::Intact;
         };
         if !marks.complete || !self.vouches_for_deployed(primary) {
-            return Objects::Unmarked;
+            let is_own = release.is_some_and(|release| self.recorded_deployed(release, primary));
+            return if is_own { Objects::Unclaimed } else { Objects::Unmarked };
         }
         let drift = match (self.drifted(marks, primary).is_empty(), self.unreported(marks, primary).is_empty()) {
             (true, true) => {

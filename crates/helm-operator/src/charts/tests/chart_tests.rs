@@ -172,6 +172,39 @@ async fn a_revision_that_fails_its_tests_is_rolled_back_once_and_its_inputs_are_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_recreated_resource_with_rejected_inputs_gets_back_what_was_deployed() {
+    let world = world(OnTestFailure::Rollback, tests());
+    reconcile(&world, "Complete").await;
+    set(&world, "bad");
+    reconcile(&world, "Failed").await;
+    let inputs = |world: &World| world.shared.cache.release(&key()).unwrap().deployed_marks().unwrap().inputs.clone();
+    let (recorded, runs) = (inputs(&world), count(&world, &format!("POST {JOBS}")));
+    // Its definition was deleted, and with it the resource. The garbage collector deleted the objects.
+    let mut primary = world.server.object(PRIMARY).unwrap();
+    world.server.remove(PRIMARY);
+    world.maps().iter().for_each(|map| world.server.remove(&format!("{MAPS}/{map}")));
+    (primary["status"], primary["metadata"]["finalizers"]) = (Value::Null, Value::Null);
+    world.server.put(PRIMARY, primary, "user");
+    let world = restarted(world, OnTestFailure::Rollback);
+    for _ in 0..2 {
+        reconcile(&world, "Complete").await;
+        let primary = world.server.object(PRIMARY).unwrap();
+        assert_eq!(primary["metadata"]["finalizers"], json!([FINALIZER]));
+        for map in ["a", "b", "c"] {
+            let object = world.server.object(&format!("{MAPS}/{map}")).unwrap();
+            assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], primary["metadata"]["uid"]);
+            assert_eq!(object["data"]["value"], "1");
+        }
+        assert_eq!((world.history().last().unwrap().as_str(), inputs(&world)), ("3 deployed", recorded.clone()));
+    }
+    assert_eq!(count(&world, &format!("POST {JOBS}")), runs, "nothing is tried again");
+    assert_eq!(world.state("ReleaseFailed"), "True/TestFailed");
+    world.delete();
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.maps(), world.server.object(PRIMARY)), (Vec::<String>::new(), None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn rejected_inputs_are_tried_again_on_request_and_rejected_again() {
     let world = world(OnTestFailure::Rollback, tests());
     reconcile(&world, "Complete").await;

@@ -236,6 +236,42 @@ async fn what_was_rolled_out_is_taken_back_and_stays_so_until_the_next_chart() {
     assert_eq!(with_chart(&world, "v3"), NAMES);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_rollback_of_a_rollout_holds_nothing_once_its_rule_is_gone() {
+    let world = installed(OnGateFailure::Rollback).await;
+    refuse(&world.server, "b");
+    let world = serving(world.server, "v2", OnGateFailure::Rollback);
+    reconcile_all(&world, 5).await;
+    assert_eq!(with_chart(&world, "v1"), NAMES);
+    world.server.accept();
+    let world = World::with_events(world.server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |_| {});
+    reconcile_all(&world, 5).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+    assert!(NAMES.iter().all(|name| reconciling(&world, name).is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recreated_resource_gets_its_release_back_while_the_rollout_is_halted() {
+    let world = installed(OnGateFailure::Halt).await;
+    refuse(&world.server, "x");
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    reconcile_all(&world, 5).await;
+    let path = primary("ns", "a", Value::Null).0;
+    let mut resource = world.server.object(&path).unwrap();
+    (resource["status"], resource["metadata"]["finalizers"]) = (Value::Null, Value::Null);
+    [&path, &format!("{MAPS}/a")].iter().for_each(|path| world.server.remove(path));
+    world.server.put(&path, resource, "user");
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    reconcile_all(&world, 2).await;
+    let (resource, map) = (world.server.object(&path).unwrap(), world.server.object(&format!("{MAPS}/a")).unwrap());
+    assert_eq!(resource["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!(map["metadata"]["ownerReferences"][0]["uid"], resource["metadata"]["uid"]);
+    assert_eq!((with_chart(&world, "v2"), world.value_of("a")), (vec![], json!("x by v1")));
+    world.server.accept();
+    reconcile_all(&world, 5).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES, "its turn comes");
+}
+
 /// Changes a resource's `spec` as its owner would.
 fn edit(world: &World, name: &str, field: &str, value: Value) {
     let path = primary("ns", name, Value::Null).0;

@@ -165,6 +165,10 @@ pub(crate) enum Objects {
     /// Applied by someone else for this release.
     #[strum(to_string = "not marked as ours")]
     Unmarked,
+    /// Of a revision that this operator recorded, but not known to be as we left them, or tied to an earlier resource of
+    /// the same name.
+    #[strum(to_string = "not taken over")]
+    Unclaimed,
     /// Some are missing, or lost fields of ours.
     Drifted,
     /// Some objects whose drift is only reported have drifted, and it is not known how.
@@ -277,7 +281,8 @@ impl Observed {
     /// Returns whether at most drift is left to repair or report. Whatever failed before has been done then.
     pub(crate) fn only_drifts(&self) -> bool {
         let repaired = Observed { objects: Objects::Intact, ..self.clone() };
-        let is_known = self.release == Recorded::Deployed && self.objects != Objects::Unmarked;
+        let is_owned = !matches!(self.objects, Objects::Unmarked | Objects::Unclaimed);
+        let is_known = self.release == Recorded::Deployed && is_owned;
         is_known && !self.is_idle() && wanted_step(&repaired) == Step::Nothing
     }
 }
@@ -403,7 +408,7 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
 fn when_deployed(observed: &Observed) -> Step {
     let is_changed = matches!(observed.inputs, Inputs::Changed | Inputs::RenderedOther);
     let is_missing = is_changed && observed.awaits == Awaits::Missing;
-    let stops = observed.held || observed.upgrade_slot == UpgradeSlot::Waiting;
+    let stops = observed.held || observed.gate == Gate::Closed || observed.upgrade_slot == UpgradeSlot::Waiting;
     let waits = stops || is_missing;
     match (observed.inputs, observed.objects) {
         // Nothing follows that would do it.
@@ -421,6 +426,7 @@ fn when_deployed(observed: &Observed) -> Step {
         // The deployed revision is maintained even while the next one cannot be created.
         (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
         (inputs, Objects::Unreported) if differs(inputs) && waits => Step::Detect,
+        (inputs, Objects::Unclaimed) if differs(inputs) && waits && !observed.held => Step::TakeOwnership,
         (inputs, _) if differs(inputs) && stops => Step::Wait,
         // A rollback waits for no dependency.
         _ if is_missing && observed.gate == Gate::RollBack => Step::RollBack,
@@ -432,8 +438,8 @@ fn when_deployed(observed: &Observed) -> Step {
         (Inputs::Changed | Inputs::RenderedOther, _) if observed.upgrade_slot == UpgradeSlot::Needed => Step::Queue,
         (Inputs::Changed, _) => Step::Render,
         (Inputs::RenderedOther, _) => Step::Upgrade,
-        (_, Objects::Unmarked) if observed.held => Step::Wait,
-        (_, Objects::Unmarked) => Step::TakeOwnership,
+        (_, Objects::Unmarked | Objects::Unclaimed) if observed.held => Step::Wait,
+        (_, Objects::Unmarked | Objects::Unclaimed) => Step::TakeOwnership,
         // Drift may never end.
         _ if observed.outdated && !observed.held => Step::Supersede,
         _ if observed.gate == Gate::RollBack && !observed.held => Step::RollBack,
@@ -642,7 +648,7 @@ mod tests {
     fn tests_run_once_everything_is_settled_and_their_failure_is_undone_once() {
         let due = Observed { gate: Gate::Test, ..FINE };
         let failed = Observed { gate: Gate::RollBack, ..FINE };
-        let undone = Observed { gate: Gate::Closed, held: true, inputs: Inputs::Changed, ..FINE };
+        let undone = Observed { gate: Gate::Closed, inputs: Inputs::Changed, ..FINE };
         check(&[
             ("due", due.clone(), Step::Test),
             ("not before a repair", Observed { objects: Objects::Drifted, ..due.clone() }, Step::Repair),
@@ -664,8 +670,32 @@ mod tests {
                 Step::RollBack,
             ),
             ("not tried again", undone.clone(), Step::Wait),
+            ("nor read for it", Observed { inputs: Inputs::Unread, ..undone.clone() }, Step::Wait),
             ("but repaired", Observed { objects: Objects::Drifted, ..undone.clone() }, Step::Repair),
             ("and the one that it undid is marked so", Observed { outdated: true, ..undone }, Step::Supersede),
+        ]);
+    }
+
+    #[test]
+    fn a_resource_that_was_created_again_gets_its_release_back_before_its_next_revision() {
+        let changed = Observed { inputs: Inputs::Changed, objects: Objects::Unclaimed, ..FINE };
+        for (behaviour, held_back) in [
+            ("rejected inputs", Observed { gate: Gate::Closed, ..changed.clone() }),
+            ("not its turn", Observed { upgrade_slot: UpgradeSlot::Waiting, ..changed.clone() }),
+            ("a dependency is missing", Observed { awaits: Awaits::Missing, ..changed.clone() }),
+        ] {
+            check(&[
+                (behaviour, Observed { finalizer: false, ..held_back.clone() }, Step::AddFinalizer),
+                (behaviour, held_back.clone(), Step::TakeOwnership),
+                (behaviour, Observed { inputs: Inputs::Unread, ..held_back.clone() }, Step::TakeOwnership),
+                (behaviour, Observed { held: true, ..held_back }, Step::Wait),
+            ]);
+        }
+        let waits = Observed { upgrade_slot: UpgradeSlot::Waiting, ..changed.clone() };
+        check(&[
+            ("nothing holds it back", changed.clone(), Step::Render),
+            ("nothing has changed", Observed { inputs: Inputs::Same, ..changed }, Step::TakeOwnership),
+            ("somebody else's record", Observed { objects: Objects::Unmarked, ..waits }, Step::Wait),
         ]);
     }
 
@@ -921,6 +951,7 @@ mod tests {
         let looping = drifted(Objects::Looping);
         for left in [
             drifted(Objects::Unmarked),
+            drifted(Objects::Unclaimed),
             Observed { outdated: true, ..looping.clone() },
             Observed { inputs: Inputs::Changed, held: true, ..looping.clone() },
             Observed { gate: Gate::Test, ..looping.clone() },

@@ -31,8 +31,8 @@ impl StepContext<'_> {
             return Gate::RollBack;
         }
         let is_by_rollout = gate::rejected(release).is_some_and(|rejected| rejected.by == RejectedBy::Rollout);
-        // A request for this release alone takes precedence.
-        if is_by_rollout && self.full_reconcile(primary).is_some() {
+        // A request for this release alone takes precedence, and without its rule, no rollout holds anything.
+        if is_by_rollout && (self.full_reconcile(primary).is_some() || self.shared.turns.rule().is_none()) {
             return Gate::Open;
         }
         // Most releases need no digest of their inputs here.

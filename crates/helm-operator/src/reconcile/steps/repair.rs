@@ -160,7 +160,11 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
 pub(crate) async fn take_ownership(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, FailedStep> {
     let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done.into()) };
     let (admitted, learned) = context.admitted(primary, version).await?;
-    let Some(admitted) = admitted else { return Ok(NextStep::Again.with(learned)) };
+    let Some(admitted) = admitted else {
+        // The chart decides then, which it must not yet for a release that is held back.
+        let next = if context.is_held_back(primary) { NextStep::Done } else { NextStep::Again };
+        return Ok(next.with(learned));
+    };
     let taken = take(&context.knowing(&learned), primary, (version, &marks), admitted).await;
     after(learned, taken.map(|()| NextStep::Again.with([Learned::Owned])))
 }
@@ -189,7 +193,7 @@ async fn take(
     whole.owner = intern(primary.uid());
     whole.owner_type = intern(&primary.owner().annotated_type());
     // What a pinned release has was not made from what the resource says now.
-    if context.pinned(primary).is_none() {
+    if context.pinned(primary).is_none() && !context.is_held_back(primary) {
         whole.inputs = context.recorded_inputs(primary);
     }
     let written = action::record_ownership(&env, admitted, &whole).await.map_err(|e| fault(&e))?;

@@ -21,7 +21,7 @@ use crate::rendering::request::Rendered;
 use crate::status::MAX_NAMED;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
-use crate::view::release::{Holder, ReleaseRecords};
+use crate::view::release::{Holder, ReleaseRecords, Revision};
 
 /// The hooks of a chart, for an uninstall.
 pub(crate) enum ChartHooks {
@@ -43,6 +43,15 @@ impl StepContext<'_> {
     pub(crate) fn vouches_for_deployed(&self, primary: &Primary) -> bool {
         let release = self.release().unwrap_or_default();
         release.deployed().is_some_and(|(version, _)| self.vouches(&release, version, primary))
+    }
+
+    /// Returns whether this operator recorded the deployed revision, for this resource or an earlier one of its name, and
+    /// it was not put back: then it may be taken over without a render.
+    pub(crate) fn recorded_deployed(&self, release: &ReleaseRecords, primary: &Primary) -> bool {
+        let is_own = |(version, revision): (u32, &Revision)| {
+            revision.is_sealed() && !release.is_put_back(version, primary.reported())
+        };
+        release.holder(&primary.owner()) == Holder::Resource && release.deployed().is_some_and(is_own)
     }
 
     /// Returns whether none of the records is this operator's, because they name no owner, or another one.
