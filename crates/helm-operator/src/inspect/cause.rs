@@ -158,7 +158,9 @@ fn kind_of_reason(reason: &str) -> Option<CauseKind> {
         | "ValueMappingFailed"
         | "PostRenderFailed" => CauseKind::Render,
         "ValuesSourceMissing" => CauseKind::Configuration,
-        "ReleaseConflict" | "ReleaseInFlight" | "OtherOperator" | "DriftLoop" => CauseKind::Conflict,
+        "ReleaseConflict" | "ReleaseElsewhere" | "ReleaseInFlight" | "OtherOperator" | "DriftLoop" => {
+            CauseKind::Conflict
+        }
         "Forbidden"
         | "ImpersonationForbidden"
         | "RecordsForbidden"

@@ -250,6 +250,9 @@ impl ReconcileLoop<'_> {
 
     async fn act(&self, step: Step, primary: &Arc<Primary>) -> Result<Ended, FailedStep> {
         let context = &self.context;
+        if matches!(step, Step::Plan | Step::Render | Step::Uninstall) {
+            context.check_release_namespace(primary).await?;
+        }
         let ended = match step {
             _ if context.lacks_spec(step, primary) => NextStep::Again.with([context.read_spec(primary).await?]),
             Step::Nothing => {

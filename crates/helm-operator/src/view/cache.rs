@@ -254,6 +254,16 @@ impl Cache {
         self.releases.lose_revision(&self.record_of(key), version);
     }
 
+    /// Returns the known records, in any namespace, that name the owner with this uid.
+    pub(crate) fn records_of_owner(&self, uid: &str) -> Vec<ResourceKey> {
+        self.releases.owned_by(uid)
+    }
+
+    /// Returns whether the records in every namespace are known.
+    pub(crate) fn knows_all_records(&self) -> bool {
+        self.releases.are_all_known()
+    }
+
     pub(crate) fn namespace_of_records(&self, key: &ResourceKey) -> Arc<str> {
         self.record_of(key).namespace.clone()
     }

@@ -207,6 +207,13 @@ impl ReleaseRecords {
         version < reported && !self.revisions.get(&version).is_some_and(written)
     }
 
+    /// Returns whether a record names the owner with this uid.
+    pub(crate) fn names_uid(&self, uid: &str) -> bool {
+        let is_marked = |revision: &Revision| revision.marks.as_ref().is_some_and(|marks| *marks.owner == *uid);
+        let names = |revision: &Revision| is_marked(revision) || revision.owners.iter().any(|owner| **owner == *uid);
+        self.revisions.values().any(names)
+    }
+
     /// Returns the revisions whose records look like ours but are not.
     pub(crate) fn broken(&self) -> Vec<u32> {
         self.revisions.iter().filter(|(_, r)| r.trust == Trust::Broken).map(|(version, _)| *version).collect()

@@ -125,6 +125,20 @@ impl Releases {
         ListenerId(readers.last)
     }
 
+    /// Returns the names of the known records that name the owner with this uid, in order.
+    pub(crate) fn owned_by(&self, uid: &str) -> Vec<ResourceKey> {
+        let all = lock(&self.all);
+        let owned = all.iter().filter(|(_, release)| release.names_uid(uid));
+        let mut owned: Vec<ResourceKey> = owned.map(|(key, _)| key.clone()).collect();
+        owned.sort();
+        owned
+    }
+
+    /// Returns whether the records in every namespace are known.
+    pub(crate) fn are_all_known(&self) -> bool {
+        lock(&self.listed).contains(&WatchScope::ALL) && lock(&self.refused).is_empty()
+    }
+
     /// Returns whether the server refuses to list or watch the records in this namespace.
     pub(crate) fn is_refused(&self, namespace: &str) -> bool {
         lock(&self.refused).iter().any(|scope| scope.covers(namespace))

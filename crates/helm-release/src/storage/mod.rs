@@ -186,6 +186,13 @@ struct SecretList {
     items: Option<Vec<Secret>>,
 }
 
+/// Records without their content.
+#[derive(Deserialize)]
+struct RecordList {
+    /// `null` in an empty metadata list.
+    items: Option<Vec<RecordSecret>>,
+}
+
 impl Storage {
     /// Creates a storage on the server behind `api` that seals and verifies records with these keys.
     pub fn new(api: Arc<dyn Api>, keys: Keyring) -> Storage {
@@ -432,6 +439,19 @@ impl Storage {
             list.items.iter().flatten().filter_map(|secret| self.meta(namespace, &secret.metadata)).collect();
         found.sort_by_key(|meta| meta.version);
         Ok(found)
+    }
+
+    /// Lists the metadata of the records in all namespaces that name this owner, in their label as well.
+    ///
+    /// # Errors
+    /// The request fails.
+    pub async fn owned_anywhere(&self, owner: &str) -> Result<Vec<RecordMeta>, Error> {
+        let path = format!("/api/v1/secrets?labelSelector=owner%3Dhelm,{OWNER_LABEL}%3D{owner}");
+        let key = format!("{OWNER_LABEL}={owner}");
+        let answer = self.send("read", &key, Call::metadata_list(path)).await?;
+        let list: RecordList = answer.parse().map_err(|source| Error::Api { verb: "read", key, source })?;
+        let records = list.items.iter().flatten().filter_map(|secret| secret.record(&self.keys));
+        Ok(records.filter(|meta| meta.owners.iter().any(|uid| uid == owner)).collect())
     }
 
     /// Reads a release of this owner that is recorded in the release's namespace or in chunks, but not at this home;

@@ -308,6 +308,22 @@ async fn a_failed_deletion_is_not_a_missing_revision() {
 }
 
 #[tokio::test]
+async fn the_records_of_an_owner_are_found_in_every_namespace() {
+    let server = Arc::new(MemoryApi::new());
+    let storage = Storage::new(server.clone(), sample::keys());
+    for (namespace, owner) in [("a", "u"), ("b", "another"), ("c", "u")] {
+        let release = Release { namespace: namespace.into(), ..release(1, 1, 1) };
+        storage.create(&release, &Marks { owner: owner.into(), ..Marks::default() }).await.unwrap();
+    }
+    let found = storage.owned_anywhere("u").await.unwrap();
+    let found: Vec<_> = found.iter().map(|meta| (&*meta.namespace, &*meta.name, meta.version)).collect();
+    assert_eq!(found, [("a", "web", 1), ("c", "web", 1)]);
+    assert!(storage.owned_anywhere("nobody").await.unwrap().is_empty());
+    server.disturb("GET /api/v1/secrets?", 1, Disturbance::Refused(503));
+    assert!(storage.owned_anywhere("u").await.is_err(), "which is not the same as none");
+}
+
+#[tokio::test]
 async fn only_the_named_revisions_are_deleted_and_the_last_one_after_all_others() {
     let server = Arc::new(MemoryApi::new());
     let storage = Storage::new(server.clone(), sample::keys());

@@ -242,14 +242,18 @@ async fn a_resource_of_helm_operator_plugins_keeps_its_conditions_and_the_name_o
 
 const CLUSTER_SCOPED: &str = "/apis/cache.my.domain/v1/memcacheds/web";
 
-/// Creates an operator for cluster-scoped resources, whose releases live in the namespace `ns`.
-fn cluster_scoped(server: Arc<MemoryApi>) -> World {
-    let acceptance = Acceptance { release_namespace: Some("ns".into()), ..Acceptance::default() };
+/// Creates an operator for cluster-scoped resources, whose releases live in this namespace.
+fn releasing_in(namespace: &str, server: Arc<MemoryApi>) -> World {
+    let acceptance = Acceptance { release_namespace: Some(namespace.into()), ..Acceptance::default() };
     World::taking(server, Arc::new(Stub::default()), acceptance)
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
+fn cluster_scoped(server: Arc<MemoryApi>) -> World {
+    releasing_in("ns", server)
+}
+
+/// Creates a cluster-scoped resource with a release in the namespace `ns`.
+async fn cluster_scoped_release() -> World {
     let server = Arc::new(MemoryApi::new());
     server.serve_cluster_scoped("cache.my.domain/v1", "Memcached", "memcacheds");
     let metadata = json!({"name": "web", "generation": 1});
@@ -258,6 +262,12 @@ async fn a_cluster_scoped_resource_has_its_release_in_the_configured_namespace()
     server.put(CLUSTER_SCOPED, primary, "user");
     let world = cluster_scoped(server);
     world.reconcile().await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cluster_scoped_resource_has_its_release_in_the_configured_namespace() {
+    let world = cluster_scoped_release().await;
     assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
     assert_eq!(world.state("Ready"), "True/Ready");
     let owner = &world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["ownerReferences"][0];
@@ -269,11 +279,94 @@ async fn a_cluster_scoped_resource_has_its_release_in_the_configured_namespace()
     world.server.remove(&format!("{MAPS}/b"));
     world.reconcile().await;
     assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+    delete_cluster_scoped(&world);
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+/// Returns everything but the resource.
+fn others(world: &World) -> Vec<(String, Value)> {
+    let paths = world.server.paths().into_iter().filter(|path| path != CLUSTER_SCOPED);
+    paths.map(|path| (path.clone(), world.server.object(&path).unwrap())).collect()
+}
+
+/// Deletes the cluster-scoped resource as its user would.
+fn delete_cluster_scoped(world: &World) {
     let mut deleted = world.server.object(CLUSTER_SCOPED).unwrap();
     deleted["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
     world.server.put(CLUSTER_SCOPED, deleted, "user");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_neither_installed_again_nor_left_behind_if_its_watch_has_another_namespace() {
+    let world = cluster_scoped_release().await;
+    let (before, moved) = (others(&world), ResourceKey::new("other", "web"));
+    let world = releasing_in("other", world.server);
+    for _ in 0..2 {
+        world.reconcile_one(&moved).await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+        assert_eq!(others(&world), before);
+        let condition = world.condition_of(&moved, "Irreconcilable").unwrap();
+        let expected = "True/ReleaseElsewhere/the release of this resource is in namespace \"ns\", and the operator looks for it in namespace \"other\": ";
+        assert!(condition.starts_with(expected) && condition.contains("Set releaseNamespace: ns in"), "{condition}");
+    }
+    let world = cluster_scoped(world.server);
+    world.reconcile().await;
+    assert_eq!((world.history(), others(&world)), (vec!["1 deployed".to_owned()], before.clone()));
+    assert_eq!((world.state("Ready").as_str(), world.condition("Irreconcilable")), ("True/Ready", None));
+    assert_eq!(world.requests().await, 0);
+
+    let world = releasing_in("other", world.server);
+    delete_cluster_scoped(&world);
+    world.reconcile_one(&moved).await;
+    assert_eq!(others(&world), before);
+    assert_eq!(world.server.object(CLUSTER_SCOPED).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
+    let world = cluster_scoped(world.server);
+    tokio::time::advance(Duration::from_secs(600)).await;
     world.reconcile().await;
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_in_namespaces_that_are_not_watched_are_looked_for_before_a_release_is_installed_again() {
+    let server = cluster_scoped_release().await.server;
+    let (record, moved) = (server.object(&record_path()).unwrap(), ResourceKey::new("other", "web"));
+    server.remove(&record_path());
+    let world = releasing_in("other", server);
+    world.releases.lost(&WatchScope::namespace("elsewhere"));
+    world.server.restore(&record_path(), record);
+    let before = others(&world);
+    let reconcile = async || {
+        reconcile::reconcile(&world.shared, &moved, &(), Priority::Retry).await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.condition_of(&moved, "Irreconcilable").unwrap_or_default()
+    };
+    world.server.disturb("GET /api/v1/secrets?", 1, helm_release::kube::Disturbance::Refused(503));
+    let condition = reconcile().await;
+    assert!(condition.starts_with("True/Unanswered/"), "{condition}");
+    let condition = reconcile().await;
+    assert!(condition.starts_with("True/ReleaseElsewhere/"), "{condition}");
+    assert_eq!(others(&world), before);
+    world.server.remove(&record_path());
+    assert_eq!(reconcile().await, "", "it is recorded nowhere");
+    assert_eq!(world.shared.cache.release(&moved).unwrap().deployed().unwrap().0, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_does_not_wait_for_the_right_to_look_for_records_elsewhere() {
+    let server = cluster_scoped_release().await.server;
+    server.remove(&record_path());
+    let world = releasing_in("other", server);
+    world.releases.lost(&WatchScope::namespace("elsewhere"));
+    world.server.disturb("GET /api/v1/secrets?", 9, helm_release::kube::Disturbance::Refused(403));
+    let moved = ResourceKey::new("other", "web");
+    world.reconcile_one(&moved).await;
+    let condition = world.condition_of(&moved, "Irreconcilable").unwrap_or_default();
+    assert!(condition.starts_with("True/Unanswered/"), "{condition}");
+    delete_cluster_scoped(&world);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile_one(&moved).await;
+    assert!(world.server.object(CLUSTER_SCOPED).is_none(), "the finalizer is gone");
 }
 
 /// Creates controllers of `v1` and `v2` of one kind.

@@ -9,6 +9,7 @@ pub(crate) mod triggers;
 pub(crate) mod competitor;
 pub(crate) mod impersonation;
 pub(crate) mod plan;
+pub(crate) mod release_namespace;
 
 pub(crate) mod causes;
 pub(crate) mod compare;
