@@ -6,7 +6,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use super::guarded::guarded;
 use super::kind::Kind;
-use super::untyped::Untyped;
+use super::untyped::{Contents, Untyped};
 use crate::ResourceKey;
 
 /// Why an object does not decode if its type panics.
@@ -45,11 +45,24 @@ impl<K: Kind> Decoded<K> {
     }
 
     pub(super) fn of(untyped: Untyped) -> Decoded<K> {
-        let Untyped { metadata, value } = untyped;
-        let decode = || serde_path_to_error::deserialize(&value).map_err(|error| error.to_string());
-        match guarded::<K, _>(&key_of(&metadata), decode).unwrap_or_else(|| Err(PANICKED.to_owned())) {
+        let Untyped { metadata, contents } = untyped;
+        let decoded = guarded::<K, _>(&key_of(&metadata), || decode(&metadata, &contents));
+        match decoded.unwrap_or_else(|| Err(PANICKED.to_owned())) {
             Ok(object) => Decoded::Valid(object),
             Err(cause) => Decoded::Invalid(Box::new(Invalid { metadata, cause })),
+        }
+    }
+}
+
+/// Decodes an object, or names the field that does not fit. What its type does not read may nest to any depth.
+fn decode<K: Kind>(metadata: &ObjectMeta, contents: &Contents) -> Result<K, String> {
+    match contents {
+        Contents::Values(value) => serde_path_to_error::deserialize(value).map_err(|error| error.to_string()),
+        Contents::Text(text) => {
+            let mut text = serde_json::Deserializer::from_str(text);
+            let mut object: K = serde_path_to_error::deserialize(&mut text).map_err(|error| error.to_string())?;
+            object.meta_mut().managed_fields.clone_from(&metadata.managed_fields);
+            Ok(object)
         }
     }
 }
@@ -78,6 +91,25 @@ mod tests {
         let Decoded::Invalid(invalid) = decoded(bad) else { unreachable!() };
         assert_eq!(invalid.metadata.name.as_deref(), Some("a"));
         assert_eq!(invalid.cause, "data.key: invalid type: integer `7`, expected a string");
+    }
+
+    #[test]
+    fn a_deeply_nested_object_decodes_unless_its_type_reads_what_is_deep() {
+        let deep = format!("{}1{}", "{\"a\":".repeat(600), "}".repeat(600));
+        let decoded = |value: &str| {
+            let managed = format!(r#"[{{"manager":"x","fieldsV1":{deep}}},{{"manager":"y"}}]"#);
+            let metadata = format!(r#"{{"name":"a","uid":"u","managedFields":{managed}}}"#);
+            let object = format!(r#"{{"metadata":{metadata},"data":{{"key":{value}}},"unknown":{deep}}}"#);
+            Decoded::<ConfigMap>::of(serde_json::from_str(&object).unwrap())
+        };
+        let Decoded::Valid(map) = decoded(r#""value""#) else { unreachable!() };
+        assert_eq!((map.data.unwrap()["key"].as_str(), map.metadata.uid.as_deref()), ("value", Some("u")));
+        let managers = map.metadata.managed_fields.unwrap();
+        assert_eq!(managers.iter().map(|entry| entry.manager.as_deref()).collect::<Vec<_>>(), [Some("y")]);
+        let Decoded::Invalid(invalid) = decoded(&deep) else { unreachable!() };
+        assert_eq!(invalid.metadata.uid.as_deref(), Some("u"));
+        let cause = "data.key: invalid type: map, expected a string at line 1 column ";
+        assert!(invalid.cause.starts_with(cause), "{}", invalid.cause);
     }
 
     #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]

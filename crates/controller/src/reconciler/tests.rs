@@ -1,6 +1,6 @@
 //! Tests of reconciles and whole reconcilers against the API server in memory.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -25,6 +25,7 @@ use crate::runtime::queue::Queue;
 use crate::runtime::workers::Reconcile as _;
 use crate::shards::ShardSelector;
 use crate::testing::{self, Requests, client};
+use crate::webhooks::watched;
 
 #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
 #[kube(group = "example.com", version = "v1", kind = "Note", namespaced, status = "NoteStatus")]
@@ -556,6 +557,43 @@ async fn a_resource_that_does_not_decode_is_reported_and_stops_no_other() {
         "Warning Undecodable: the resource does not fit its type and is left alone until it is corrected: {cause}"
     );
     assert_eq!(world.events("b"), [event]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_nests_too_deeply_is_reported_at_a_start_and_by_event_and_stops_no_other() {
+    let world = World::new();
+    let connection = watched::client(&world.server);
+    let (config, shutdown) = (ControllerConfig::default(), CancellationToken::new());
+    let context = Context::new(connection, config, Metrics::default(), shutdown).for_controller(MANAGER);
+    let world = World { context, ..world };
+    let nest = |name: &str| {
+        let deep = (0..200).fold(json!("text"), |inner, _| json!({"a": inner}));
+        let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": deep},
+            "metadata": {"name": name, "namespace": "ns", "generation": 1}});
+        world.server.put(&format!("/apis/example.com/v1/namespaces/ns/notes/{name}"), note, "user");
+    };
+    nest("b");
+    world.add("a", "fine");
+    let story = async {
+        pass(10).await;
+        nest("d");
+        world.add("c", "fine");
+    };
+    let notes = Notes::default();
+    tokio::join!(run(&world, &notes, 60), story);
+    let reconciled: BTreeSet<String> = lock(&notes.reconciled).iter().cloned().collect();
+    assert_eq!(reconciled, BTreeSet::from(["a".to_owned(), "c".to_owned()]));
+    for name in ["a", "c"] {
+        let map = world.server.object(&format!("/api/v1/namespaces/ns/configmaps/{name}")).unwrap();
+        let uid = &world.note(name).unwrap()["metadata"]["uid"];
+        assert_eq!(&map["metadata"]["ownerReferences"][0]["uid"], uid, "{name}");
+    }
+    let event = "Warning Undecodable: the resource does not fit its type and is left alone until it is corrected: \
+                 spec.text: invalid type: map, expected a string";
+    for name in ["b", "d"] {
+        let events = world.events(name);
+        assert!(events.len() == 1 && events[0].starts_with(event), "{name}: {events:?}");
+    }
 }
 
 /// Watches that end on request, with 410, so that the objects are listed again; or with 403, as do the lists of

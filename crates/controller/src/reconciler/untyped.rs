@@ -3,16 +3,19 @@
 //! All kinds share this code, so that a project's own crate, which is compiled after each save, contains none for each
 //! of its kinds.
 
+use std::collections::BTreeMap;
+
 use futures::StreamExt as _;
 use futures::future::ready;
 use futures::stream::BoxStream;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::api::ApiResource;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::{RawValue, to_raw_value};
 
 use crate::runtime::shard_selector::ShardSelector;
 use crate::runtime::{pages, reflector};
@@ -21,15 +24,50 @@ use crate::runtime::{pages, reflector};
 #[derive(Clone, Debug)]
 pub(super) struct Untyped {
     pub(super) metadata: ObjectMeta,
-    pub(super) value: Value,
+    pub(super) contents: Contents,
+}
+
+/// The whole object.
+#[derive(Clone, Debug)]
+pub(super) enum Contents {
+    Values(Value),
+    /// Its text without its managed fields, because it nests more deeply than values may.
+    Text(String),
 }
 
 impl<'de> Deserialize<'de> for Untyped {
+    /// Takes the object as text first: an error within it would end the whole list.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let value = Value::deserialize(deserializer)?;
-        let metadata = ObjectMeta::deserialize(&value["metadata"]).map_err(D::Error::custom)?;
-        Ok(Untyped { metadata, value })
+        let text = Box::<RawValue>::deserialize(deserializer)?;
+        read(text.get()).map_err(D::Error::custom)
     }
+}
+
+type Fields = BTreeMap<String, Box<RawValue>>;
+
+fn read(text: &str) -> serde_json::Result<Untyped> {
+    let Ok(value) = serde_json::from_str::<Value>(text) else { return read_deep(text) };
+    let metadata = ObjectMeta::deserialize(&value["metadata"])?;
+    Ok(Untyped { metadata, contents: Contents::Values(value) })
+}
+
+/// Reads an object that nests more deeply than serde_json reads values, which is 127 levels. An API server accepts
+/// 10,000.
+fn read_deep(text: &str) -> serde_json::Result<Untyped> {
+    let mut object: Fields = serde_json::from_str(text)?;
+    let mut fields: Fields = serde_json::from_str(object.get("metadata").map_or("null", |metadata| metadata.get()))?;
+    let managed = fields.remove("managedFields");
+    let fields = to_raw_value(&fields)?;
+    let mut metadata: ObjectMeta = serde_json::from_str(fields.get())?;
+    metadata.managed_fields = managed.map(|managed| entries(&managed));
+    object.insert("metadata".to_owned(), fields);
+    Ok(Untyped { metadata, contents: Contents::Text(serde_json::to_string(&object)?) })
+}
+
+/// Returns the entries of the managed fields that can be read. They nest as deeply as what they describe.
+fn entries(managed: &RawValue) -> Vec<ManagedFieldsEntry> {
+    let entries: Vec<Box<RawValue>> = serde_json::from_str(managed.get()).unwrap_or_default();
+    entries.iter().filter_map(|entry| serde_json::from_str(entry.get()).ok()).collect()
 }
 
 /// The objects to list and watch.
@@ -84,10 +122,36 @@ mod tests {
 
     use http::header::ACCEPT;
     use http::{Request, Response};
+    use kube::api::{ObjectList, WatchEvent};
     use kube::client::Body;
 
     use super::*;
     use outside::sync::lock;
+
+    #[test]
+    fn a_deeply_nested_object_ends_neither_its_list_nor_its_watch() {
+        let deep = format!("{}1{}", "{\"a\":".repeat(600), "}".repeat(600));
+        let managed =
+            format!(r#"[{{"manager":"x","fieldsV1":{deep}}},{{"manager":"y","fieldsV1":{{"f:spec":{{}}}}}}]"#);
+        let metadata = format!(r#"{{"name":"a","uid":"u","resourceVersion":"7","managedFields":{managed}}}"#);
+        let object = format!(r#"{{"metadata":{metadata},"spec":{deep}}}"#);
+        let check = |read: &Untyped| {
+            let ObjectMeta { name, uid, resource_version, managed_fields, .. } = &read.metadata;
+            let managers: Vec<_> =
+                managed_fields.iter().flatten().filter_map(|entry| entry.manager.as_deref()).collect();
+            let read = (name.as_deref(), uid.as_deref(), resource_version.as_deref(), managers);
+            assert_eq!(read, (Some("a"), Some("u"), Some("7"), vec!["y"]));
+        };
+        let list = format!(r#"{{"metadata":{{}},"items":[{object},{{"metadata":{{"name":"b"}}}}]}}"#);
+        let list: ObjectList<Asked<false>> = serde_json::from_str(&list).unwrap();
+        check(&list.items[0].0);
+        assert_eq!(list.items[1].0.metadata.name.as_deref(), Some("b"));
+        let event = format!(r#"{{"type":"ADDED","object":{{"metadata":{metadata}}}}}"#);
+        let WatchEvent::Added(added) = serde_json::from_str::<WatchEvent<Asked<true>>>(&event).unwrap() else {
+            panic!()
+        };
+        check(&added.0);
+    }
 
     #[tokio::test]
     async fn metadata_alone_is_asked_for_where_the_type_has_no_more() {

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::answer::decode;
+use super::deep::Shallow;
 use super::unknown::keep;
 use super::weight::weigh;
 use crate::reconciler::{Kind, KindScope as _};
@@ -76,12 +77,14 @@ impl Versions {
         let review: Review<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         let Request { uid, desired_api_version: to, objects } = review.request;
         let converted = objects.iter().map(|object| {
-            let text = object.get().as_bytes();
-            if weigh(text) > MAX_WEIGHT {
-                return Err(format!("cannot convert a {} to {to}: it has too many values", self.kind));
+            let because = |why: &str| format!("cannot convert a {} to {to}: {why}", self.kind);
+            if weigh(object.get().as_bytes()) > MAX_WEIGHT {
+                return Err(because("it has too many values"));
             }
-            let object: Value = serde_json::from_slice(text).map_err(|error| error.to_string())?;
-            Ok(self.convert(&object, &to)?.to_string())
+            let shallow = Shallow::of(object.get());
+            let object: Value = serde_json::from_str(&shallow.text).map_err(|error| error.to_string())?;
+            let converted = self.convert(&object, &to)?.to_string();
+            shallow.restored(converted).ok_or_else(|| because("it nests too deeply"))
         });
         let (result, objects) = match converted.collect::<Result<Vec<String>, String>>() {
             Ok(objects) => (json!({"status": "Success"}), objects.join(",")),
@@ -346,5 +349,23 @@ mod tests {
         assert!(versions().conversions[0].review(b"{}").is_err());
         let response = review(json!([vec![json!({"": 0}); 30_000]]));
         assert!(response["result"]["message"].as_str().unwrap().contains("too many values"), "a hostile object");
+    }
+
+    #[test]
+    fn a_deeply_nested_object_is_converted_whole_and_fails_no_list() {
+        let deep = format!("{}1{}", "{\"a\":".repeat(600), "}".repeat(600));
+        let metadata = format!(r#"{{"name":"b","uid":"2","managedFields":[{{"manager":"x","fieldsV1":{deep}}}]}}"#);
+        let object = format!(
+            r#"{{"apiVersion":"example.com/v1","kind":"Shop","metadata":{metadata},"spec":{{"owner":"alan","theirs":{deep}}}}}"#
+        );
+        let plain = shop("v1", &json!({"name": "a", "uid": "1"}), &json!({"owner": "ada"}));
+        let review =
+            format!(r#"{{"request":{{"uid":"u","desiredAPIVersion":"example.com/v2","objects":[{plain},{object}]}}}}"#);
+        let answer = versions().conversions[0].review(review.as_bytes()).unwrap();
+        assert!(answer.contains(r#""result":{"status":"Success"}"#), "{answer}");
+        for owners in [r#""owners":["ada"]"#, r#""owners":["alan"]"#] {
+            assert_eq!(answer.matches(owners).count(), 1, "{owners}");
+        }
+        assert_eq!((answer.matches(&deep).count(), answer.contains("deep-")), (2, false));
     }
 }

@@ -9,6 +9,7 @@ mod answer;
 mod certificate;
 mod configuration;
 mod conversion;
+mod deep;
 mod disputes;
 mod follow;
 mod in_memory;
@@ -23,7 +24,7 @@ mod settings;
 mod tests;
 mod unknown;
 #[cfg(test)]
-mod watched;
+pub(crate) mod watched;
 mod weight;
 
 pub use admission::{Admission, FailurePolicy, Mutate, Operation, Rejection, Request, Validate, Warnings};

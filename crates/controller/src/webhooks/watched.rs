@@ -8,10 +8,11 @@ use axum::body::Body;
 use http::{Request, Response, StatusCode};
 use kube::Client;
 use outside::{Api as _, Call, MemoryApi};
+use serde_json::Value;
 use tower::BoxError;
 
 /// Returns a client whose watches deliver the changes of all clients.
-pub(super) fn client(server: &Arc<MemoryApi>) -> Client {
+pub(crate) fn client(server: &Arc<MemoryApi>) -> Client {
     let server = server.clone();
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
         let server = server.clone();
@@ -39,11 +40,16 @@ fn watch(server: Arc<MemoryApi>, call: &Call) -> Result<Body, BoxError> {
             written.borrow_and_update();
             let events = server.events(&mut watch).ok()?;
             if !events.is_empty() {
-                let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
+                let lines: String = events.iter().map(line_of).collect();
                 return Some((Ok::<_, Infallible>(lines), (written, watch, server)));
             }
             written.changed().await.ok()?;
         }
     });
     Ok(Body::from_stream(events))
+}
+
+/// Formats an event as a line; `type` comes first, as on a real server.
+fn line_of(event: &Value) -> String {
+    format!("{{\"type\":{},\"object\":{}}}\n", event["type"], event["object"])
 }

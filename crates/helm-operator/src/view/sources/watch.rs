@@ -11,10 +11,10 @@ use futures::{StreamExt as _, future};
 use helm_release::storage::SECRET_TYPE;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::core::{NamespaceResourceScope, PartialObjectMeta};
+use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client};
-use serde::de::DeserializeOwned;
+use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -33,35 +33,63 @@ pub(crate) struct SourceMeta {
 /// Starts a watch, which ends with the registry.
 pub(crate) fn start(sources: Weak<Sources>, client: &Client, kind: SourceKind, scope: &WatchScope) -> Watcher {
     tracing::info!(kind = kind.as_str(), "Watching sources of values");
-    let stream = match kind {
-        SourceKind::Secret => stream::<Secret>(client, kind, scope),
-        SourceKind::ConfigMap => stream::<ConfigMap>(client, kind, scope),
-    };
+    let stream = stream(client, kind, scope);
     let handler = SourceHandler { sources, kind };
     // A resource waits for what it reads, not for a list.
     AbortOnDropHandle::new(tokio::spawn(reflector::run(handler, stream, oneshot::channel().0)))
 }
 
-fn stream<K>(client: &Client, kind: SourceKind, scope: &WatchScope) -> Stream<SourceMeta>
-where
-    K: kube::Resource<Scope = NamespaceResourceScope, DynamicType = ()>,
-    K: Clone + DeserializeOwned + std::fmt::Debug + Send + 'static,
-{
-    let api: Api<PartialObjectMeta<K>> = match scope.only() {
-        Some(namespace) => Api::namespaced(client.clone(), namespace),
-        None => Api::all(client.clone()),
+fn stream(client: &Client, kind: SourceKind, scope: &WatchScope) -> Stream<SourceMeta> {
+    let resource = match kind {
+        SourceKind::Secret => ApiResource::erase::<Secret>(&()),
+        SourceKind::ConfigMap => ApiResource::erase::<ConfigMap>(&()),
+    };
+    let api: Api<Source> = match scope.only() {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
     };
     let config = watcher::Config::default();
     let config = match kind {
         SourceKind::Secret => config.fields(&format!("type!={SECRET_TYPE}")),
         SourceKind::ConfigMap => config,
     };
-    let read = move |object: PartialObjectMeta<K>| SourceMeta::read(kind, object.metadata);
+    let read = move |source: Source| SourceMeta::read(kind, source.metadata);
     let open = move || {
         let events = pages::watch(api.clone(), config.clone());
         events.filter_map(move |event| future::ready(reduce(event, read))).boxed()
     };
     Stream::new(scope.clone(), open)
+}
+
+/// The metadata of a Secret or ConfigMap, as far as it is needed. It skips the managed fields: whoever may write the
+/// object may nest them so deeply that they cannot be read, and one such object would end the list.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(from = "Named")]
+struct Source {
+    metadata: ObjectMeta,
+}
+
+outside::dynamic_resource!(Source, metadata only);
+
+#[derive(Deserialize)]
+struct Named {
+    #[serde(default)]
+    metadata: Names,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Names {
+    name: Option<String>,
+    namespace: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl From<Named> for Source {
+    fn from(Named { metadata }: Named) -> Source {
+        let Names { name, namespace, resource_version } = metadata;
+        Source { metadata: ObjectMeta { name, namespace, resource_version, ..ObjectMeta::default() } }
+    }
 }
 
 impl SourceMeta {
@@ -104,5 +132,28 @@ impl EventHandler<SourceMeta> for SourceHandler {
 
     fn description(&self) -> String {
         format!("{}s that hold values", self.kind.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use kube::api::ObjectList;
+
+    use super::*;
+
+    #[test]
+    fn a_source_with_deeply_nested_managed_fields_hides_no_other() {
+        let deep = format!("{}{{}}{}", "{\"f:a\":".repeat(600), "}".repeat(600));
+        let source = |name: &str, managed: &str| {
+            let version = format!(r#""name":"{name}","namespace":"ns","resourceVersion":"7""#);
+            format!(r#"{{"metadata":{{{version},"managedFields":[{{"fieldsV1":{managed}}}]}}}}"#)
+        };
+        let items = [source("a", &deep), source("b", "{}")].join(",");
+        let list: ObjectList<Source> =
+            serde_json::from_str(&format!(r#"{{"metadata":{{}},"items":[{items}]}}"#)).unwrap();
+        let read = |source: Source| SourceMeta::read(SourceKind::Secret, source.metadata).unwrap();
+        let read: Vec<SourceMeta> = list.items.into_iter().map(read).collect();
+        let names: Vec<&str> = read.iter().map(|source| &*source.key.name).collect();
+        assert_eq!((names, read.iter().all(|source| source.version == 7)), (vec!["a", "b"], true));
     }
 }
