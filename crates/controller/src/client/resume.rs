@@ -419,7 +419,8 @@ mod tests {
             answer.map(drop).map_err(|error| error.to_string())
         };
         assert_eq!(write(&mut client).await, Ok(()), "the stream is whole");
-        assert_eq!(stream.into_body().collect().await.err(), Some("broken"));
+        tokio::time::advance(Duration::from_secs(2)).await;
+        assert_eq!(stream.into_body().collect().await.map_err(|error| error.to_string()).err(), Some("broken".into()));
         let mut other = client.clone();
         let (held, ()) = tokio::join!(write(&mut client), async {
             tokio::time::sleep(Duration::from_secs(1)).await;

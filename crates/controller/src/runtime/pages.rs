@@ -1,5 +1,6 @@
 //! Lists in pages, whose sizes [`PAGE`] leaves to the client. Lists again when the server cannot resume a watch from
-//! the last seen version, after it refused a watch, and after it sent an object that the process does not serve.
+//! the last seen version, after a list failed, after the server refused a watch, and after it sent an object that the
+//! process does not serve.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -29,8 +30,8 @@ where
 {
     let open = move || watcher::watcher(api.clone(), config.clone().page_size(PAGE)).default_backoff().boxed();
     let accepts = Box::new(|_: &K| true);
-    let (opened, refusals, unknown) = (Instant::now(), Refusals::default(), Refusals::default());
-    Pages { events: open(), open: Box::new(open), accepts, opened, listed: opened, refusals, unknown }
+    let (opened, [failed, refusals, unknown]) = (Instant::now(), [Refusals::default(); 3]);
+    Pages { events: open(), open: Box::new(open), accepts, opened, listed: opened, failed, refusals, unknown }
 }
 
 /// List and watch events of a kind.
@@ -43,6 +44,8 @@ pub struct Pages<K> {
     opened: Instant,
     /// When the last list ended.
     listed: Instant,
+    /// Counts lists that failed in a row.
+    failed: Refusals,
     refusals: Refusals,
     /// Counts watches that could not begin at the version of the list before them.
     unknown: Refusals,
@@ -80,6 +83,13 @@ impl<K: Send + 'static> Pages<K> {
         }
     }
 
+    /// Lists again after a pause, from the first page. Only a complete list resets the count: any other may have taken
+    /// long, and failed at its last page.
+    fn open_after_failure(&mut self) {
+        self.failed.add(Duration::ZERO);
+        self.open_after(self.failed.pause());
+    }
+
     /// Lists again after a pause. Only a successful list proves that the refusal is over.
     fn open_after_refusal(&mut self) {
         self.refusals.add(self.opened.elapsed());
@@ -104,11 +114,15 @@ impl<K: Send + 'static> Stream for Pages<K> {
                 let error = kube::Error::Service(Box::new(NotHonoured));
                 return Poll::Ready(Some(Err(watcher::Error::InitialListFailed(error))));
             }
-            // kube lists again after an expired watch, but not if the server refuses to start one.
-            Poll::Ready(Some(Err(error))) if reflector::is_unknown_version(error) => self.open_anew(),
             // kube ends its own pauses as soon as a list starts.
+            Poll::Ready(Some(Err(watcher::Error::InitialListFailed(_)))) => self.open_after_failure(),
+            // kube lists again after an expired watch, but not if the server refuses to start one.
+            Poll::Ready(Some(Err(error))) if reflector::is_expired(error) => self.open_anew(),
+            Poll::Ready(Some(Err(watcher::Error::NoResourceVersion))) => self.open_after_refusal(),
             Poll::Ready(Some(Err(error))) if reflector::is_refused(error) => self.open_after_refusal(),
-            Poll::Ready(Some(Ok(Event::InitDone))) => self.listed = Instant::now(),
+            Poll::Ready(Some(Ok(Event::InitDone))) => {
+                (self.listed, self.failed) = (Instant::now(), Refusals::default());
+            }
             _ => {}
         }
         polled
@@ -134,6 +148,7 @@ where
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex};
 
     use http::{Request, Response};
@@ -143,6 +158,9 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::client::{Hop, connect_over};
+    use crate::lease::Term;
+    use crate::metrics::Metrics;
     use crate::runtime::freshness::Epoch;
     use crate::runtime::reflector::{self, EventHandler, WatchScope};
 
@@ -324,28 +342,81 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_server_that_refuses_to_watch_or_to_list_is_asked_at_growing_intervals() {
-        for (lists, expected) in [(true, 20..40), (false, 10..20)] {
-            let asked = refused_for_five_minutes(lists).await;
-            assert!(expected.contains(&asked), "lists: {lists}, {asked} requests");
+        let status = |code: u16| json!({"kind": "Status", "code": code, "reason": "No", "message": "no"});
+        let (refused, failed) = (status(403).to_string(), status(500).to_string());
+        let expired = json!({"type": "ERROR", "object": status(410)}).to_string();
+        let list = r#"{"metadata":{"resourceVersion":"5"},"items":[]}"#;
+        let unversioned = r#"{"metadata":{},"items":[]}"#;
+        for (what, lists, watches, expected) in [
+            ("refuses watches", (200, list), (403, &*refused), 20..40),
+            ("refuses lists", (403, &*refused), (200, ""), 10..20),
+            ("fails to list", (500, &*failed), (200, ""), 10..20),
+            ("lists without a version", (200, unversioned), (200, ""), 10..20),
+            ("ends watches at once", (200, list), (200, ""), 15..40),
+            ("ends watches as expired", (200, list), (200, &*expired), 20..60),
+        ] {
+            let asked = asked_in_five_minutes(lists, watches).await;
+            assert!(expected.contains(&asked), "it {what}: {asked} requests");
         }
     }
 
-    /// Returns how many requests a watch makes if it, or its lists, are always refused.
-    async fn refused_for_five_minutes(lists: bool) -> usize {
-        let asked = Asked::default();
-        let log = asked.clone();
+    #[tokio::test(start_paused = true)]
+    async fn a_list_that_fails_at_a_late_page_is_repeated_at_growing_intervals_until_it_is_complete() {
+        let (asked, is_over) = (Asked::default(), Arc::new(AtomicBool::new(false)));
+        let (log, over) = (asked.clone(), is_over.clone());
         let service = tower::service_fn(move |request: Request<Body>| {
             let query = request.uri().query().unwrap_or_default().to_owned();
-            let is_watch = query.contains("watch=true");
+            let (is_watch, is_late) = (query.contains("watch=true"), query.contains("continue="));
             log.lock().unwrap().push(query);
-            let forbidden = json!({"kind": "Status", "code": 403, "reason": "Forbidden", "message": "no"});
-            let list = json!({"metadata": {"resourceVersion": "5"}, "items": []});
-            let (code, body) = if is_watch || !lists { (403, forbidden) } else { (200, list) };
-            let answer = Response::builder().status(code).body(Body::from(body.to_string().into_bytes())).unwrap();
-            std::future::ready(Ok::<_, tower::BoxError>(answer))
+            let over = over.clone();
+            async move {
+                if is_watch {
+                    std::future::pending::<()>().await;
+                }
+                sleep(Duration::from_secs(10)).await;
+                let (code, body) = match (over.load(Ordering::SeqCst), is_late) {
+                    (false, true) => (410, json!({"kind": "Status", "code": 410, "reason": "Expired"})),
+                    (is_over, _) => {
+                        let more = if is_over { "" } else { "more" };
+                        (200, json!({"metadata": {"resourceVersion": "5", "continue": more}, "items": []}))
+                    }
+                };
+                let body = Body::from(body.to_string().into_bytes());
+                Ok::<_, tower::BoxError>(Response::builder().status(code).body(body)?)
+            }
         });
-        let api: Api<ConfigMap> = Api::all(Client::new(service, "default"));
-        let events = watch(api, watcher::Config::default());
+        let mut events = watch::<ConfigMap>(Api::all(Client::new(service, "default")), watcher::Config::default());
+        let mut read = async |seconds: u64| {
+            let until_listed = async { while !matches!(events.next().await, Some(Ok(Event::InitDone))) {} };
+            tokio::time::timeout(Duration::from_secs(seconds), until_listed).await.is_ok()
+        };
+        assert!(!read(600).await);
+        let lists = asked.lock().unwrap().iter().filter(|query| !query.contains("continue=")).count();
+        assert!((10..20).contains(&lists), "{lists} lists in 600 s, of 20 s each");
+        is_over.store(true, Ordering::SeqCst);
+        assert!(read(60).await);
+    }
+
+    /// Returns how many requests a process makes if its server always answers lists and watches like this.
+    async fn asked_in_five_minutes(lists: (u16, &str), watches: (u16, &str)) -> usize {
+        let asked = Asked::default();
+        let (log, answers) = (asked.clone(), [lists, watches].map(|(code, body)| (code, body.to_owned())));
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let (code, body) = answers[usize::from(query.contains("watch=true"))].clone();
+            log.lock().unwrap().push(query);
+            let is_spinning = log.lock().unwrap().len() > 1000;
+            async move {
+                if is_spinning {
+                    std::future::pending::<()>().await;
+                }
+                let answer = Response::builder().status(code).body(axum::body::Body::from(body));
+                Ok::<_, tower::BoxError>(answer?)
+            }
+        });
+        let (hop, config) = (Hop::new(service), kube::Config::new("http://here".parse().unwrap()));
+        let client = connect_over(hop, config, "test", &Metrics::default(), &Term::default()).unwrap().client;
+        let events = watch::<ConfigMap>(Api::all(client), watcher::Config::default());
         assert!(tokio::time::timeout(Duration::from_secs(300), events.count()).await.is_err());
         asked.lock().unwrap().len()
     }

@@ -243,13 +243,13 @@ fn change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>) -> Transit
 
 /// Returns whether the server no longer has the events since the last one seen. A list follows, as after any long
 /// pause.
-fn is_expired(error: &watcher::Error) -> bool {
+pub fn is_expired(error: &watcher::Error) -> bool {
     matches!(error, watcher::Error::WatchError(status) if status.code == 410) || is_unknown_version(error)
 }
 
 /// Returns whether the server cannot start a watch at the last seen version: it no longer has the events since then, or
 /// it was restored from a backup and does not know the version yet.
-pub fn is_unknown_version(error: &watcher::Error) -> bool {
+fn is_unknown_version(error: &watcher::Error) -> bool {
     let watcher::Error::WatchStartFailed(kube::Error::Api(status)) = error else { return false };
     let causes = status.details.iter().flat_map(|details| &details.causes);
     status.code == 410 || causes.into_iter().any(|cause| cause.reason == "ResourceVersionTooLarge")
