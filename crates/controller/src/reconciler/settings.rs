@@ -11,6 +11,7 @@ use super::decoded::Invalid;
 use super::kind::Kind;
 use super::known::Known;
 use super::selector::Selector;
+use super::written::is_as_new;
 use crate::ResourceKey;
 use crate::context::Context;
 use crate::metrics::Metrics;
@@ -101,11 +102,13 @@ impl<R: Kind> Settings<R> {
     }
 }
 
-/// Returns whether two states of a resource differ only in the status and managed fields. Without a generation, such as a
-/// Service's, they may differ in anything.
+/// Returns whether a resource's next state differs only in the status and managed fields. Without a generation, such as
+/// a Service's, it may differ in anything. So may one of a lower version: the server was restored from a backup, which
+/// has lost a status, and whose generations count other changes.
 fn is_alike<R: Kind>(a: &R, b: &R) -> bool {
     let (a, b) = (a.meta(), b.meta());
     b.generation.is_some()
+        && is_as_new(b, a)
         && (&a.uid, a.generation, &a.deletion_timestamp, &a.labels, &a.annotations, &a.finalizers)
             == (&b.uid, b.generation, &b.deletion_timestamp, &b.labels, &b.annotations, &b.finalizers)
 }
@@ -127,5 +130,16 @@ mod tests {
         assert!(
             is_alike(&map(Some(1), "one"), &map(Some(1), "two")) && !is_alike(&map(Some(1), ""), &map(Some(2), ""))
         );
+    }
+
+    #[test]
+    fn a_resource_of_a_lower_version_may_differ_in_anything() {
+        let map = |version: &str| -> ConfigMap {
+            let metadata = json!({"name": "a", "uid": "u", "generation": 1, "resourceVersion": version});
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        for (before, now, alike) in [("9", "10", true), ("10", "10", true), ("10", "9", false)] {
+            assert_eq!(is_alike(&map(before), &map(now)), alike, "{before} {now}");
+        }
     }
 }

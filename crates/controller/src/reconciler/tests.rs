@@ -394,6 +394,7 @@ struct Notes {
     /// What a ConfigMap belongs to. Default: its controller.
     mapping: Option<fn(&ConfigMap) -> Option<ResourceKey>>,
     backoff: Option<Duration>,
+    ignores_status: bool,
     reconciled: Arc<Mutex<Vec<String>>>,
     failed: Arc<Mutex<HashSet<String>>>,
 }
@@ -406,6 +407,9 @@ impl Reconciler for Notes {
     fn watch(&self, watching: &mut Watching<Note>) -> Cache<ConfigMap> {
         watching.filter(|note| note.spec.text != "ignored").concurrency(2).timeout(Duration::from_secs(60));
         self.backoff.into_iter().for_each(|wait| _ = watching.backoff(wait, wait));
+        if self.ignores_status {
+            watching.ignore_status();
+        }
         match self.mapping {
             Some(mapping) => watching.mapped("", mapping),
             None => watching.owned(""),
@@ -709,6 +713,30 @@ async fn a_namespace_whose_watch_is_refused_stops_only_its_own_resources() {
         let notes = Notes::default();
         tokio::join!(run(&world, &notes, 300), story);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_lost_in_a_restore_from_a_backup_is_written_again() {
+    let watches = Watches::default();
+    let world = watches.world();
+    world.add("a", "one");
+    let backup = world.note("a").unwrap();
+    let notes = Notes { ignores_status: true, mapping: Some(|_| None), ..Notes::default() };
+    let count = || lock(&notes.reconciled).len();
+    let status = || world.note("a").unwrap()["status"]["text"].clone();
+    let story = async {
+        pass(10).await;
+        watches.end();
+        pass(60).await;
+        assert_eq!((status(), count()), (json!("one"), 1), "its own status is no change");
+        world.server.restore("/apis/example.com/v1/namespaces/ns/notes/a", backup.clone());
+        assert_eq!(status(), json!(null));
+        watches.end();
+        pass(60).await;
+        assert_eq!((status(), count()), (json!("one"), 2));
+        assert_eq!(world.note("a").unwrap()["metadata"]["uid"], backup["metadata"]["uid"]);
+    };
+    tokio::join!(run(&world, &notes, 200), story);
 }
 
 #[tokio::test]

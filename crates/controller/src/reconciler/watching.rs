@@ -10,6 +10,7 @@ use super::kind::{Kind, is_namespaced, owner};
 use super::selector::Selector;
 use super::settings::Settings;
 use super::store::{Listed, Reach, Stores};
+use super::written::is_as_new;
 use crate::ResourceKey;
 use crate::runtime::backoff::Backoff;
 use crate::shards::{Ring, Shard};
@@ -99,7 +100,7 @@ impl<R: Kind> Watching<R> {
 
     /// Ignores writes to the resource that change only its status or managed fields. By default they also trigger a
     /// reconcile, so that another writer's change of the status is noticed. Of a resource without a generation, such as a
-    /// ConfigMap, no write is ignored.
+    /// ConfigMap, no write is ignored. After the server was restored from a backup, no older state is ignored.
     pub fn ignore_status(&mut self) -> &mut Self {
         self.settings.ignore_status = true;
         self
@@ -229,11 +230,13 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
 }
 
 /// Returns whether a change affects more than status and metadata, for [`Objects::when`]. Each change of an object
-/// without a generation, such as a ConfigMap, counts.
+/// without a generation, such as a ConfigMap, counts. So does each return to a lower version, after the server was
+/// restored from a backup.
 pub fn generation_changed<K: Kind>(before: Option<&K>, now: Option<&K>) -> bool {
     let (Some(before), Some(now)) = (before, now) else { return true };
     let (before, now) = (before.meta(), now.meta());
     now.generation.is_none()
+        || !is_as_new(now, before)
         || (&before.uid, before.generation, &before.deletion_timestamp)
             != (&now.uid, now.generation, &now.deletion_timestamp)
 }
@@ -263,6 +266,8 @@ mod tests {
         assert!(changed(&map("a", Some(1), "1"), &map("a", Some(2), "2")));
         assert!(changed(&map("a", Some(1), "1"), &map("b", Some(1), "2")), "made anew");
         assert!(changed(&map("a", None, "1"), &map("a", None, "2")), "has no generation");
+        assert!(changed(&map("a", Some(1), "10"), &map("a", Some(1), "9")), "the server was restored");
+        assert!(!changed(&map("a", Some(1), "9"), &map("a", Some(1), "10")));
         assert!(generation_changed(None, Some(&map("a", Some(1), "1"))));
     }
 }
