@@ -196,6 +196,14 @@ mod tests {
         #[kube(group = "example.com", version = "v1", kind = "Shop", namespaced)]
         pub(super) struct ShopSpec {
             pub(super) owner: String,
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub(super) doors: Vec<Door>,
+        }
+
+        #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+        pub(super) struct Door {
+            pub(super) name: String,
+            pub(super) width: u8,
         }
     }
 
@@ -206,6 +214,14 @@ mod tests {
         #[kube(group = "example.com", version = "v2", kind = "Shop", namespaced)]
         pub(super) struct ShopSpec {
             pub(super) owners: Vec<String>,
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub(super) doors: Vec<Door>,
+        }
+
+        #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+        pub(super) struct Door {
+            pub(super) name: String,
+            pub(super) wide: u8,
         }
     }
 
@@ -224,7 +240,10 @@ mod tests {
 
     impl From<v1::Shop> for v2::Shop {
         fn from(old: v1::Shop) -> v2::Shop {
-            let mut shop = v2::Shop::new("", v2::ShopSpec { owners: vec![old.spec.owner] });
+            let mut doors: Vec<_> =
+                old.spec.doors.into_iter().map(|door| v2::Door { name: door.name, wide: door.width }).collect();
+            doors.sort_by(|a, b| a.name.cmp(&b.name));
+            let mut shop = v2::Shop::new("", v2::ShopSpec { owners: vec![old.spec.owner], doors });
             shop.metadata = old.metadata;
             let kept = shop.metadata.annotations.as_mut().and_then(|kept| kept.remove(OTHERS));
             shop.spec.owners.extend(kept.iter().flat_map(|kept| kept.split(',')).map(str::to_owned));
@@ -237,7 +256,8 @@ mod tests {
 
         fn try_from(new: v2::Shop) -> Result<v1::Shop, &'static str> {
             let (first, others) = new.spec.owners.split_first().ok_or("spec.owners is empty")?;
-            let mut shop = v1::Shop::new("", v1::ShopSpec { owner: first.clone() });
+            let doors = new.spec.doors.into_iter().map(|door| v1::Door { name: door.name, width: door.wide });
+            let mut shop = v1::Shop::new("", v1::ShopSpec { owner: first.clone(), doors: doors.collect() });
             shop.metadata = new.metadata;
             if !others.is_empty() {
                 shop.metadata.annotations.get_or_insert_default().insert(OTHERS.into(), others.join(","));
@@ -254,7 +274,7 @@ mod tests {
 
     impl From<v3::Shop> for v2::Shop {
         fn from(new: v3::Shop) -> v2::Shop {
-            v2::Shop::new("forgotten", v2::ShopSpec { owners: new.spec.people })
+            v2::Shop::new("forgotten", v2::ShopSpec { owners: new.spec.people, doors: Vec::new() })
         }
     }
 
@@ -299,6 +319,14 @@ mod tests {
             convert(&two, "v1").unwrap()["spec"],
             json!({"owner": "ada", "theirs": {"deep": [1, null]}, "people": "x"})
         );
+        let doors =
+            json!([{"name": "b", "width": 1, "theirs": {"x": 1}, "wide": 9}, {"name": "a", "width": 2, "of": 2}]);
+        let one = shop("v1", &json!({"name": "a"}), &json!({"owner": "ada", "doors": doors}));
+        let two = convert(&one, "v2").unwrap();
+        let doors = json!([{"name": "a", "wide": 2, "of": 2}, {"name": "b", "wide": 1, "theirs": {"x": 1}}]);
+        assert_eq!(two["spec"]["doors"], doors, "in items that move");
+        let doors = json!([{"name": "a", "width": 2, "of": 2}, {"name": "b", "width": 1, "theirs": {"x": 1}}]);
+        assert_eq!(convert(&two, "v1").unwrap()["spec"]["doors"], doors);
     }
 
     #[test]

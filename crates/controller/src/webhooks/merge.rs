@@ -4,7 +4,7 @@
 use serde_json::Value;
 
 /// The longest list whose items are matched one by one. Matching takes time that grows with the square of the length.
-const MATCHED: usize = 1000;
+pub(super) const MATCHED: usize = 1000;
 
 /// Applies the difference between `before` and `after`, two states as the type prints them, to the original of
 /// `before`.
@@ -39,15 +39,16 @@ pub(super) fn carry_over(original: &mut Value, before: &Value, after: &Value) {
 }
 
 /// Returns the position of an item of `after` before the change: that of an equal item, of the item with the same
-/// name, or, in a list of the same length, its own.
-fn origin(before: &[Value], after: &[Value], at: usize) -> Option<usize> {
+/// name, or, in a list of the same length, its own, unless its name is another one there.
+pub(super) fn origin(before: &[Value], after: &[Value], at: usize) -> Option<usize> {
     let item = &after[at];
     if before.get(at) == Some(item) {
         return Some(at);
     }
     let same = |known: &Value| known == item;
     let named = |known: &Value| item["name"].is_string() && known["name"] == item["name"];
-    let own = (before.len() == after.len() && !item["name"].is_string()).then_some(at);
+    let is_own = |own: &&Value| before.len() == after.len() && !(item["name"].is_string() && own["name"].is_string());
+    let own = before.get(at).filter(is_own).map(|_| at);
     before.iter().position(same).or_else(|| before.iter().position(named)).or(own)
 }
 
@@ -101,6 +102,7 @@ mod tests {
             json!([known("new"), item("c", 3), {"name": "a", "x": 1, "changed": true}]),
         );
         check(json!([{"v": 1, "x": 1}]), json!([{"v": 1}]), json!([{"v": 2}]), json!([{"v": 2, "x": 1}]));
+        check(json!([{"x": 1}]), json!([{}]), json!([{"name": "a"}]), json!([{"name": "a", "x": 1}]));
         check(
             json!([item("a", 1), item("b", 2)]),
             json!([known("a"), known("b")]),
