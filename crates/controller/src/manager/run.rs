@@ -55,6 +55,9 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     let controllers = name(controllers);
     let context = Context::new(clients.controllers, config.controllers.clone(), metrics, CancellationToken::new());
     let mut context = context.sharing(parts, readiness);
+    if hooks.is_some() {
+        context.readiness.answer_webhooks();
+    }
     if let Some(settings) = &config.notifications {
         let notifications = Notifications::new(settings, &config.program, &context.metrics)?;
         context.events = context.events.heard_by(Arc::new(notifications));
@@ -196,7 +199,8 @@ async fn hold(election: Option<&mut Election>) -> lease::Lost {
     }
 }
 
-/// Registers what the controllers need before the process is ready. A candidate requires this only once it leads.
+/// Registers what the controllers need, before which the process is not ready unless it answers webhooks. A candidate
+/// requires this only once it leads.
 fn prepare(context: &Context, controllers: &[Named]) {
     controllers.iter().for_each(|(name, controller)| controller.prepare(&context.for_controller(name)));
 }

@@ -587,3 +587,41 @@ async fn two_reconcilers_never_write_as_one_field_manager() {
          name from one's Reconciler::name"
     );
 }
+
+/// Returns a client of a server that answers, but cannot list ConfigMaps.
+fn unlisted() -> Client {
+    let service = tower::service_fn(|request: Request<Body>| async move {
+        let refused = |code: u16| (code, json!({"kind": "Status", "status": "Failure", "message": "no", "code": code}));
+        let (code, body) = match request.uri().path() {
+            "/version" => (200, json!({})),
+            path if path.ends_with("/configmaps") => refused(500),
+            _ => refused(404),
+        };
+        let response = Response::builder().status(code).body(Body::from(body.to_string().into_bytes()));
+        Ok::<_, std::convert::Infallible>(response.unwrap())
+    });
+    Client::new(service, "default")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_process_with_webhooks_is_ready_before_it_has_listed_what_it_may_have_to_convert() {
+    let waits_for = async |webhooks: Webhooks| {
+        let mut config = config();
+        config.webhooks.bind_address = "127.0.0.1:0".into();
+        let manager = Manager::new(config).webhooks(webhooks).reconciler(Writer("maps-controller"));
+        let readiness = manager.readiness().clone();
+        let minute = async {
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            (readiness.unready(), readiness.unmet())
+        };
+        tokio::select! {
+            ended = manager.run_until(unlisted(), CancellationToken::new()) => unreachable!("{ended:?}"),
+            waits_for = minute => waits_for,
+        }
+    };
+    let (unready, unmet) = waits_for(Webhooks::new()).await;
+    assert_eq!(unready, unmet);
+    assert!(unmet.len() == 1 && unmet[0].starts_with("ConfigMap (v1) in the whole cluster: "), "{unmet:?}");
+    let (unready, still_unmet) = waits_for(Webhooks::new().convert::<ConfigMap, ConfigMap>()).await;
+    assert_eq!((unready, still_unmet), (Vec::new(), unmet), "and says what it waits for");
+}

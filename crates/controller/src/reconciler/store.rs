@@ -85,7 +85,7 @@ impl Stores {
             let namespace = scope.only().unwrap_or_default().to_owned();
             let resource = ApiResource::erase::<K>(&());
             let target = Target { resource, namespace, is_metadata: K::metadata_api() };
-            let requirement = self.readiness.require(&scope.of(&what), LISTING);
+            let requirement = self.readiness.require_to_reconcile(&scope.of(&what), LISTING);
             let open = move || {
                 let events = untyped::watch(&client, &target, config.clone(), range.clone());
                 let decoded = |event| ready(reflector::reduce(event, |untyped| Some(Decoded::of(untyped))));

@@ -3,6 +3,9 @@
 //!
 //! A requirement that was met stays met. A later outage is no reason to report the process as unready, because it would
 //! only be restarted (docs/decisions/0049-mistakes-at-run-time.md).
+//!
+//! A process that answers webhooks is ready before it can reconcile: the API server sends requests only to ready pods,
+//! and may need the process's own conversions to list what it waits for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,11 +27,32 @@ const NAMED: usize = 5;
 pub const LISTING: &str = "not listed yet";
 
 /// The requirements that keep the process unready until they are met.
-#[derive(Clone)]
-pub struct Readiness(Arc<watch::Sender<Unmet>>);
+#[derive(Clone, Default)]
+pub struct Readiness(Arc<watch::Sender<State>>);
 
-/// The reason for each unmet requirement.
-type Unmet = BTreeMap<Arc<str>, String>;
+#[derive(Default)]
+struct State {
+    /// The unmet requirements, by name.
+    unmet: BTreeMap<Arc<str>, Unmet>,
+    /// What the process must be able to do when it is ready.
+    task: Task,
+}
+
+/// An unmet requirement.
+struct Unmet {
+    why: String,
+    task: Task,
+}
+
+/// What a process cannot do before a requirement is met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Task {
+    /// Answer webhooks, or anything else.
+    Answer,
+    /// Reconcile.
+    #[default]
+    Reconcile,
+}
 
 /// Something that must work once.
 #[derive(Clone)]
@@ -37,34 +61,54 @@ pub struct Requirement {
     what: Arc<str>,
 }
 
-impl Default for Readiness {
-    fn default() -> Readiness {
-        Readiness(Arc::new(watch::Sender::new(Unmet::new())))
-    }
-}
-
 impl Readiness {
     /// Adds a requirement. `why` is the reason why it is not met yet.
     pub fn require(&self, what: &str, why: &str) -> Requirement {
+        self.require_for(Task::Answer, what, why)
+    }
+
+    /// Adds a requirement that only controllers have, such as a list. It does not keep a process unready that answers
+    /// webhooks.
+    pub fn require_to_reconcile(&self, what: &str, why: &str) -> Requirement {
+        self.require_for(Task::Reconcile, what, why)
+    }
+
+    fn require_for(&self, task: Task, what: &str, why: &str) -> Requirement {
         let requirement = Requirement { readiness: self.clone(), what: what.into() };
-        self.0.send_modify(|unmet| _ = unmet.insert(requirement.what.clone(), why.to_owned()));
+        let unmet = Unmet { why: why.to_owned(), task };
+        self.0.send_modify(|state| _ = state.unmet.insert(requirement.what.clone(), unmet));
         requirement
+    }
+
+    /// Makes the process ready as soon as it can answer webhooks.
+    pub(crate) fn answer_webhooks(&self) {
+        self.0.send_modify(|state| state.task = Task::Answer);
     }
 
     /// Returns the unmet requirements with their reasons: `Shop in v1: not listed yet`.
     pub fn unmet(&self) -> Vec<String> {
-        lines(&self.0.borrow())
+        self.0.borrow().lines(Task::Reconcile)
+    }
+
+    /// Returns the unmet requirements that keep the process unready, with their reasons.
+    pub fn unready(&self) -> Vec<String> {
+        let state = self.0.borrow();
+        state.lines(state.task)
     }
 
     /// Logs the unmet requirements at intervals, for as long as there are any. Never returns.
     pub async fn remind(&self) {
         let mut state = self.0.subscribe();
         // This never fails: the sender, `self`, is alive.
-        while state.wait_for(|unmet| !unmet.is_empty()).await.is_ok() {
+        while state.wait_for(|state| !state.unmet.is_empty()).await.is_ok() {
             let mut pause = FIRST;
             let mut reminded = false;
-            while timeout(pause, state.wait_for(Unmet::is_empty)).await.is_err() {
-                tracing::warn!(waits_for = summary(&self.unmet()), "Still not ready");
+            while timeout(pause, state.wait_for(|state| state.unmet.is_empty())).await.is_err() {
+                let waits_for = summary(&self.unmet());
+                match self.unready().is_empty() {
+                    true => tracing::warn!(waits_for, "Ready for webhooks, but not to reconcile everything"),
+                    false => tracing::warn!(waits_for, "Still not ready"),
+                }
                 (pause, reminded) = ((pause * 2).min(LONGEST), true);
             }
             if reminded {
@@ -77,9 +121,9 @@ impl Readiness {
 impl Requirement {
     /// Records why it is not met. Does nothing if it was met before.
     pub fn fails(&self, why: &str) {
-        self.readiness.0.send_if_modified(|unmet| match unmet.get_mut(&self.what) {
-            Some(known) if known != why => {
-                *known = why.to_owned();
+        self.readiness.0.send_if_modified(|state| match state.unmet.get_mut(&self.what) {
+            Some(known) if known.why != why => {
+                known.why = why.to_owned();
                 true
             }
             _ => false,
@@ -88,22 +132,26 @@ impl Requirement {
 
     /// Records that it was met, permanently.
     pub fn meet(&self) {
-        self.readiness.0.send_if_modified(|unmet| unmet.remove(&self.what).is_some());
+        self.readiness.0.send_if_modified(|state| state.unmet.remove(&self.what).is_some());
     }
 
     /// Returns whether it was met.
     pub fn is_met(&self) -> bool {
-        !self.readiness.0.borrow().contains_key(&self.what)
+        !self.readiness.0.borrow().unmet.contains_key(&self.what)
+    }
+}
+
+impl State {
+    /// Returns what keeps the process from a task.
+    fn lines(&self, task: Task) -> Vec<String> {
+        let unmet = self.unmet.iter().filter(|(_, unmet)| unmet.task <= task);
+        unmet.map(|(what, unmet)| format!("{what}: {}", unmet.why)).collect()
     }
 }
 
 /// Returns a kind's name in requirements: `Shop (apps.example.com/v1)`.
 pub fn kind(kind: &str, api_version: &str) -> String {
     format!("{kind} ({api_version})")
-}
-
-fn lines(unmet: &Unmet) -> Vec<String> {
-    unmet.iter().map(|(what, why)| format!("{what}: {why}")).collect()
 }
 
 fn summary(lines: &[String]) -> String {
@@ -139,6 +187,18 @@ mod tests {
         );
         shops.meet();
         assert!(readiness.unmet().is_empty());
+    }
+
+    #[test]
+    fn a_process_that_answers_webhooks_is_ready_before_it_can_reconcile() {
+        let readiness = Readiness::default();
+        let (shops, lease) = (readiness.require_to_reconcile("Shop", "x"), readiness.require("lease", "y"));
+        assert_eq!(readiness.unready(), ["Shop: x", "lease: y"]);
+        readiness.answer_webhooks();
+        assert_eq!((readiness.unready(), readiness.unmet().len()), (vec!["lease: y".into()], 2));
+        lease.meet();
+        assert!(readiness.unready().is_empty() && !shops.is_met());
+        assert_eq!(readiness.unmet(), ["Shop: x"]);
     }
 
     #[test]

@@ -146,7 +146,7 @@ pub async fn metrics(
 /// The address is in use or invalid.
 pub async fn probes(address: &str, readiness: Readiness) -> Result<Option<Server>, Error> {
     let health = || async { "ok" };
-    let ready = move || async move { readyz(&readiness.unmet()) };
+    let ready = move || async move { readyz(&readiness.unready(), &readiness.unmet()) };
     let router = Router::new().route("/healthz", get(health)).route("/readyz", get(ready));
     bind((address, &PROBES), router.fallback(|| paths("/healthz and /readyz")), None).await
 }
@@ -202,11 +202,14 @@ impl Listener {
     }
 }
 
-/// Answers a readiness probe, and names the requirements that are not met yet.
-fn readyz(unmet: &[String]) -> (StatusCode, String) {
-    match unmet {
-        [] => (StatusCode::OK, "ok".to_owned()),
-        _ => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready\n- {}\n", unmet.join("\n- "))),
+/// Answers a readiness probe, and names the requirements that are not met yet, whether or not they keep the process
+/// unready.
+fn readyz(unready: &[String], unmet: &[String]) -> (StatusCode, String) {
+    let named = unmet.join("\n- ");
+    match (unready, unmet) {
+        ([], []) => (StatusCode::OK, "ok".to_owned()),
+        ([], _) => (StatusCode::OK, format!("ok for webhooks, but not to reconcile everything\n- {named}\n")),
+        _ => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready\n- {named}\n")),
     }
 }
 

@@ -144,7 +144,7 @@ impl Cluster {
     /// follows their changes from then on.
     pub(crate) async fn keys(&self, config: &ChartConfig) -> Keyring {
         let load = || async {
-            let requirement = self.readiness.require("the key of release records", "not read yet");
+            let requirement = self.readiness.require_to_reconcile("the key of release records", "not read yet");
             let namespace = config.own_namespace(&self.client);
             let (keys, found) = record_key::load(&**self.applier.api(), namespace, &requirement).await;
             let follow = record_key::follow(self.client.clone(), namespace.to_owned(), keys.clone(), found);

@@ -242,7 +242,7 @@ pub(crate) async fn renderer(
 /// Returns the requirement that is met once the kind is served and its watches have started. Their lists are separate
 /// requirements.
 pub(crate) fn served(context: &Context, watch: &Watch) -> Requirement {
-    context.readiness.require(&readiness::kind(&watch.kind, &watch.api_resource().api_version), LISTING)
+    context.readiness.require_to_reconcile(&readiness::kind(&watch.kind, &watch.api_resource().api_version), LISTING)
 }
 
 fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Reach)) -> Settings {

@@ -45,7 +45,7 @@ pub(crate) fn primaries(context: &Context, resource: &Resource, selector: &Selec
     let mapper = Cluster::of(context).applier.mapper.clone();
     let stream = |scope: WatchScope| {
         let api: Api<Received> = api(&client, resource, &scope);
-        let requirement = context.readiness.require(&scope.of(&what), LISTING);
+        let requirement = context.readiness.require_to_reconcile(&scope.of(&what), LISTING);
         let (config, range, mapper) = (config.clone(), range.clone(), mapper.clone());
         let open = move || {
             let (events, mapper) = (pages::watch(api.clone(), config.clone()).within(range.clone()), mapper.clone());
@@ -88,7 +88,7 @@ pub(crate) fn records(
             };
             stream::repeat_with(list).flatten().boxed()
         };
-        let requirement = readiness.require(&scope.of("release records (Secrets)"), LISTING);
+        let requirement = readiness.require_to_reconcile(&scope.of("release records (Secrets)"), LISTING);
         Stream::new(scope, open).required(requirement)
     };
     scopes(namespaces, true).into_iter().map(stream).collect()

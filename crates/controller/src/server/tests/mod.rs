@@ -79,6 +79,12 @@ async fn readyz_names_what_the_process_waits_for() {
     assert!(ask(address, "/healthz").await.starts_with("HTTP/1.1 200"), "a restart would not help");
     shops.meet();
     assert!(ask(address, "/readyz").await.ends_with("ok"));
+    readiness.answer_webhooks();
+    let tools = readiness.require_to_reconcile("Tool (g/v1)", "not listed yet");
+    let answer = ask(address, "/readyz").await;
+    assert!(answer.starts_with("HTTP/1.1 200") && answer.ends_with("\n- Tool (g/v1): not listed yet\n"), "{answer}");
+    tools.meet();
+    assert!(ask(address, "/readyz").await.ends_with("ok"));
 }
 
 #[tokio::test]
