@@ -4,6 +4,24 @@ use serde_json::{Value, json};
 
 use super::{DEFINITIONS, IMAGE, OPERATOR, RIGHTS, helm, objects, of_kind, one, ours, run, succeeded, variants, yaml};
 
+/// A definition whose versions an operator converts.
+const CONVERTED: &str = "definitions.teams=examples/teams/config/crd/bases/platform.example.com_teams.yaml";
+
+#[test]
+fn a_converted_definition_names_the_webhooks_in_the_releases_namespace() {
+    let service = |flags: &[&str]| {
+        let template = ["template", "rel", DEFINITIONS, "--namespace", "ns", "--set-file", CONVERTED];
+        let text = succeeded(&run(ours(), [&template[..], flags].concat()));
+        let mut documents = text.split("---\n").map(|document| serde_yaml::from_str::<Value>(document).unwrap());
+        let definition = documents.find(Value::is_object).unwrap();
+        let service = definition["spec"]["conversion"]["webhook"]["clientConfig"]["service"].clone();
+        ["name", "namespace", "path"].map(|field| service[field].as_str().unwrap().to_owned())
+    };
+    let path = "/convert/platform.example.com/teams";
+    assert_eq!(service(&[]), ["teams-operator-webhook", "ns", path]);
+    assert_eq!(service(&["--set", "webhooks.name=own,webhooks.namespace=there"]), ["own", "there", path]);
+}
+
 #[test]
 fn helm_renders_the_charts_alike_and_finds_nothing_to_complain_about() {
     let Some(cluster) = helm() else { return };
@@ -12,7 +30,7 @@ fn helm_renders_the_charts_alike_and_finds_nothing_to_complain_about() {
         "b=config/crd/bases/cache.my.domain_memcachedbackups.yaml",
     ];
     let crds = crds.map(|file| format!("definitions.{file}"));
-    let definitions = vec![DEFINITIONS, "--set-file", &crds[0], "--set-file", &crds[1]];
+    let definitions = vec![DEFINITIONS, "--set-file", &crds[0], "--set-file", &crds[1], "--set-file", CONVERTED];
     let reference = vec![OPERATOR, "--set", IMAGE, "--set-file", RIGHTS[0], "--set-file", RIGHTS[1]];
     let files = variants();
     let files = files.iter().map(|file| vec![OPERATOR, "--values", file.to_str().unwrap()]);

@@ -118,6 +118,48 @@ fn install(cluster: &TestCluster) {
         .unwrap();
 }
 
+#[test]
+fn no_field_is_lost_before_the_first_process_converts_nor_after_it_has_stopped() {
+    let (_alone, Some(cluster)) = (alone(), TestCluster::shared_or_skip()) else { return };
+    let namespace = cluster.namespace("unpublished").unwrap();
+    let crd = "shops.hooks.example.com";
+    let (one, two) = ("shops.v1.hooks.example.com", "shops.v2.hooks.example.com");
+    cluster.kubectl(["delete", "crd", crd, "--ignore-not-found"]).unwrap();
+    let definition = merge_crds(vec![v1::Shop::crd(), v2::Shop::crd()], "v1").unwrap();
+    let mut definition = serde_json::to_value(definition).unwrap();
+    let conversion = webhooks().conversion(crd, (namespace.name(), namespace.name())).unwrap();
+    definition["spec"]["conversion"] = conversion.clone();
+    let apply = || cluster.kubectl_with_input(["apply", "--server-side", "-f", "-"], &definition.to_string());
+    apply().unwrap();
+    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", crd]).unwrap();
+    namespace.kubectl_with(&["create", "-f", "-"], &shop("v1", "a", &json!({"size": 3}))).unwrap();
+    let before = namespace.get(one, "a");
+    let untouched = || {
+        let refused = namespace.kubectl(["get", two, "a"]).unwrap_err().to_string();
+        assert!(refused.contains("conversion webhook"), "{refused}");
+        let refused = namespace.kubectl(["label", two, "a", "l=2"]).unwrap_err().to_string();
+        assert!(refused.contains("conversion webhook"), "{refused}");
+        namespace.get(one, "a")
+    };
+    assert_eq!(untouched(), before);
+
+    let replica = Replica::start(cluster, &namespace, local(), false);
+    until_asked(&namespace);
+    eventually("a conversion", || namespace.kubectl(["label", two, "a", "l=1"]));
+    let labelled = namespace.get(one, "a");
+    assert_eq!((&labelled["spec"]["size"], &labelled["metadata"]["labels"]["l"]), (&json!(3), &json!("1")));
+    assert_eq!(labelled["metadata"]["uid"], before["metadata"]["uid"]);
+    let refused = apply().unwrap_err().to_string();
+    assert!(refused.contains("exactly one of url or service is required"), "as the documentation says: {refused}");
+    replica.stop();
+
+    assert_eq!(cluster.get(&["crd", crd]).unwrap()["spec"]["conversion"], conversion);
+    apply().unwrap();
+    assert_eq!(untouched(), labelled);
+    namespace.kubectl(["delete", one, "a"]).unwrap();
+    remove_configurations(namespace.name());
+}
+
 /// A running process, as far as the API server can tell.
 struct Replica {
     runtime: Option<Runtime>,

@@ -3,6 +3,8 @@
 //! All objects are named `webhook`; the prefix of `config/default` makes that the name under which the operator looks for
 //! them.
 
+use serde_json::Value as Json;
+
 use crate::crd::{HEADER, is_generated};
 use crate::create_api::add_role;
 use crate::deployment::{self, Deployment};
@@ -24,6 +26,33 @@ impl Webhooks {
     }
 }
 
+/// The Service at which the API server reaches the operator.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Service {
+    /// Its name in the cluster.
+    pub name: String,
+    /// Its namespace in the cluster.
+    pub namespace: String,
+}
+
+/// Returns the Service of the webhooks as `config/default` deploys it.
+///
+/// # Errors
+/// Fails if a kustomization is not valid YAML.
+pub fn service(project: &Project) -> Result<Service, Error> {
+    let deployed = kustomize::content(project, "config/default")?;
+    let namespace = match deployed["namespace"].as_str() {
+        Some(namespace) => namespace.to_owned(),
+        None => Deployment::of(project)?.namespace,
+    };
+    Ok(Service { name: deployed_name(&deployed), namespace })
+}
+
+/// Returns the name of all objects in the cluster, with the kustomization of `config/default`.
+fn deployed_name(kustomization: &Json) -> String {
+    format!("{}webhook", kustomization["namePrefix"].as_str().unwrap_or_default())
+}
+
 /// Writes `config/webhook` and the role, and lists them in the kustomizations. Returns notes. A program without webhooks
 /// gets nothing.
 ///
@@ -37,8 +66,7 @@ pub fn generate(project: &mut Project, webhooks: &Webhooks, existing: Existing) 
     }
     let Deployment { account, namespace, .. } = Deployment::of(project)?;
     let selector = deployment::selector(project)?.to_string();
-    let prefix = kustomize::content(project, "config/default")?["namePrefix"].as_str().unwrap_or_default().to_owned();
-    let name = format!("{prefix}webhook");
+    let name = deployed_name(&kustomize::content(project, "config/default")?);
     let rules = rules(webhooks, &name);
     let words = [
         ("account", &*account),
@@ -160,6 +188,19 @@ mod tests {
         generate(&mut project, &Webhooks { has_admission: false, ..both() }, Existing::Keep).unwrap();
         assert!(!project.contains("config/webhook/configurations.yaml"));
         assert!(!project.text("config/rbac/webhook_role.yaml").unwrap().contains("admissionregistration"));
+    }
+
+    #[test]
+    fn the_service_is_named_as_it_is_deployed() {
+        let service = |kustomization: &str| {
+            let mut project = project();
+            project.write("config/default/kustomization.yaml".to_owned(), kustomization);
+            let Service { name, namespace } = service(&project).unwrap();
+            (name, namespace)
+        };
+        let expected = |name: &str, namespace: &str| (name.to_owned(), namespace.to_owned());
+        assert_eq!(service("{namePrefix: shop-, namespace: shops}"), expected("shop-webhook", "shops"));
+        assert_eq!(service("{}"), expected("webhook", "system"));
     }
 
     #[test]

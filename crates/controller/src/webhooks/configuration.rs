@@ -78,12 +78,30 @@ pub(super) fn wanted(webhooks: &Webhooks, place: &Endpoint, ca_bundle: Option<&s
         Object::Definition(name) => {
             let versions = webhooks.conversions.iter().find(|versions| versions.definition() == *name);
             let path = versions.map(|versions| versions.path_of_webhook()).unwrap_or_default();
-            let client = place.client_config(&path, ca_bundle);
-            let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": client});
-            json!({"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}})
+            conversion(&place.client_config(&path, ca_bundle))
         }
     };
     objects(webhooks, place).into_iter().map(|object| Wanted { content: content(&object), object }).collect()
+}
+
+/// Returns what a definition must contain to have its objects converted by this client.
+fn conversion(client: &Value) -> Value {
+    let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": client});
+    json!({"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}})
+}
+
+impl Webhooks {
+    /// Returns the `spec.conversion` to apply a definition with: that of the leader, without certificates, for the
+    /// Service `(name, namespace)`. `None` if the process does not convert the definition's objects.
+    ///
+    /// A definition without it has the strategy `None` until the leader publishes. In that time, each write in another
+    /// version than the stored one removes the fields that this version does not have.
+    pub fn conversion(&self, definition: &str, (name, namespace): (&str, &str)) -> Option<Value> {
+        let place = Endpoint { name: name.to_owned(), namespace: Some(namespace.to_owned()), url: None };
+        let definition = Object::Definition(definition.to_owned());
+        let mut wanted = wanted(self, &place, None).into_iter().find(|wanted| wanted.object == definition)?;
+        Some(wanted.content["spec"]["conversion"].take())
+    }
 }
 
 fn admission(hook: &Registered, place: &Endpoint, ca_bundle: Option<&str>) -> Value {
@@ -115,6 +133,25 @@ fn admission(hook: &Registered, place: &Endpoint, ca_bundle: Option<&str>) -> Va
 /// Returns whether Kubernetes itself uses kinds of the group.
 fn is_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io")
+}
+
+/// Returns the client that converts the objects of a definition; null if there is none.
+pub(super) fn converter(definition: &Value) -> &Value {
+    &definition["spec"]["conversion"]["webhook"]["clientConfig"]
+}
+
+/// Returns the client that converts a definition's objects, if its address is a Service instead of the wanted URL, or
+/// the reverse. Another manager may own it. An apply would then leave both, which the API server refuses.
+pub(super) fn other_form<'live>(live: &'live Value, wanted: &Value) -> Option<&'live Value> {
+    let (live, wanted) = (converter(live), converter(wanted));
+    let is_other = |form: &&str| live.get(form).is_some() && wanted.get(form).is_none();
+    (wanted.is_object() && ["service", "url"].iter().any(is_other)).then_some(live)
+}
+
+/// Returns the merge patch that makes this client, and nothing of another one, convert a definition's objects.
+pub(super) fn exchange(client: &Value) -> Value {
+    let field = |name: &str| client.get(name).cloned().unwrap_or_default();
+    conversion(&json!({"service": field("service"), "url": field("url"), "caBundle": field("caBundle")}))
 }
 
 /// Returns the first address in an object that is not this process's: `Service ns/name`, or a URL.

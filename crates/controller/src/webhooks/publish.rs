@@ -16,7 +16,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
 use super::certificate::{Certificate, Step, Stored};
-use super::configuration::{Object, Wanted, is_current, objects, other_address, wanted};
+use super::configuration::{
+    Object, Wanted, converter, exchange, is_current, objects, other_address, other_form, wanted,
+};
 use super::disputes::{Author, Disputes};
 use super::follow::Certificates;
 use super::registry::Webhooks;
@@ -59,6 +61,8 @@ struct Publishing {
     live: HashMap<Object, DynamicObject>,
     /// The objects that have not been listed, and why; `None` before the first answer.
     unlisted: HashMap<Object, Option<String>>,
+    /// The Services that converted the objects of definitions before this process entered its URL.
+    replaced: HashMap<Object, Value>,
     /// The bundle that all objects have, and since when.
     trusted: Option<(String, Instant)>,
     disputes: Disputes,
@@ -85,10 +89,20 @@ enum Change {
 impl Publishing {
     fn new(publisher: Publisher, context: Context) -> Publishing {
         let Publisher { webhooks, certificates } = publisher;
-        let (live, trusted, disputes) = (HashMap::new(), None, Disputes::default());
-        let (last, missing) = (String::new(), String::new());
         let unlisted = objects(&webhooks, &certificates.place).into_iter().map(|object| (object, None)).collect();
-        Publishing { webhooks, certificates, context, live, unlisted, trusted, disputes, failures: 0, last, missing }
+        Publishing {
+            webhooks,
+            certificates,
+            context,
+            live: HashMap::new(),
+            unlisted,
+            replaced: HashMap::new(),
+            trusted: None,
+            disputes: Disputes::default(),
+            failures: 0,
+            last: String::new(),
+            missing: String::new(),
+        }
     }
 
     fn api(&self, object: &Object) -> Api<DynamicObject> {
@@ -213,7 +227,7 @@ impl Publishing {
                 due = due.into_iter().chain([until]).min();
                 continue;
             }
-            match self.apply(&object, uid, content.clone()).await {
+            match self.write(&object, uid, &content).await {
                 Ok(applied) => {
                     self.disputes.applied(&object, content);
                     self.live.insert(object, applied);
@@ -245,6 +259,23 @@ impl Publishing {
         self.context.publish(Outcome::warning(DISPUTED, "Publish", message));
     }
 
+    /// Makes an object contain what it must.
+    async fn write(&mut self, object: &Object, uid: Option<String>, content: &Value) -> Result<DynamicObject, String> {
+        let live = self.live.get(object);
+        let Some(before) = live.and_then(|live| other_form(&live.data, content)).cloned() else {
+            return self.apply(object, uid, content.clone()).await;
+        };
+        let written = self.exchange(object, converter(content)).await?;
+        self.replaced.insert(object.clone(), before);
+        Ok(written)
+    }
+
+    /// Replaces the client that converts a definition's objects, whoever owns its address.
+    async fn exchange(&self, object: &Object, client: &Value) -> Result<DynamicObject, String> {
+        let params = PatchParams::apply(&self.certificates.place.name);
+        updated(object, self.api(object).patch(object.name(), &params, &Patch::Merge(exchange(client))).await)
+    }
+
     /// Applies an object. With a uid, the apply does not re-create an object that was deleted in the meantime.
     async fn apply(&self, object: &Object, uid: Option<String>, mut content: Value) -> Result<DynamicObject, String> {
         let name = object.name();
@@ -255,10 +286,7 @@ impl Publishing {
             content["metadata"]["uid"] = uid.into();
         }
         let params = PatchParams::apply(&self.certificates.place.name).force();
-        let applied = self.api(object).patch(name, &params, &Patch::Apply(&content)).await;
-        let applied = applied.map_err(|error| format!("{} {name}: {}", object.kind(), chain(&error)))?;
-        tracing::info!(kind = object.kind(), name, "Updated the configuration of webhooks");
-        Ok(applied)
+        updated(object, self.api(object).patch(name, &params, &Patch::Apply(&content)).await)
     }
 
     /// Replaces the certificate that the process makes, in steps. Returns when the next one is due.
@@ -292,17 +320,39 @@ impl Publishing {
         Ok(())
     }
 
-    /// Empties the configurations that name this process itself rather than a Service, because nobody would answer.
+    /// Empties the configurations that name this process itself rather than a Service, because nobody would answer. For
+    /// the same reason, definitions name the earlier Service again: an apply of one with a Service would not remove the
+    /// URL.
     async fn remove_own(&self) {
-        if self.certificates.place.url.is_none() {
+        let place = &self.certificates.place;
+        if place.url.is_none() {
             return;
         }
-        for (object, live) in self.live.iter().filter(|(object, _)| !matches!(object, Object::Definition(_))) {
-            if let Err(error) = self.apply(object, live.uid(), json!({"webhooks": []})).await {
-                tracing::warn!(error, "Cannot empty the configuration of webhooks");
+        for (object, live) in &self.live {
+            let removed = match (object, self.replaced.get(object)) {
+                (Object::Validating(_) | Object::Mutating(_), _) => {
+                    self.apply(object, live.uid(), json!({"webhooks": []})).await
+                }
+                (Object::Definition(_), Some(before))
+                    if place.is_loopback() && other_address(&live.data, place).is_none() =>
+                {
+                    self.exchange(object, before).await
+                }
+                (Object::Definition(_), _) => continue,
+            };
+            if let Err(error) = removed {
+                tracing::warn!(error, "Cannot remove this process from the configuration of webhooks");
             }
         }
     }
+}
+
+/// Logs that an object was updated, or adds its name to the error.
+fn updated(object: &Object, written: kube::Result<DynamicObject>) -> Result<DynamicObject, String> {
+    let (kind, name) = (object.kind(), object.name());
+    let written = written.map_err(|error| format!("{kind} {name}: {}", chain(&error)))?;
+    tracing::info!(kind, name, "Updated the configuration of webhooks");
+    Ok(written)
 }
 
 /// Logs an error, unless it is empty or was the last one.

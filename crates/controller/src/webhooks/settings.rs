@@ -1,5 +1,6 @@
 //! Where webhooks are served, and under which names the API server knows them.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -67,11 +68,20 @@ impl Endpoint {
             [format!("{short}.cluster.local"), short]
         };
         let mut hosts: Vec<String> = self.namespace.iter().flat_map(service).collect();
-        let host = self.url.as_deref().and_then(|url| url.parse::<http::Uri>().ok());
-        let host = host.and_then(|url| url.host().map(|host| host.trim_matches(['[', ']']).to_owned()));
-        hosts.extend(host);
+        hosts.extend(self.url_host());
         hosts.sort();
         hosts
+    }
+
+    fn url_host(&self) -> Option<String> {
+        let url = self.url.as_deref()?.parse::<http::Uri>().ok()?;
+        url.host().map(|host| host.trim_matches(['[', ']']).to_owned())
+    }
+
+    /// Returns whether only this process can answer at the URL. Other replicas may answer at one of another host.
+    pub(super) fn is_loopback(&self) -> bool {
+        let host = self.url_host().unwrap_or_default();
+        host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
     /// Returns the client configuration for a path, in admission and conversion alike.

@@ -1,7 +1,9 @@
 //! Builds the definitions of the program's own kinds, with all their versions.
 
+use controller::webhooks::Webhooks;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::core::crd::merge_crds;
+use scaffold::webhooks::Service;
 use serde_json::Value;
 
 use super::Error;
@@ -31,6 +33,17 @@ fn with_versions(first: &CustomResourceDefinition, later: &[CustomResourceDefini
     serde_json::to_value(merged).map_err(|source| Error::Versions { kind: kind.clone(), source: Box::new(source) })
 }
 
+/// Makes each definition whose objects the program converts name the Service of its webhooks, from the first apply on.
+/// Until somebody answers there, objects cannot be read or written in another version than the stored one.
+pub(super) fn convert_at(service: &Service, webhooks: &Webhooks, definitions: &mut [Value]) {
+    for definition in definitions {
+        let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+        if let Some(conversion) = webhooks.conversion(name, (&service.name, &service.namespace)) {
+            definition["spec"]["conversion"] = conversion;
+        }
+    }
+}
+
 fn version(definition: &CustomResourceDefinition) -> &str {
     definition.spec.versions.first().map_or("", |version| &version.name)
 }
@@ -38,6 +51,7 @@ fn version(definition: &CustomResourceDefinition) -> &str {
 #[cfg(test)]
 mod tests {
     use kube::CustomResourceExt as _;
+    use serde_json::json;
 
     use super::*;
 
@@ -69,6 +83,31 @@ mod tests {
         let versions = merged[0]["spec"]["versions"].as_array().unwrap();
         let versions: Vec<_> = versions.iter().map(|v| (v["name"].as_str().unwrap(), &v["storage"] == true)).collect();
         assert_eq!(versions, [("v1", true), ("v2", false)]);
+    }
+
+    impl From<v1::Alpha> for v2::Alpha {
+        fn from(old: v1::Alpha) -> v2::Alpha {
+            v2::Alpha { metadata: old.metadata, spec: v2::AlphaSpec {} }
+        }
+    }
+
+    impl From<v2::Alpha> for v1::Alpha {
+        fn from(new: v2::Alpha) -> v1::Alpha {
+            v1::Alpha { metadata: new.metadata, spec: v1::AlphaSpec {} }
+        }
+    }
+
+    #[test]
+    fn no_version_is_served_without_its_conversion() {
+        let mut definitions = merged(&[v1::Alpha::crd(), v1::Beta::crd(), v2::Alpha::crd()]).unwrap();
+        let webhooks = Webhooks::new().convert::<v1::Alpha, v2::Alpha>();
+        let service = Service { name: "alpha-webhook".into(), namespace: "alpha-system".into() };
+        convert_at(&service, &webhooks, &mut definitions);
+        let path = "/convert/example.com/alphas";
+        let service = json!({"name": "alpha-webhook", "namespace": "alpha-system", "path": path, "port": 443});
+        let webhook = json!({"conversionReviewVersions": ["v1"], "clientConfig": {"service": service}});
+        assert_eq!(definitions[0]["spec"]["conversion"], json!({"strategy": "Webhook", "webhook": webhook}));
+        assert!(definitions[1]["spec"].get("conversion").is_none(), "it has one version");
     }
 
     #[test]

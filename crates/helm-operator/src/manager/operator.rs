@@ -8,6 +8,7 @@ use controller::webhooks::{Mutate, Validate, Webhooks};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::{CustomResourceExt, Resource as _};
 use scaffold::rbac;
+use scaffold::webhooks::Service;
 
 use crate::charts::chart_controller::ChartController;
 use crate::manager::{Config, Error, Manager, definitions};
@@ -126,7 +127,7 @@ impl Operator {
 
     /// Makes `generate crds` write the definition of a kind with a Rust type into `config/crd`. Further versions of the
     /// kind are merged into it; the first one is stored. Versions whose schemas differ need
-    /// [`convert`](Self::convert).
+    /// [`convert`](Self::convert), which the definition then names.
     #[must_use]
     pub fn crd<K: CustomResourceExt>(mut self) -> Operator {
         self.definitions.push(K::crd());
@@ -176,6 +177,11 @@ impl Operator {
     /// Returns the definitions of the program's own kinds.
     pub(crate) fn definitions(&self) -> Result<Vec<serde_json::Value>, Error> {
         definitions::merged(&self.definitions)
+    }
+
+    /// Makes each definition whose objects the program converts name the Service of its webhooks.
+    pub(crate) fn convert_at(&self, service: &Service, definitions: &mut [serde_json::Value]) {
+        definitions::convert_at(service, &self.webhooks, definitions);
     }
 
     /// Returns the watches file, if there is one.

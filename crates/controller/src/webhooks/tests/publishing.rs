@@ -8,6 +8,7 @@ use k8s_openapi::api::apps::v1::Deployment;
 use outside::{Error, MemoryApi};
 use serde_json::{Value, json};
 use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::context::Context;
@@ -38,14 +39,20 @@ fn lead(server: &Arc<MemoryApi>, namespace: &str) {
 }
 
 fn lead_with(server: &Arc<MemoryApi>, namespace: &str, webhooks: Webhooks) {
-    let place = Endpoint { name: "hook".into(), namespace: Some(namespace.into()), url: None };
+    lead_at(server, Endpoint { name: "hook".into(), namespace: Some(namespace.into()), url: None }, webhooks);
+}
+
+/// Serves webhooks at this place. Returns what stops the leader.
+fn lead_at(server: &Arc<MemoryApi>, place: Endpoint, webhooks: Webhooks) -> CancellationToken {
     let certificates = Certificates::new(&Settings::default(), place);
     let client = watched::client(server);
     let needs = NeedsCertificate(Readiness::default().require("certificate", "none"));
     tokio::spawn(certificates.clone().run(client.clone(), Default::default(), needs));
-    let context = Context::new(client, Default::default(), Default::default(), Default::default());
+    let shutdown = CancellationToken::new();
+    let context = Context::new(client, Default::default(), Default::default(), shutdown.clone());
     let publisher = Box::new(Publisher { webhooks, certificates });
     tokio::spawn(publisher.run(context.for_controller("webhooks")));
+    shutdown
 }
 
 #[tokio::test(start_paused = true)]
@@ -217,4 +224,48 @@ async fn a_refused_definition_stops_no_other_and_no_certificate_is_served_that_i
         (&secret["data"]["next.json"], &secret["metadata"]["annotations"]["rotate"]),
         (&Value::Null, &Value::Null)
     );
+}
+
+/// Makes a definition name this client, as its installation does.
+fn name_client(server: &MemoryApi, path: &str, conversion: &Value) {
+    let mut definition = server.object(path).unwrap();
+    definition["spec"]["conversion"] = conversion.clone();
+    server.put(path, definition, "installer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_url_takes_the_place_of_a_definitions_service_and_gives_it_back() {
+    for (url, expected) in [("https://127.0.0.1:1", "back"), ("https://balancer", "kept for the other replicas")] {
+        let server = cluster();
+        let path = define(&server, "shops.example.com");
+        let webhooks = webhooks().convert::<Shop, Shop>();
+        let installed = webhooks.conversion("shops.example.com", ("other", "y")).unwrap();
+        name_client(&server, &path, &installed);
+        let place = Endpoint { name: "hook".into(), namespace: Some("x".into()), url: Some(url.into()) };
+        let shutdown = lead_at(&server, place, webhooks);
+        sleep(Duration::from_secs(5)).await;
+        let conversion = || server.object(&path).unwrap()["spec"]["conversion"].clone();
+        let published = conversion();
+        let client = &published["webhook"]["clientConfig"];
+        assert_eq!(client["url"], format!("{url}/convert/example.com/shops"));
+        assert!(client["caBundle"].is_string() && client.get("service").is_none(), "{client}");
+        shutdown.cancel();
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(conversion(), if expected == "back" { installed } else { published }, "{expected}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_takes_the_place_of_a_url_that_somebody_else_entered() {
+    let server = cluster();
+    let path = define(&server, "shops.example.com");
+    let client = json!({"url": "https://127.0.0.1:1", "caBundle": "Q0E="});
+    let webhook = json!({"clientConfig": client, "conversionReviewVersions": ["v1"]});
+    name_client(&server, &path, &json!({"strategy": "Webhook", "webhook": webhook}));
+    lead_with(&server, "x", webhooks().convert::<Shop, Shop>());
+    sleep(Duration::from_secs(5)).await;
+    let definition = server.object(&path).unwrap();
+    let client = &definition["spec"]["conversion"]["webhook"]["clientConfig"];
+    assert_eq!((&client["service"]["namespace"], client.get("url")), (&json!("x"), None));
+    assert_eq!(client["caBundle"], server.object(SECRET).unwrap()["data"]["ca.crt"]);
 }

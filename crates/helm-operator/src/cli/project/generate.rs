@@ -99,8 +99,13 @@ impl Options {
 pub(super) fn run(args: &Generate, operator: &Operator) -> Result<(), Error> {
     match &args.what {
         What::Crds(options) => {
-            let own = operator.definitions().map_err(|error| Error::Kinds(Box::new(error)))?;
-            write("crds", options, |project| crd::generate(project, &own, options.existing()))
+            let mut own = operator.definitions().map_err(|error| Error::Kinds(Box::new(error)))?;
+            write("crds", options, |project| {
+                if !operator.webhooks.converted_definitions().is_empty() {
+                    operator.convert_at(&webhooks::service(project)?, &mut own);
+                }
+                crd::generate(project, &own, options.existing())
+            })
         }
         What::Rbac(options) => {
             write("rbac", options, |project| rbac::generate(project, &operator.natives, options.existing()))
