@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use super::deploy::{ActionKind, check_size, deploy};
 use super::{Candidate, Completed, Current, Environment, Error, Failure};
-use crate::kube::{ApplyError, CrdPolicy, Object, Readiness};
+use crate::kube::{ApplyError, CrdPolicy, DefinitionOf, Object, Readiness};
 use crate::release::{HookEvent, Status};
+use crate::storage::Marks;
 
 /// How long to wait until definitions from `crds` are served.
 const CRD_TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,29 +40,33 @@ pub async fn install(
     };
     check_size(env, candidate, current, &kind)?;
     if env.options.crds != CrdPolicy::Skip {
-        create_crds(env, &candidate.crds).await?;
+        create_crds(env, &candidate.crds, current.map(|current| &current.inventory)).await?;
     }
     deploy(env, candidate, current, kind).await
 }
 
-/// Applies the definitions in the chart's `crds` folder, if the policy is to replace existing ones.
+/// Applies the definitions in the chart's `crds` folder, if the policy is to replace existing ones. Those in the release's
+/// inventory stay the release's for now: the action may fail and be rolled back.
 ///
 /// # Errors
 /// A definition must not be replaced, or the server rejects it.
-pub async fn replace_crds(env: &Environment<'_>, candidate: &Candidate) -> Result<(), Error> {
+pub async fn replace_crds(env: &Environment<'_>, candidate: &Candidate, inventory: &Marks) -> Result<(), Error> {
     match env.options.crds {
-        CrdPolicy::CreateOrReplace => create_crds(env, &candidate.crds).await,
+        CrdPolicy::CreateOrReplace => create_crds(env, &candidate.crds, Some(inventory)).await,
         CrdPolicy::Skip | CrdPolicy::Create => Ok(()),
     }
 }
 
 /// Creates the definitions in `crds`. Existing ones are replaced only by policy, and no action deletes them.
-async fn create_crds(env: &Environment<'_>, crds: &[Object]) -> Result<(), Error> {
+async fn create_crds(env: &Environment<'_>, crds: &[Object], inventory: Option<&Marks>) -> Result<(), Error> {
     env.applier.check_reach(crds.iter(), &env.options.reach, &env.decoration).await?;
     let mut created_any = false;
     for crd in crds {
         let applied = match env.options.crds {
-            CrdPolicy::CreateOrReplace => env.applier.replace_definition(crd, &env.decoration).await,
+            CrdPolicy::CreateOrReplace => {
+                let of = owner_of(crd, inventory, &env.decoration.namespace);
+                env.applier.replace_definition(crd, of, &env.decoration).await
+            }
             CrdPolicy::Skip | CrdPolicy::Create => env.applier.apply_definition(crd).await,
         };
         match applied {
@@ -74,6 +79,15 @@ async fn create_crds(env: &Environment<'_>, crds: &[Object]) -> Result<(), Error
         served.unwrap_or(Ok(()))?;
     }
     Ok(())
+}
+
+/// Returns who has the definition, as far as the release knows.
+fn owner_of(crd: &Object, inventory: Option<&Marks>, namespace: &str) -> DefinitionOf {
+    let mut known = inventory.into_iter().flat_map(|known| &known.objects);
+    match known.any(|object| crd.has_key(&object.key, namespace)) {
+        true => DefinitionOf::Release,
+        false => DefinitionOf::Nobody,
+    }
 }
 
 async fn wait_until_served(env: &Environment<'_>, crds: &[Object]) -> Result<(), Error> {

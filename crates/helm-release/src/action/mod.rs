@@ -12,7 +12,8 @@
 //!    what was applied are recorded, and the action waits without a worker until that is ready. Objects whose digest and ownership mark are unchanged are skipped without a request.
 //!    If the server rejects a change of an immutable field, Jobs and objects in [`Options::recreate`] are deleted and
 //!    recreated, unless that would lose data.
-//! 5. **Prune** objects of the previous revision that the candidate no longer contains, in uninstall order.
+//! 5. **Prune** objects of the previous revision that the candidate no longer contains, in uninstall order. Definitions
+//!    that the chart still ships, in its `crds` folder or as hooks, leave the release instead.
 //! 6. **Run post hooks** and record them.
 //! 7. **Complete.** The record becomes `deployed`, with what the caller's [`Account`] says of the action, the previous one
 //!    `superseded`, and revisions beyond the history limit are deleted.
@@ -163,6 +164,15 @@ impl Candidate {
 }
 
 impl Candidate {
+    /// Returns whether the chart ships this definition outside of its manifest, where no upgrade deletes it: in its `crds`
+    /// folder, or as a hook. `namespace` is the release's.
+    fn ships_apart(&self, key: &ObjectKey, namespace: &str) -> bool {
+        let is_hook = |hook: &Hook| {
+            hook.kind == "CustomResourceDefinition" && (&*hook.kind, &*hook.name) == (&*key.kind, &*key.name)
+        };
+        self.crds.iter().any(|object| object.has_key(key, namespace)) || self.hooks.iter().any(is_hook)
+    }
+
     /// Returns the pending release with this revision number.
     pub(crate) fn as_release(&self, decoration: &Decoration, version: u32) -> Release {
         Release {

@@ -1139,6 +1139,79 @@ async fn definitions_are_skipped_created_or_replaced_by_policy() {
     assert_eq!((versions(&world), world.map("a")["data"]["x"].clone()), (2, json!("3")), "nothing was written");
 }
 
+const POLICIES: [CrdPolicy; 3] = [CrdPolicy::Skip, CrdPolicy::Create, CrdPolicy::CreateOrReplace];
+
+impl World {
+    fn uid_of_definition(&self) -> Value {
+        self.server.object(DEFINITION).expect("the definition stays")["metadata"]["uid"].clone()
+    }
+
+    /// Installs a chart that has a definition among its templates. Returns the release, and a chart that has it in its
+    /// `crds` folder.
+    async fn with_definition_among_templates(&self) -> (Current, Candidate) {
+        let definition = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "dbs.x.y");
+        let installed = self.install(&candidate(&[definition.clone(), map("a", "1")])).await;
+        let crds = vec![Object::new(definition).unwrap()];
+        (installed, Candidate { crds, ..candidate(&[map("a", "2")]) })
+    }
+}
+
+#[tokio::test]
+async fn a_definition_that_a_chart_moves_to_its_crds_folder_leaves_the_release_and_stays() {
+    for policy in POLICIES {
+        let mut world = world_with_definitions();
+        let (first, next) = world.with_definition_among_templates().await;
+        let before = world.uid_of_definition();
+        world.options.crds = policy;
+        let outcome = upgrade(&world.env(), &next, &first).await.unwrap();
+        assert_eq!((names(&outcome.marks), outcome.pruned.as_slice()), (vec!["a"], &[][..]), "{policy:?}");
+        let found = orphans(&world.env()).await.unwrap();
+        assert_eq!(names(&found), ["a"], "{policy:?}: nothing else goes with the resource");
+        let another = Decoration { release: "other".into(), ..world.decoration.clone() };
+        let replaced = world.applier.replace_definition(&next.crds[0], kube::DefinitionOf::Nobody, &another).await;
+        assert!(!replaced.unwrap(), "{policy:?}: charts share it");
+        delete_objects(&world.env(), &outcome.marks).await.unwrap();
+        assert_eq!(world.uid_of_definition(), before, "{policy:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_imports_the_definition_that_the_failed_upgrade_left_or_was_about_to_leave() {
+    for (policy, refused) in POLICIES.into_iter().flat_map(|policy| ["PATCH", "POST"].map(|method| (policy, method))) {
+        let mut world = world_with_definitions();
+        let (first, mut next) = world.with_definition_among_templates().await;
+        let before = world.uid_of_definition();
+        world.options.crds = policy;
+        next.hooks = vec![sample::hook("h", &[HookEvent::PostUpgrade])];
+        // The ConfigMap is applied before anything leaves, and the hook runs afterwards.
+        world.server.refuse(move |call| {
+            let is_it = call.method == refused && call.path.starts_with(MAPS);
+            is_it.then(|| kube::Error::from_status(403, "Forbidden", "no"))
+        });
+        let failure = upgrade(&world.env(), &next, &first).await.unwrap_err();
+        world.server.accept();
+        let back = rollback(&world.env(), &current_after(&first, failure), 1, "inputs").await.unwrap();
+        assert_eq!((names(&back.marks).len(), world.uid_of_definition()), (2, before), "{policy:?} {refused}");
+        assert!(back.marks.objects.iter().all(|object| object.adopted.is_none()));
+        delete_objects(&world.env(), &back.marks).await.unwrap();
+        assert!(world.server.object(DEFINITION).is_none(), "{policy:?} {refused}: it is the release's again");
+    }
+}
+
+#[tokio::test]
+async fn a_definition_that_becomes_a_hook_stays_whether_or_not_the_hook_runs() {
+    for event in [HookEvent::PreUpgrade, HookEvent::PostUpgrade, HookEvent::PreInstall] {
+        let world = world_with_definitions();
+        let (first, next) = world.with_definition_among_templates().await;
+        let before = world.uid_of_definition();
+        let manifest = next.crds[0].body.to_string();
+        let hook = Hook { kind: "CustomResourceDefinition".into(), manifest, ..sample::hook("dbs.x.y", &[event]) };
+        let next = Candidate { crds: Vec::new(), hooks: vec![hook], ..next };
+        upgrade(&world.env(), &next, &first).await.unwrap();
+        assert_eq!(world.uid_of_definition(), before, "{event:?}");
+    }
+}
+
 /// Returns a reach of the release's own namespace and, among cluster-scoped kinds, only `ClusterRole`.
 fn own_namespace() -> Arc<kube::Reach> {
     let these = |names: &[&str]| kube::Allowed::These(names.iter().map(|name| (*name).to_owned()).collect());

@@ -18,7 +18,7 @@ use crate::release::{HookEvent, Status};
 /// As [`install`](super::install::install). The previous revision stays `deployed` until the upgrade succeeds; nothing
 /// is rolled back.
 pub async fn upgrade(env: &Environment<'_>, candidate: &Candidate, current: &Current) -> Result<Completed, Failure> {
-    replace_crds(env, candidate).await?;
+    replace_crds(env, candidate, &current.inventory).await?;
     let kind = ActionKind {
         pending: Status::PendingUpgrade,
         before: HookEvent::PreUpgrade,

@@ -69,6 +69,7 @@ pub(crate) use waiting::slot::without_slot;
 pub(crate) use writes::apply::{Found, Target};
 pub(crate) use writes::autoscaler::{Scaled, has_replicas};
 pub(crate) use writes::client_side::MergeBases;
+pub(crate) use writes::definition::DefinitionOf;
 pub(crate) use writes::delete::Removal;
 pub(crate) use writes::leave::Left;
 pub(crate) use writes::write::{Previous, WriteOptions};

@@ -137,7 +137,11 @@ impl Marks {
     #[must_use]
     pub fn with_inventory(&self, mut objects: Vec<MarkedObject>) -> Marks {
         for known in &self.adopted {
-            objects.iter_mut().filter(|object| object.key == known.key).for_each(|it| it.adopted = known.adopted);
+            match objects.iter_mut().find(|object| object.key == known.key) {
+                Some(object) => object.adopted = known.adopted,
+                // The revision drops it.
+                None => objects.push(known.clone()),
+            }
         }
         Marks { objects, adopted: Vec::new(), ..self.clone() }
     }
@@ -234,7 +238,8 @@ pub struct MarkedObject {
     pub client: bool,
     /// The drift policy in its annotation.
     pub drift: Option<DriftPolicy>,
-    /// How an attempt adopted it; `None` if the release made it, or once a revision with it is deployed.
+    /// How an attempt adopted it; `None` if the release made it, or once a revision with it is deployed. A dropped
+    /// definition that the chart still ships counts as claimed: it stays, and a rollback imports it again.
     pub adopted: Option<Adopted>,
     /// When it is applied, if the release has an order.
     pub turn: Turn,
@@ -436,14 +441,8 @@ impl Marks {
     pub(crate) fn give_turns(&self, objects: &mut [Object], namespace: &str) {
         let has_order = self.objects.iter().any(|object| object.turn != Turn::default());
         for object in objects.iter_mut().filter(|_| has_order) {
-            let own = object.namespace.as_deref().unwrap_or(namespace);
-            let is_it = |key: &ObjectKey| {
-                // A cluster-scoped object may name a namespace, which does not count.
-                (&*key.kind, &*key.name, &*key.group) == (&*object.kind, &*object.name, object.group())
-                    && (key.namespace.is_empty() || *key.namespace == *own)
-            };
-            let turn = self.objects.iter().find(|marked| is_it(&marked.key)).map(|marked| marked.turn);
-            object.turn = turn.unwrap_or_default();
+            let turn = self.objects.iter().find(|marked| object.has_key(&marked.key, namespace));
+            object.turn = turn.map(|marked| marked.turn).unwrap_or_default();
         }
     }
 

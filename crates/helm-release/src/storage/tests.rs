@@ -202,15 +202,17 @@ fn marks_round_trip_unless_they_are_too_large() {
 fn marks_that_are_too_large_still_name_what_was_adopted() {
     let own = |n| MarkedObject { adopted: None, ..object(n) };
     let mut too_many = Marks { objects: (0..20_000).map(own).collect(), ..marks() };
-    too_many.objects[7].adopted = Some(Adopted::Claimed);
+    [0, 7].iter().for_each(|at| too_many.objects[*at].adopted = Some(Adopted::Claimed));
     let read = Marks::parse(&too_many.to_text()).unwrap();
     let again = Marks::parse(&read.to_text()).unwrap();
     assert_eq!((read.objects.len(), &read.adopted), (0, &again.adopted), "a later write keeps it");
-    let from_manifest: Vec<MarkedObject> = (0..20_000).map(|n| MarkedObject { mark: None, ..own(n) }).collect();
+    // The revision drops the first.
+    let from_manifest: Vec<MarkedObject> = (1..20_000).map(|n| MarkedObject { mark: None, ..own(n) }).collect();
     let whole = again.with_inventory(from_manifest);
     let adopted: Vec<(usize, Option<Adopted>)> =
         whole.objects.iter().map(|object| object.adopted).enumerate().filter(|(_, it)| it.is_some()).collect();
-    assert_eq!((adopted, whole.adopted.len()), (vec![(7, Some(Adopted::Claimed))], 0));
+    let expected = [6, 19_999].map(|at| (at, Some(Adopted::Claimed)));
+    assert_eq!((adopted, whole.adopted.len()), (expected.to_vec(), 0));
 }
 
 /// Returns the entry of one of many objects.

@@ -97,6 +97,41 @@ async fn the_cleanup_of_a_failed_install_deletes_no_record_that_took_the_place_o
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_definition_that_moves_to_the_crds_folder_stays_wherever_the_upgrade_is_interrupted() {
+    const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/dbs.x.y";
+    let (api_version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let definition = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "dbs.x.y"}});
+    let uid = |world: &World| world.server.object(DEFINITION).expect("it stays")["metadata"]["uid"].clone();
+    for writes in 0.. {
+        let server = World::new(json!({"objects": [definition], "maps": ["a"], "value": "1"})).server;
+        server.serve_cluster_scoped(api_version, kind, "customresourcedefinitions");
+        let world = World::on(server);
+        world.reconcile().await;
+        let before = uid(&world);
+        world.edit(|p| p["spec"] = json!({"crds": [definition], "maps": ["a"], "value": "2"}));
+        world.server.fail_after(Some(writes));
+        world.reconcile().await;
+        let died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        // It continues from the record, which lists neither the folder nor the definition.
+        let world = World::on(world.server);
+        for _ in 0..3 {
+            world.reconcile().await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert_eq!((uid(&world), world.value_of("a")), (before.clone(), json!("2")), "after {writes} writes");
+        assert_eq!(world.history().last().unwrap(), "2 deployed");
+        world.delete();
+        world.reconcile().await;
+        assert_eq!((uid(&world), world.maps()), (before, vec![]), "after {writes} writes");
+        if !died {
+            assert!(writes > 3, "the scenario wrote nothing");
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_leaves_what_the_failed_upgrade_adopted() {
     let world = World::new(json!({"maps": ["c"], "value": "1"}));
     adopt(&world);

@@ -22,7 +22,7 @@ use helm::chart::Chart;
 use helm::reads::Unread;
 use helm_release::action::Candidate;
 use helm_release::kube::{
-    Api, Applier, Error, Live, MemoryApi, ObjectKey, Resource, Whole, deduplicate, install_order, objects_of,
+    Api, Applier, Error, Live, MemoryApi, Object, ObjectKey, Resource, Whole, deduplicate, install_order, objects_of,
 };
 use helm_release::release::{ChartDocument, Hook, Packed, Status};
 use helm_release::storage::{Home, Key, Keyring, MARKS_ANNOTATION, Marks, RecordMeta, SEAL_ANNOTATION, Storage};
@@ -112,7 +112,7 @@ pub(super) const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const SECOND: Duration = Duration::from_secs(1);
 
 /// A chart that renders a ConfigMap with `spec.value` for each name in `spec.maps`, and the objects in `spec.objects`.
-/// Rendering takes `spec.seconds`.
+/// Its `crds` folder has those in `spec.crds`. Rendering takes `spec.seconds`.
 #[derive(Default)]
 pub(super) struct Stub {
     /// The version of the chart, which every object contains.
@@ -283,11 +283,11 @@ fn render(request: &Request) -> Result<Candidate, RenderError> {
     Ok(Candidate {
         chart: document(),
         hooks: spec["hooks"].as_array().into_iter().flatten().map(hook).collect(),
+        crds: spec["crds"].as_array().into_iter().flatten().map(|crd| Object::new(crd.clone()).unwrap()).collect(),
         config: spec,
         manifest,
         objects,
         notes,
-        crds: Vec::new(),
         unread,
         duplicates,
         inputs: request.inputs.clone(),

@@ -143,8 +143,12 @@ impl ReleaseRecords {
                     Some(known) if object.expires || object.mark.is_some() => {
                         *known = MarkedObject { turn: known.turn, ..object.clone() };
                     }
-                    // It may have changed this object, and if it set the same fields, the mark does not show it.
-                    Some(known) => known.mark = None,
+                    Some(known) => {
+                        // It may have changed this object, and if it set the same fields, the mark does not show it.
+                        known.mark = None;
+                        // It may have left this definition.
+                        known.adopted = known.adopted.or(object.adopted);
+                    }
                 }
             }
         }
@@ -191,7 +195,7 @@ mod tests {
     use std::sync::Arc;
 
     use controller::runtime::freshness::Stamp;
-    use helm_release::kube::{Mark, ObjectDigest, ObjectKey};
+    use helm_release::kube::{Adopted, Mark, ObjectDigest, ObjectKey};
 
     use super::*;
 
@@ -393,6 +397,15 @@ mod tests {
         let (before, applied) = ([Some(Mark(1)); 2], [None, Some(Mark(1))]);
         let inventory = release(&[(Deployed, marked(before)), (PendingUpgrade, marked(applied))]).inventory();
         assert_eq!(inventory.objects.iter().map(|object| object.mark).collect::<Vec<_>>(), applied);
+    }
+
+    #[test]
+    fn what_an_unfinished_upgrade_leaves_is_left_by_what_follows_it() {
+        let mut failed = ours(&["a", "b"]);
+        failed.as_mut().unwrap().objects[1].adopted = Some(Adopted::Claimed);
+        let revisions = [(Deployed, complete(&["a", "b"])), (Failed, failed), (PendingUpgrade, ours(&["a", "b"]))];
+        let adopted: Vec<_> = release(&revisions).inventory().objects.iter().map(|object| object.adopted).collect();
+        assert_eq!(adopted, [None, Some(Adopted::Claimed)]);
     }
 
     #[test]

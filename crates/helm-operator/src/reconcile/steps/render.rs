@@ -64,7 +64,7 @@ impl StepContext<'_> {
             if is_same(&candidate, marks, primary.namespace())
                 && self.has_same_hooks(primary, *revision, &candidate).await?
             {
-                self.replace_crds(primary, &candidate).await?;
+                self.replace_crds(primary, &candidate, marks).await?;
                 let unchecked = if *is_own && marks.complete && *marks.owner == *primary.uid() {
                     repair::note_inputs(self, primary, *revision, candidate.inputs).await?;
                     None
@@ -113,9 +113,9 @@ impl StepContext<'_> {
     }
 
     /// Replaces the chart's custom resource definitions even if no object changed, if that is the policy.
-    async fn replace_crds(&self, primary: &Primary, candidate: &Candidate) -> Result<(), Failed> {
+    async fn replace_crds(&self, primary: &Primary, candidate: &Candidate, marks: &Marks) -> Result<(), Failed> {
         let env = self.environment(primary, Action::Upgrade);
-        action::replace_crds(&env, candidate).await.map_err(|e| fault_of(&e))
+        action::replace_crds(&env, candidate, marks).await.map_err(|e| fault_of(&e))
     }
 
     /// Returns the candidate of our own interrupted action on the same inputs, as it was rendered then, including

@@ -1,7 +1,7 @@
 //! Decides which objects of a revision to check, apply, skip and prune.
 
 use std::cmp::Reverse;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use helm::sequence::Turn;
 
@@ -58,7 +58,7 @@ impl Attempt<'_> {
                 self.await_round(round, (at + 1, rounds.len())).await?;
             }
         }
-        let pruned = self.prune().await?;
+        let pruned = self.prune(ahead).await?;
         Ok(Changes { applied, pruned })
     }
 
@@ -180,14 +180,13 @@ impl Attempt<'_> {
     }
 
     /// Deletes objects that the candidate no longer contains, in Helm's uninstall order, those of later rounds first.
-    /// Returns those deleted.
+    /// Returns those deleted. `ahead` lists them after the candidate's own, and says which ones are only left.
     ///
     /// Those that are kept may still name the resource that this one took the release from. No record lists them from
     /// now on, so they lose that reference here: the garbage collector would delete them with that resource.
-    async fn prune(&self) -> Result<Vec<ObjectKey>, Error> {
-        let new: HashSet<&ObjectKey> = self.keys.iter().collect();
-        let objects = self.current.iter().flat_map(|c| &c.inventory.objects);
-        let mut dropped: Vec<&MarkedObject> = objects.filter(|o| !o.kept && !new.contains(&o.key)).collect();
+    async fn prune(&self, ahead: &Marks) -> Result<Vec<ObjectKey>, Error> {
+        let objects = ahead.objects.iter().skip(self.keys.len());
+        let mut dropped: Vec<&MarkedObject> = objects.filter(|object| !object.kept).collect();
         uninstall_order(&mut dropped, |o| &o.key.kind);
         dropped.sort_by_key(|object| Reverse(order(object.turn)));
         let mut pruned = Vec::new();

@@ -153,6 +153,14 @@ impl Object {
         ObjectKey::new(self.group(), &self.kind, self.namespace.as_deref().unwrap_or(namespace), &self.name)
     }
 
+    /// Returns whether this is its key on the server, without discovery. `namespace` is the release's.
+    pub(crate) fn has_key(&self, key: &ObjectKey, namespace: &str) -> bool {
+        let own = self.namespace.as_deref().unwrap_or(namespace);
+        (&*key.group, &*key.kind, &*key.name) == (self.group(), &*self.kind, &*self.name)
+            // A cluster-scoped object may name a namespace, which does not count.
+            && (key.namespace.is_empty() || *key.namespace == *own)
+    }
+
     /// Returns an annotation if it is a string.
     pub fn annotation(&self, key: &str) -> Option<&str> {
         self.body.get("metadata")?.get("annotations")?.get(key)?.as_str()
@@ -554,6 +562,24 @@ mod tests {
         assert_eq!(of(&both), of(&own));
         assert_ne!(of(&own), plain);
         assert_ne!(of(&json!({"name": "a", "namespace": "other"})), plain);
+    }
+
+    #[test]
+    fn a_key_is_an_objects_in_every_version() {
+        let object = |metadata| json!({"apiVersion": "x.y/v1beta1", "kind": "Thing", "metadata": metadata});
+        let named = Object::new(object(json!({"name": "a"}))).unwrap();
+        let placed = Object::new(object(json!({"name": "a", "namespace": "other"}))).unwrap();
+        for ([group, kind, namespace, name], is_named, is_placed) in [
+            (["x.y", "Thing", "ns", "a"], true, false),
+            (["x.y", "Thing", "other", "a"], false, true),
+            (["x.y", "Thing", "", "a"], true, true),
+            (["x.z", "Thing", "ns", "a"], false, false),
+            (["x.y", "Other", "ns", "a"], false, false),
+            (["x.y", "Thing", "ns", "b"], false, false),
+        ] {
+            let key = ObjectKey::new(group, kind, namespace, name);
+            assert_eq!((named.has_key(&key, "ns"), placed.has_key(&key, "ns")), (is_named, is_placed), "{key:?}");
+        }
     }
 
     #[test]

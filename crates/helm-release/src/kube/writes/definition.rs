@@ -3,11 +3,13 @@
 use outside::{Call, Error};
 use serde_json::Value;
 
+use crate::kube::objects::decorate::RELEASE_NAME;
 use crate::kube::writes::apply::{Applier, ApplyError, Existing, Found, describe};
 use crate::kube::writes::write::{Body, Previous};
-use crate::kube::{Decoration, Live, Object, ObjectKey, Ownership};
+use crate::kube::{CHART_LABEL, Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Ownership};
 
-/// The policy for the definitions in a chart's `crds` folder: `crds` in watches.yaml. No policy ever deletes one.
+/// The policy for the definitions in a chart's `crds` folder: `crds` in watches.yaml. No policy ever deletes one, not even
+/// if it was among the chart's templates before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CrdPolicy {
     /// Leave them to others.
@@ -19,8 +21,18 @@ pub enum CrdPolicy {
     CreateOrReplace,
 }
 
+/// Who has a definition of a chart's `crds` folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum DefinitionOf {
+    /// No release: charts share it.
+    Nobody,
+    /// The release, among the objects of a revision to which it may have to return.
+    Release,
+}
+
 impl Applier {
-    /// Applies a definition over an existing one, or creates it. Returns whether it was created.
+    /// Applies a definition over an existing one, or creates it. Returns whether it was created. The release's own keeps
+    /// its metadata, without which a rollback could not import it.
     ///
     /// # Errors
     /// The definition belongs to another release, or the new one lacks a stored version, or changes scope or names; the
@@ -28,6 +40,7 @@ impl Applier {
     pub(crate) async fn replace_definition(
         &self,
         object: &Object,
+        of: DefinitionOf,
         decoration: &Decoration,
     ) -> Result<bool, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
@@ -46,7 +59,11 @@ impl Applier {
         let (scaled, kept, whole, adopted) = (false, false, None, None);
         let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted };
         let key = ObjectKey::new(resource.group(), &resource.kind, "", &object.name);
-        let body = Body { resource, key, path, json: object.as_sent(), handed_over: Vec::new(), owner: String::new() };
+        let json = match of {
+            DefinitionOf::Release => decoration.decorate(object, &resource),
+            DefinitionOf::Nobody => object.as_sent(),
+        };
+        let body = Body { resource, key, path, json, handed_over: Vec::new(), owner: String::new() };
         let written: Result<_, Error> =
             self.write_by_apply(&body, &Found::Read(Box::new(existing)), Previous::Apply).await;
         written.map(|_| false).map_err(failed)
@@ -54,15 +71,29 @@ impl Applier {
 }
 
 /// Returns who else claims the live definition: the release of a chart that has it among its templates. Charts share a
-/// definition that no release claims.
+/// definition that no release claims any more.
 fn claim(live: &Value, decoration: &Decoration) -> Option<String> {
+    let is_left = is_left(live);
     let live: Live = serde_json::from_value(live.clone()).ok()?;
     match decoration.ownership(&live) {
+        Ownership::Foreign(_) if is_left => None,
         Ownership::Foreign(owner) => {
             Some(format!("it belongs to {owner}; with `crds: create` in watches.yaml it is left to its owner"))
         }
         Ownership::Ours | Ownership::Unclaimed => None,
     }
+}
+
+/// Returns whether a release of this operator had the definition and has left it: its name is still there as we wrote
+/// it, but the label of its objects is not.
+fn is_left(live: &Value) -> bool {
+    let metadata = &live["metadata"];
+    let names_release = |entry: &Value| {
+        entry["manager"] == FIELD_MANAGER
+            && !entry["fieldsV1"]["f:metadata"]["f:annotations"][format!("f:{RELEASE_NAME}")].is_null()
+    };
+    metadata["labels"][CHART_LABEL].is_null()
+        && metadata["managedFields"].as_array().into_iter().flatten().any(names_release)
 }
 
 /// Returns why the live definition must not be replaced by the new one.
@@ -117,6 +148,17 @@ mod tests {
         annotate(&mut live, "other");
         let why = claim(&live, &decoration()).unwrap();
         assert!(why.starts_with("it belongs to release \"other\" in namespace \"ns\"; with `crds: create`"), "{why}");
+        let name = json!({"f:metadata": {"f:annotations": {"f:meta.helm.sh/release-name": {}}}});
+        for (behaviour, manager, fields, labels, is_claimed) in [
+            ("Helm's, once from a folder of ours", "helm-operator", json!({"f:spec": {}}), json!({}), true),
+            ("Helm's", "helm", name.clone(), json!({}), true),
+            ("among the other's templates", "helm-operator", name.clone(), json!({CHART_LABEL: "c"}), true),
+            ("left by the other", "helm-operator", name, json!({}), false),
+        ] {
+            live["metadata"]["labels"] = labels;
+            live["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Apply", "fieldsV1": fields}]);
+            assert_eq!(claim(&live, &decoration()).is_some(), is_claimed, "{behaviour}");
+        }
     }
 
     #[test]

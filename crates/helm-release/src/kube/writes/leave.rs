@@ -35,7 +35,7 @@ pub enum Adopted {
 pub(crate) enum Left {
     /// Its annotation `helm.sh/resource-policy` keeps it.
     Kept,
-    /// It existed before the attempt that failed.
+    /// It existed before the attempt that failed, or is left in the same way.
     Before(Adopted),
     /// Another resource took over the release, but has not applied the object yet.
     Succeeded,
