@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kube::{self, Adopt, ApplyMethod, Call, Disturbance, Live, MemoryApi};
-use crate::release::HookEvent;
+use crate::release::{DeletePolicy, HookEvent};
 use crate::sample;
 use crate::storage::{Content, Known, MarkedObject, RecordMeta};
 
@@ -1209,6 +1209,36 @@ async fn a_definition_that_becomes_a_hook_stays_whether_or_not_the_hook_runs() {
         let next = Candidate { crds: Vec::new(), hooks: vec![hook], ..next };
         upgrade(&world.env(), &next, &first).await.unwrap();
         assert_eq!(world.uid_of_definition(), before, "{event:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_becomes_a_pre_hook_is_the_hooks_from_then_on() {
+    // By default the hook makes it anew; here it is applied over.
+    for (policies, is_same) in [(vec![], false), (vec![DeletePolicy::HookFailed], true)] {
+        let world = World::new();
+        let installed = world.install(&candidate(&[map("a", "1"), map("b", "1")])).await;
+        let uid = || world.map("a")["metadata"]["uid"].clone();
+        let before = uid();
+        let hook = Hook { delete_policies: policies, ..sample::hook("a", &[HookEvent::PreUpgrade]) };
+        let next = Candidate { hooks: vec![hook], ..candidate(&[map("b", "2")]) };
+        let upgraded = upgrade(&world.env(), &next, &installed).await.unwrap();
+        let made = uid();
+        assert_eq!((made == before, upgraded.pruned.len(), names(&upgraded.marks)), (is_same, 0, vec!["b"]));
+        upgrade(&world.env(), &candidate(&[map("b", "3")]), &current(&upgraded)).await.unwrap();
+        assert_eq!(uid(), made, "no later revision lists it");
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_becomes_a_hook_that_does_not_run_is_pruned() {
+    for (event, disable_hooks) in [(HookEvent::PreUpgrade, true), (HookEvent::PreInstall, false)] {
+        let mut world = World::new();
+        let installed = world.install(&candidate(&[map("a", "1"), map("b", "1")])).await;
+        world.options.disable_hooks = disable_hooks;
+        let next = Candidate { hooks: vec![sample::hook("a", &[event])], ..candidate(&[map("b", "2")]) };
+        let upgraded = upgrade(&world.env(), &next, &installed).await.unwrap();
+        assert_eq!(upgraded.pruned, [key("a")], "{event:?}");
     }
 }
 

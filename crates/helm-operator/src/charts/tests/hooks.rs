@@ -186,11 +186,11 @@ async fn a_change_that_only_hooks_show_is_a_revision_and_a_deletion_runs_the_hoo
     assert_eq!(place(&world, "backup"), "new");
 }
 
-/// Deploys a release with these hooks and changes it, in a process that dies after no write, one write and so on, until
-/// one survives. Each time another process continues, and the result is checked.
-async fn interrupted_after_each_write(hooks: Value, change: impl Fn(&World), check: impl Fn(&World, usize)) {
+/// Deploys a release of this spec and changes it, in a process that dies after no write, one write and so on, until one
+/// survives. Each time another process continues, and the result is checked.
+async fn interrupted_after_each_write(spec: Value, change: impl Fn(&World), check: impl Fn(&World, usize)) {
     for writes in 0.. {
-        let world = World::new(with_hooks(hooks.clone()));
+        let world = World::new(spec.clone());
         reconcile(&world, "Complete").await;
         change(&world);
         world.server.fail_after(Some(writes));
@@ -220,12 +220,32 @@ async fn no_hook_runs_twice_wherever_an_upgrade_is_interrupted() {
     let after = hook("after", "post-upgrade");
     let hooks = json!([hook("before", "pre-upgrade"), both, gone, after]);
     let upgrade = |world: &World| world.edit(|p| p["spec"]["value"] = "2".into());
-    interrupted_after_each_write(hooks, upgrade, |world, writes| {
+    interrupted_after_each_write(with_hooks(hooks), upgrade, |world, writes| {
         assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("2"), "2 deployed"));
         // `before`, `both` twice, `gone` and `after`.
         assert_eq!(count(world, &format!("POST {JOBS}")), 5, "after {writes} writes: {:#?}", world.server.log());
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_becomes_a_hook_exists_wherever_the_upgrade_is_interrupted() {
+    for event in ["pre-upgrade", "post-upgrade"] {
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}});
+        let mut spec = spec();
+        spec["objects"] = json!([job]);
+        let upgrade = |world: &World| {
+            world.edit(|p| {
+                p["spec"] = with_hooks(json!([hook("load", event)]));
+                p["spec"]["value"] = "2".into();
+            });
+        };
+        interrupted_after_each_write(spec, upgrade, |world, writes| {
+            assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("2"), "2 deployed"));
+            assert!(uid_of(world, "load").is_string(), "{event}, after {writes} writes: {:#?}", world.server.log());
+        })
+        .await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -268,7 +288,8 @@ async fn an_object_that_is_gone_is_not_awaited_although_no_event_reports_it() {
 #[tokio::test(start_paused = true)]
 async fn a_deletion_leaves_no_hook_that_goes_when_it_succeeds_wherever_it_is_interrupted() {
     let gone = |event: &str| json!({"name": event, "events": [event], "policies": ["hook-succeeded"]});
-    interrupted_after_each_write(json!([gone("pre-delete"), gone("post-delete")]), World::delete, |world, writes| {
+    let spec = with_hooks(json!([gone("pre-delete"), gone("post-delete")]));
+    interrupted_after_each_write(spec, World::delete, |world, writes| {
         assert!(world.server.paths().is_empty(), "after {writes} writes: {:?}", world.server.paths());
         assert_eq!(count(world, &format!("POST {JOBS}")), 2, "after {writes} writes");
     })

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use helm::sequence::Turn;
 
-use super::{Attempt, Changes};
+use super::{ActionKind, Attempt, Changes};
 use crate::action::order::{Awaited, order, rounds, until_ready};
 use crate::action::uninstall::delete;
 use crate::action::{Cached, CachedObject, Current, Environment, Error};
@@ -13,7 +13,7 @@ use crate::kube::{
     Applied, Decoration, Found, Left, Object, ObjectKey, Owner, Previous, Removal, Rule, Target, objects_of,
     uninstall_order,
 };
-use crate::release::Release;
+use crate::release::{Hook, HookEvent, HookPhase, Release};
 use crate::storage::{MarkedObject, Marks};
 
 /// Live objects as read before the first write.
@@ -58,7 +58,7 @@ impl Attempt<'_> {
                 self.await_round(round, (at + 1, rounds.len())).await?;
             }
         }
-        let pruned = self.prune(ahead).await?;
+        let pruned = self.prune(release, ahead).await?;
         Ok(Changes { applied, pruned })
     }
 
@@ -180,13 +180,16 @@ impl Attempt<'_> {
     }
 
     /// Deletes objects that the candidate no longer contains, in Helm's uninstall order, those of later rounds first.
-    /// Returns those deleted. `ahead` lists them after the candidate's own, and says which ones are only left.
+    /// Returns those deleted. `ahead` lists them after the candidate's own, and says which ones are only left. Those that
+    /// the action's hooks have made stay.
     ///
     /// Those that are kept may still name the resource that this one took the release from. No record lists them from
     /// now on, so they lose that reference here: the garbage collector would delete them with that resource.
-    async fn prune(&self, ahead: &Marks) -> Result<Vec<ObjectKey>, Error> {
+    async fn prune(&self, release: &Release, ahead: &Marks) -> Result<Vec<ObjectKey>, Error> {
+        let (hooks, namespace) = (self.objects_of_hooks(release), &self.env.decoration.namespace);
+        let is_of_hook = |key: &ObjectKey| hooks.iter().any(|object| object.has_key(key, namespace));
         let objects = ahead.objects.iter().skip(self.keys.len());
-        let mut dropped: Vec<&MarkedObject> = objects.filter(|object| !object.kept).collect();
+        let mut dropped: Vec<&MarkedObject> = objects.filter(|o| !o.kept && !is_of_hook(&o.key)).collect();
         uninstall_order(&mut dropped, |o| &o.key.kind);
         dropped.sort_by_key(|object| Reverse(order(object.turn)));
         let mut pruned = Vec::new();
@@ -203,6 +206,12 @@ impl Attempt<'_> {
         Ok(pruned)
     }
 
+    /// Returns the objects that the action's hooks have made so far.
+    fn objects_of_hooks(&self, release: &Release) -> Vec<Object> {
+        let hooks = release.hooks.iter().filter(|hook| !self.env.options.disable_hooks && has_run(hook, &self.kind));
+        hooks.filter_map(|hook| objects_of(&hook.manifest).ok()).flatten().collect()
+    }
+
     /// Returns the decoration by the resource that this one is taking the release from, as far as owner references
     /// show it: by its uid.
     fn former(&self) -> Option<Decoration> {
@@ -211,6 +220,13 @@ impl Attempt<'_> {
         let is_another = !uid.is_empty() && former.uid != owner.uid;
         is_another.then(|| Decoration { owner: Some(former), ..self.env.decoration.clone() })
     }
+}
+
+/// Returns whether a hook has run once the objects are applied: a pre hook has, and a post hook only if the action was
+/// interrupted after that.
+fn has_run(hook: &Hook, kind: &ActionKind) -> bool {
+    let has = |event: HookEvent| hook.events.contains(&event);
+    has(kind.before) || (has(kind.after) && hook.last_run.phase != HookPhase::NotRun)
 }
 
 fn is_intact(known: &MarkedObject, live: &CachedObject) -> bool {
