@@ -56,7 +56,7 @@ pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observat
     let Some(target) = refused.filter_map(|(object, key)| attempt.target(object, key, observations)).next() else {
         return Ok(());
     };
-    let options = attempt.bases.write_options();
+    let options = attempt.write_options();
     let is_same = |error: &ApplyError| Refusal::of(error).as_ref() == Some(refusal);
     let answer = match env.applier.dry_run(target.object, &env.decoration).await {
         // What an apply never accepts may have been rejected client-side, for another reason.

@@ -423,6 +423,13 @@ impl Current {
         if is_continued { self.version } else { self.version + 1 }
     }
 
+    /// Returns whether the history has been trimmed of a revision that may have applied what is live: of one since the last
+    /// good one.
+    fn lacks_revisions(&self) -> bool {
+        let is_known = |version: u32| self.records.iter().any(|known| known.version == version);
+        !(self.last_good.unwrap_or(1)..=self.version).all(is_known)
+    }
+
     /// Returns whether the candidate continues an interrupted action: it has the same inputs.
     fn is_continued_by(&self, candidate: &Candidate) -> bool {
         self.pending && self.interrupted.as_ref() == Some(&candidate.inputs)

@@ -460,6 +460,22 @@ async fn a_rollback_recreates_an_object_that_the_failed_upgrade_recreated_with_a
     assert_eq!(world.server.object(JOB).unwrap()["spec"], json!({}));
 }
 
+#[tokio::test]
+async fn what_a_trimmed_history_lacks_may_have_been_applied_since_the_last_good_revision() {
+    let installed = World::new().install(&candidate(&[map("a", "1")])).await;
+    for (versions, last_good, expected) in [
+        (vec![1, 2, 3], Some(1), false),
+        (vec![1, 3], Some(1), true),
+        (vec![1, 3], Some(3), false),
+        (vec![1, 2, 3], None, false),
+        (vec![2, 3], None, true),
+    ] {
+        let records = versions.iter().map(|version| Known { version: *version, resource_version: None }).collect();
+        let current = Current { version: 3, records, last_good, ..installed.clone() };
+        assert_eq!(current.lacks_revisions(), expected, "{versions:?} {last_good:?}");
+    }
+}
+
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/dbs.x.y";
 
 /// Returns a chart with a definition in `crds` and an object of the new kind.

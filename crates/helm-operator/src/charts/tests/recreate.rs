@@ -4,6 +4,7 @@ use helm_release::kube::ObjectRule;
 
 use super::reporting::published;
 use super::*;
+use crate::watches::OnFailure;
 
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
 const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
@@ -57,6 +58,33 @@ fn deletions(world: &World) -> Vec<String> {
 
 fn deleted(server: &MemoryApi) -> Vec<String> {
     server.log().into_iter().filter(|line| line.starts_with("DELETE")).collect()
+}
+
+/// Returns an object that is applied after a Job.
+fn zebra(value: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "Zebra", "metadata": {"name": "a"}, "data": {"value": value}})
+}
+
+/// Creates a controller after the install of a Job and a Zebra. The server refuses the Zebra `b`.
+async fn with_zebra(on_failure: OnFailure) -> World {
+    let server = World::new(json!({"objects": [job("a"), zebra("a")]})).server;
+    server.serve("v1", "Zebra", "zebras");
+    server.make_immutable("jobs", "/spec/template");
+    server.refuse(|call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_bad = call.path.contains("/zebras/") && body.contains("\"value\":\"b\"");
+        is_bad.then(|| Error::from_status(422, "Invalid", "no b"))
+    });
+    let world = World::with_events(server, Arc::new(Stub::default()), |settings| settings.on_failure = on_failure);
+    world.reconcile().await;
+    world
+}
+
+/// Simulates a webhook that changes Jobs only on creation: from now on the chart's template is rejected.
+fn mirror(world: &World) {
+    let mut live = world.server.object(JOB).unwrap();
+    live["spec"]["template"] = "a, from a mirror".into();
+    world.server.restore(JOB, live);
 }
 
 #[tokio::test(start_paused = true)]
@@ -149,19 +177,8 @@ async fn a_guarded_object_is_recreated_once_nothing_guards_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollback_recreates_the_old_object_and_retries_leave_it_alone() {
-    let map =
-        |value: &str| json!({"apiVersion": "v1", "kind": "Zebra", "metadata": {"name": "a"}, "data": {"value": value}});
-    let server = World::new(json!({"objects": [job("a"), map("a")]})).server;
-    server.serve("v1", "Zebra", "zebras");
-    server.make_immutable("jobs", "/spec/template");
-    server.refuse(|call| {
-        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
-        let is_bad = call.path.contains("/zebras/") && body.contains("\"value\":\"b\"");
-        is_bad.then(|| Error::from_status(422, "Invalid", "no b"))
-    });
-    let world = World::with_events(server, Arc::new(Stub::default()), |_| {});
-    world.reconcile().await;
-    upgrade(&world, &[job("b"), map("b")]).await;
+    let world = with_zebra(OnFailure::Rollback).await;
+    upgrade(&world, &[job("b"), zebra("b")]).await;
     assert_eq!(world.server.object(JOB).unwrap()["spec"]["template"], "a");
     assert_eq!((world.history().last().unwrap().as_str(), deletions(&world).len()), ("3 deployed", 2));
     let before = uid(&world, JOB);
@@ -232,15 +249,31 @@ async fn an_object_that_someone_has_replaced_is_recreated_only_if_it_is_still_th
 #[tokio::test(start_paused = true)]
 async fn a_full_reconcile_does_not_run_a_job_again() {
     let world = world(&[job("a")], |_| {}).await;
-    // Simulates a webhook that changes Jobs only on creation: from now on the chart's template is rejected.
-    let mut live = world.server.object(JOB).unwrap();
-    live["spec"]["template"] = "a, from a mirror".into();
-    world.server.restore(JOB, live);
+    mirror(&world);
     let before = uid(&world, JOB);
     world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/reconcile-now": "1"}));
     world.reconcile().await;
     assert_eq!((uid(&world, JOB), deletions(&world)), (before, vec![]));
     assert!(world.condition("Irreconcilable").unwrap().contains("the release has applied the same object before"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_failed_action_and_nothing_that_follows_it_runs_an_unchanged_job_again() {
+    for (on_failure, history) in [
+        (OnFailure::Rollback, vec!["1 superseded", "2 failed", "3 deployed"]),
+        (OnFailure::Keep, vec!["1 deployed", "2 failed"]),
+    ] {
+        let world = with_zebra(on_failure).await;
+        mirror(&world);
+        let before = uid(&world, JOB);
+        upgrade(&world, &[job("a"), zebra("b")]).await;
+        assert_eq!(world.history(), history);
+        upgrade(&world, &[job("a"), zebra("c")]).await;
+        assert_eq!((world.condition("ReleaseFailed"), world.condition("Irreconcilable")), (None, None));
+        assert_eq!((uid(&world, JOB), deletions(&world)), (before.clone(), vec![]));
+        upgrade(&world, &[job("b"), zebra("c")]).await;
+        assert_ne!(uid(&world, JOB), before, "what the chart changes runs");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -10,8 +10,8 @@ use crate::action::order::{Awaited, order, rounds, until_ready};
 use crate::action::uninstall::delete;
 use crate::action::{Cached, CachedObject, Current, Environment, Error};
 use crate::kube::{
-    Applied, Decoration, Found, Left, Object, ObjectKey, Owner, Previous, Removal, Rule, Target, objects_of,
-    uninstall_order,
+    Applied, Decoration, Found, Left, Object, ObjectKey, Owner, Previous, Removal, Rule, Target, Unchanged,
+    WriteOptions, objects_of, uninstall_order,
 };
 use crate::release::{Hook, HookEvent, HookPhase, Release};
 use crate::storage::{MarkedObject, Marks};
@@ -73,12 +73,18 @@ impl Attempt<'_> {
         let target = |at: &usize| self.target(&self.candidate.objects[*at], &self.keys[*at], observations);
         let targets: Vec<Target<'_>> = round.iter().filter_map(target).collect();
         let before = applied.len();
-        let each = self.env.applier.apply_each(&targets, &self.bases.write_options(), applied).await;
+        let each = self.env.applier.apply_each(&targets, &self.write_options(), applied).await;
         for job in applied[before..].iter().filter(|job| job.expires) {
             let noted = ahead.objects.iter_mut().filter(|object| object.key == job.key);
             noted.for_each(|object| object.expires = true);
         }
         Ok(each?)
+    }
+
+    /// Returns how the action writes. What it cannot change, and does not change, is no reason to fail, or to run a Job
+    /// again.
+    pub(in crate::action) fn write_options(&self) -> WriteOptions<'_> {
+        WriteOptions { unchanged: Unchanged::Left, ..self.bases.write_options() }
     }
 
     /// Records what a round applied, so that a continuation does not apply it again.
@@ -159,9 +165,10 @@ impl Attempt<'_> {
             Some(known) if known.client => Previous::Client { changed: !is_same(object, known, env) },
             _ => Previous::Apply,
         };
-        // After an unfinished or failed action, the live object may come from the newest revision or the one before.
-        let is_settled = self.current.is_some_and(|c| c.inventory.complete);
-        let changed = !is_settled || recorded.is_none_or(|known| !is_same(object, known, env));
+        // After an unfinished or failed action, what is live may come from any revision since the last good one, and `bases`
+        // has those with a record. An adopted object may come from none.
+        let is_other = |known: &MarkedObject| known.adopted.is_some() || !is_same(object, known, env);
+        let changed = recorded.is_none_or(is_other) || self.current.is_some_and(Current::lacks_revisions);
         Some(Target { object, rule, observed, previous, changed, handed_over: self.handover.of(key), expires })
     }
 

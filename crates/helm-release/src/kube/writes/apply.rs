@@ -30,7 +30,7 @@ pub(crate) struct Target<'a> {
     pub observed: Found,
     /// How the object was written before.
     pub previous: Previous,
-    /// Whether the object may differ from the one that was applied last.
+    /// Whether the object differs from the one that was applied last, or may differ without a trace in the records.
     pub changed: bool,
     /// The fields that are set on creation and left to other managers afterwards.
     pub handed_over: Vec<Pointer>,
@@ -123,6 +123,19 @@ pub struct Applied {
     pub changed: bool,
     /// When it is applied, if the release has an order.
     pub turn: Turn,
+}
+
+impl Applied {
+    /// Describes an object after a write.
+    pub(in crate::kube) fn of(object: &Object, body: Body, written: Written, decoration: &Decoration) -> Applied {
+        let Written { live, method, changed } = written;
+        let digest = object.digest(&decoration.namespace);
+        let api_version = body.resource.api_version.clone();
+        let drift = object.drift_policy().unwrap_or_default();
+        let (kept, expires) = (is_kept(object), object.expires() || live.expires(&object.kind));
+        let turn = object.turn;
+        Applied { key: body.key, api_version, digest, kept, expires, drift, live, method, changed, turn }
+    }
 }
 
 /// Why an object was not applied or deleted.
@@ -345,7 +358,7 @@ impl Applier {
             observed = Found::Unknown;
         }
         let mut tries = 0;
-        let Written { live, method, changed } = loop {
+        let written = loop {
             tries += 1;
             let part = if body.needs_whole(&observed) { Part::Whole } else { Part::Metadata };
             if part == Part::Metadata && !matches!(observed, Found::Unknown) {
@@ -367,12 +380,7 @@ impl Applier {
             }
             self.leave_replicas(&mut body, &observed, decoration).await.map_err(failed)?;
         };
-        let digest = object.digest(&decoration.namespace);
-        let api_version = body.resource.api_version.clone();
-        let drift = object.drift_policy().unwrap_or_default();
-        let (kept, expires) = (is_kept(object), object.expires() || live.expires(&object.kind));
-        let turn = object.turn;
-        Ok(Some(Applied { key: body.key, api_version, digest, kept, expires, drift, live, method, changed, turn }))
+        Ok(Some(Applied::of(object, body, written, decoration)))
     }
 
     /// Dry-runs a server-side apply. An unowned default that blocks it counts as rejected.

@@ -67,6 +67,16 @@ impl Written {
     }
 }
 
+/// What becomes of an object that the server refuses to change, although the chart has not changed it since it was
+/// applied: something else decides its immutable fields, such as a webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unchanged {
+    /// Its write is an error.
+    Refused,
+    /// It stays as it is, and counts as applied.
+    Left,
+}
+
 /// How to write the objects of a release.
 #[derive(Clone, Copy)]
 pub(crate) struct WriteOptions<'a> {
@@ -80,6 +90,8 @@ pub(crate) struct WriteOptions<'a> {
     pub definitions: &'a [&'a Object],
     /// Objects that may be deleted and recreated, besides those with an annotation that says so.
     pub recreate: &'a [ObjectRule],
+    /// What becomes of an object that something else decides.
+    pub unchanged: Unchanged,
     /// The caller's worker slot, released while waiting for deletions.
     pub slot: &'a dyn Slot,
 }
@@ -87,7 +99,8 @@ pub(crate) struct WriteOptions<'a> {
 impl<'a> WriteOptions<'a> {
     /// Creates options without definitions, rules and worker limit.
     pub(crate) fn new(decoration: &'a Decoration, policy: Policy, bases: &'a dyn MergeBases) -> WriteOptions<'a> {
-        WriteOptions { decoration, policy, bases, definitions: &[], recreate: &[], slot: &() }
+        let unchanged = Unchanged::Refused;
+        WriteOptions { decoration, policy, bases, definitions: &[], recreate: &[], unchanged, slot: &() }
     }
 
     fn defines(&self, resource: &Resource) -> bool {

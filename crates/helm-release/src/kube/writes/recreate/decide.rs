@@ -67,6 +67,12 @@ pub(super) enum Desired {
     Unchanged,
 }
 
+/// Returns whether the live object is the one that the release applied, for the same object of the chart. An immutable
+/// field of it cannot have changed since then: something else decides the fields that differ, and would do so again.
+pub(super) fn is_as_applied(live: &Live, desired: Desired, decoration: &Decoration) -> bool {
+    desired == Desired::Unchanged && live.mark.is_some() && decoration.prove(live).is_ok()
+}
+
 /// Checks the live object.
 ///
 /// # Errors
@@ -90,9 +96,8 @@ pub(super) fn check_live(
     if !foreign.is_empty() {
         return Err(Guard::Finalizers(foreign));
     }
-    // An immutable field of an object that we applied cannot have changed since then. Only a different object with that
-    // name is worth replacing.
-    if desired == Desired::Unchanged && live.mark.is_some() {
+    // Only a different object with that name is worth replacing.
+    if is_as_applied(live, desired, decoration) {
         return Err(Guard::Unchanged);
     }
     Ok(proven)

@@ -20,7 +20,7 @@ use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applied, Applier, ApplyError, Found, Target, bytes, describe};
 use crate::kube::writes::delete::Propagation;
-use crate::kube::writes::write::{Body, WriteOptions};
+use crate::kube::writes::write::{ApplyMethod, Body, Previous, Unchanged, WriteOptions, Written};
 use crate::kube::{FIELD_MANAGER, Live, Object, Rule};
 
 pub use decide::Guard;
@@ -51,6 +51,14 @@ impl Stuck<'_> {
     }
 }
 
+/// What becomes of an object whose immutable fields the server refuses to change.
+enum Verdict {
+    /// It is recreated: the state to delete; `None` if it no longer exists or is being deleted.
+    Recreate(Option<Proven>),
+    /// It stays as it is.
+    Leave(Box<Live>),
+}
+
 /// An object that may be recreated.
 struct Doomed<'a> {
     stuck: Stuck<'a>,
@@ -63,7 +71,8 @@ impl Applier {
     /// Deletes these objects of one kind, waits until they and their dependents no longer exist, and creates them.
     /// Releases the worker slot while waiting.
     ///
-    /// An object that someone else creates in between is checked like any other: it is not overwritten.
+    /// An object that someone else creates in between is checked like any other: it is not overwritten. One that the chart
+    /// has not changed stays, if the options say so.
     ///
     /// # Errors
     /// [`ApplyError::Guarded`] if one of them must not be deleted; then none is. [`ApplyError::StillDeleting`] if a
@@ -73,16 +82,17 @@ impl Applier {
         stuck: Vec<Stuck<'_>>,
         options: &WriteOptions<'_>,
     ) -> Result<Vec<Applied>, ApplyError> {
-        let mut doomed = Vec::with_capacity(stuck.len());
+        let (mut doomed, mut left) = (Vec::with_capacity(stuck.len()), Vec::new());
         for one in stuck {
             let body = self.body(one.target.object, options.decoration).await?;
             match self.judge(one.target, &body, options).await? {
-                Ok(proven) => doomed.push(Doomed { stuck: one, body, proven }),
+                Ok(Verdict::Recreate(proven)) => doomed.push(Doomed { stuck: one, body, proven }),
+                Ok(Verdict::Leave(live)) => left.push(unwritten(one.target, body, *live, options)),
                 Err(guard) => return Err(one.guarded(guard)),
             }
         }
         if doomed.is_empty() {
-            return Ok(Vec::new());
+            return Ok(left);
         }
         let mut gone = Vec::with_capacity(doomed.len());
         for one in doomed {
@@ -91,7 +101,7 @@ impl Applier {
         }
         without_slot(options.slot, self.wait_until_gone(&gone, options)).await?;
         let made = try_join_all(gone.iter().map(|(target, _)| self.create_anew(target, options))).await?;
-        Ok(made.into_iter().flatten().collect())
+        Ok(left.into_iter().chain(made.into_iter().flatten()).collect())
     }
 
     /// Checks whether a rejected object may be recreated. Writes nothing.
@@ -113,39 +123,43 @@ impl Applier {
         judged.map(|_| ()).map_err(|guard| Stuck { target, source }.guarded(guard))
     }
 
-    /// Reads the live object and decides. Returns the state to delete; `None` if it no longer exists or is being
-    /// deleted.
+    /// Reads the live object and decides.
     async fn judge(
         &self,
         target: &Target<'_>,
         body: &Body,
         options: &WriteOptions<'_>,
-    ) -> Result<Result<Option<Proven>, Guard>, ApplyError> {
+    ) -> Result<Result<Verdict, Guard>, ApplyError> {
         let failed = |verb| move |source| ApplyError::Failed { verb, object: describe(target.object), source };
-        if let Err(guard) = decide::check_chart(target.object, &body.key, options.recreate) {
-            return Ok(Err(guard));
-        }
+        let asked = decide::check_chart(target.object, &body.key, options.recreate);
         if target.observed.is_adopted() {
-            return Ok(Err(Guard::Adopted));
+            return Ok(asked.and(Err(Guard::Adopted)));
         }
         let answer = match self.api.send(Call::get(&body.path)).await {
-            Err(error) if error.is_missing_object() => return Ok(Ok(None)),
+            Err(error) if error.is_missing_object() => return Ok(asked.map(|()| Verdict::Recreate(None))),
             answer => answer.map_err(failed("read"))?,
         };
         let live: Live = answer.parse().map_err(failed("read"))?;
         if live.deleting {
-            return Ok(Ok(None));
+            return Ok(asked.map(|()| Verdict::Recreate(None)));
+        }
+        let desired = self.desired(target, body, options).await.map_err(failed("read"))?;
+        if options.unchanged == Unchanged::Left && decide::is_as_applied(&live, desired, options.decoration) {
+            return Ok(Ok(Verdict::Leave(live.into())));
         }
         let whole: Value = answer.parse().map_err(failed("read"))?;
-        let desired = self.desired(target, body, options).await.map_err(failed("read"))?;
-        let proven = match decide::check_live(&live, &whole, &body.key, desired, options.decoration) {
-            Ok(proven) => proven,
+        let checked = asked.and_then(|()| decide::check_live(&live, &whole, &body.key, desired, options.decoration));
+        let proven = match checked {
+            Ok(proven) => Some(proven),
             Err(guard) => return Ok(Err(guard)),
         };
         match self.dry_run_create(body).await {
             Err(error) if error.is_transient() => Err(failed("apply")(error)),
-            Err(error) => Ok(decide::rejection(&error).map_or(Ok(Some(proven)), |why| Err(Guard::Rejected(why)))),
-            Ok(()) => Ok(Ok(Some(proven))),
+            Err(error) => Ok(match decide::rejection(&error) {
+                Some(why) => Err(Guard::Rejected(why)),
+                None => Ok(Verdict::Recreate(proven)),
+            }),
+            Ok(()) => Ok(Ok(Verdict::Recreate(proven))),
         }
     }
 
@@ -190,7 +204,8 @@ impl Applier {
                 }
             }
             match self.judge(doomed.stuck.target, &doomed.body, options).await? {
-                Ok(proven) => doomed.proven = proven,
+                Ok(Verdict::Recreate(proven)) => doomed.proven = proven,
+                Ok(Verdict::Leave(_)) => return Err(doomed.stuck.guarded(Guard::Unchanged)),
                 Err(guard) => return Err(doomed.stuck.guarded(guard)),
             }
         }
@@ -234,4 +249,14 @@ impl Applier {
         let rule = if matches!(target.rule, Rule::Adopt(_)) { target.rule } else { Rule::Import };
         self.apply(&Target { rule, observed: Found::Absent, expires: false, ..target.clone() }, options).await
     }
+}
+
+/// Describes an object that stays as it is. Its fields stay those of the method that wrote it.
+fn unwritten(target: &Target<'_>, body: Body, live: Live, options: &WriteOptions<'_>) -> Applied {
+    tracing::info!(object = %body.key, "left an object although its immutable fields differ: the chart has not changed it");
+    let method = match target.previous {
+        Previous::Apply => ApplyMethod::Server,
+        Previous::Client { .. } => ApplyMethod::Client { refused: None },
+    };
+    Applied::of(target.object, body, Written { live, method, changed: false }, options.decoration)
 }

@@ -188,8 +188,18 @@ fn job(image: &str) -> Object {
 }
 
 async fn apply(applier: &Applier, object: &Object, changed: bool, told: &Told) -> Result<Vec<Applied>, ApplyError> {
+    apply_as(Unchanged::Refused, applier, object, changed, told).await
+}
+
+async fn apply_as(
+    unchanged: Unchanged,
+    applier: &Applier,
+    object: &Object,
+    changed: bool,
+    told: &Told,
+) -> Result<Vec<Applied>, ApplyError> {
     let decoration = decoration();
-    let options = WriteOptions { slot: told, ..WriteOptions::new(&decoration, Policy::Auto, told) };
+    let options = WriteOptions { slot: told, unchanged, ..WriteOptions::new(&decoration, Policy::Auto, told) };
     let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
     let target = Target { object, rule, observed, previous, changed, handed_over: Vec::new(), expires: false };
     applier.apply_all(&[target], &options).await
@@ -385,5 +395,40 @@ async fn the_object_that_was_applied_before_is_not_recreated_for_the_same_chart(
     assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "b");
     // An interrupted upgrade recorded the object, and the deployed revision has another one.
     apply(&applier, &job("c"), false, &told).await.unwrap();
+    assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "c");
+}
+
+#[tokio::test]
+async fn an_action_leaves_what_the_chart_has_not_changed_whatever_its_kind() {
+    let (server, applier) = server();
+    server.make_immutable("deployments", "/spec/selector");
+    let deployment = |selector: &str| object("apps/v1", "Deployment", json!({}), json!({"selector": selector}));
+    let as_action = async |object: &Object, last: &Object| {
+        let told = Told { last: Some(last.clone()), ..Told::default() };
+        apply_as(Unchanged::Left, &applier, object, false, &told).await
+    };
+    for (path, made, chart) in
+        [(JOB, job("a"), job("b")), ("/apis/apps/v1/namespaces/ns/deployments/web", deployment("a"), deployment("b"))]
+    {
+        apply(&applier, &made, true, &Told::default()).await.unwrap();
+        let (before, since) = (server.object(path), server.log().len());
+        let left = as_action(&chart, &chart).await.unwrap();
+        assert_eq!((left.len(), left[0].changed, &*left[0].key.name), (1, false, "web"));
+        assert_eq!(left[0].live.metadata.uid.as_deref(), before.as_ref().unwrap()["metadata"]["uid"].as_str());
+        assert_eq!(server.object(path), before);
+        let is_made_anew = |line: &String| line.starts_with("DELETE") || line.starts_with("POST");
+        assert!(!writes(&server, since).iter().any(is_made_anew), "{path}");
+    }
+    let guarded = as_action(&deployment("b"), &deployment("c")).await.unwrap_err();
+    assert!(matches!(&guarded, ApplyError::Guarded { guard, .. } if **guard == Guard::NotAsked), "{guarded}");
+    // An interrupted attempt may have applied another one.
+    as_action(&job("b"), &job("c")).await.unwrap();
+    assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "b");
+    // Someone has put another object of this release in its place.
+    let mut theirs = server.object(JOB).unwrap();
+    theirs["metadata"]["managedFields"] = Value::Null;
+    server.remove(JOB);
+    server.put(JOB, theirs, "kubectl");
+    as_action(&job("c"), &job("c")).await.unwrap();
     assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "c");
 }
