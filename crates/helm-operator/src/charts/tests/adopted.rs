@@ -467,15 +467,13 @@ async fn an_attempt_that_wrote_nothing_cleans_up_nothing_that_another_resource_l
     record["metadata"]["labels"][helm_release::storage::OWNER_LABEL] = "another".into();
     world.server.put(&path, record, "other");
     reseal(&world.server, &path);
-    let names = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
-    let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "z", "annotations": names}});
-    world.server.put(&format!("{MAPS}/z"), theirs, "helm");
     disown_status(&world);
-    world.edit(|p| p["spec"]["maps"] = json!(["a", "b", "c", "z"]));
+    let noise: String = (0..62_000).map(|_| format!("{:016x}", outside::random())).collect();
+    world.edit(|p| p["spec"]["value"] = noise.into());
     let before = (world.server.object(&path), world.maps());
     let world = granting(world.server, Adopt::Any);
     world.reconcile().await;
-    assert_eq!(world.state("ReleaseFailed"), "True/ReleaseConflict", "it tried to take the failed install over");
+    assert_eq!(world.state("ReleaseFailed"), "True/RecordTooLarge", "it tried to take the failed install over");
     assert_eq!((world.server.object(&path), world.maps()), before);
 }
 

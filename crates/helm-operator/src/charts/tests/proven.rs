@@ -249,6 +249,11 @@ async fn an_uninstall_runs_the_charts_hooks_in_place_of_a_changed_records() {
 async fn deleted_with_a_changed_record(renderer: Arc<dyn Renderer>) -> World {
     let world = installed(with_hook()).await;
     edit_record(&world, 1, |release| release.info.notes = "changed".into()).await;
+    // Otherwise, the record is left to the process that wrote it a moment ago.
+    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let mut record = world.server.object(&path).unwrap();
+    record["metadata"]["annotations"].as_object_mut().unwrap().remove(helm_release::storage::WRITER_ANNOTATION);
+    world.server.put(&path, record, "tenant");
     let world = World::with_events(world.server, renderer, |_| {});
     world.delete();
     world

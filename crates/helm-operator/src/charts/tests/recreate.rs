@@ -270,7 +270,8 @@ async fn no_failed_action_and_nothing_that_follows_it_runs_an_unchanged_job_agai
         assert_eq!(world.history(), history);
         upgrade(&world, &[job("a"), zebra("c")]).await;
         assert_eq!((world.condition("ReleaseFailed"), world.condition("Irreconcilable")), (None, None));
-        assert_eq!((uid(&world, JOB), deletions(&world)), (before.clone(), vec![]));
+        let jobs = deletions(&world).into_iter().filter(|line| line.contains("/jobs/")).collect::<Vec<_>>();
+        assert_eq!((uid(&world, JOB), jobs), (before.clone(), vec![]));
         upgrade(&world, &[job("b"), zebra("c")]).await;
         assert_ne!(uid(&world, JOB), before, "what the chart changes runs");
     }

@@ -679,15 +679,15 @@ mod tests {
     #[test]
     fn a_resource_that_was_created_again_gets_its_release_back_before_its_next_revision() {
         let changed = Observed { inputs: Inputs::Changed, objects: Objects::Unclaimed, ..FINE };
-        for (behaviour, held_back) in [
-            ("rejected inputs", Observed { gate: Gate::Closed, ..changed.clone() }),
-            ("not its turn", Observed { upgrade_slot: UpgradeSlot::Waiting, ..changed.clone() }),
-            ("a dependency is missing", Observed { awaits: Awaits::Missing, ..changed.clone() }),
+        for (behaviour, held_back, if_unread) in [
+            ("rejected inputs", Observed { gate: Gate::Closed, ..changed.clone() }, Step::TakeOwnership),
+            ("not its turn", Observed { upgrade_slot: UpgradeSlot::Waiting, ..changed.clone() }, Step::TakeOwnership),
+            ("a dependency is missing", Observed { awaits: Awaits::Missing, ..changed.clone() }, Step::ReadSources),
         ] {
             check(&[
                 (behaviour, Observed { finalizer: false, ..held_back.clone() }, Step::AddFinalizer),
                 (behaviour, held_back.clone(), Step::TakeOwnership),
-                (behaviour, Observed { inputs: Inputs::Unread, ..held_back.clone() }, Step::TakeOwnership),
+                (behaviour, Observed { inputs: Inputs::Unread, ..held_back.clone() }, if_unread),
                 (behaviour, Observed { held: true, ..held_back }, Step::Wait),
             ]);
         }

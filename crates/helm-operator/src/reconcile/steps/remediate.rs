@@ -106,7 +106,7 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
         let owner = primary.owner();
         release.holder(&owner) == Holder::Resource && release.in_flight(&owner, outside::now()).is_none()
     };
-    let release = context.release().filter(is_ours);
+    let release = context.release().filter(|release| is_ours(release));
     let Some(release) = release else { return message };
     let is_vouched = |version| context.vouches(&release, version, primary);
     match remedy(&release, context.shared.settings.on_failure, stage, is_vouched) {

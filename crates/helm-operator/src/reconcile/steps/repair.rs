@@ -159,10 +159,11 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
 /// Takes ownership of every object of the deployed revision.
 pub(crate) async fn take_ownership(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, FailedStep> {
     let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done.into()) };
+    let is_held_back = context.is_held_back(primary);
     let (admitted, learned) = context.admitted(primary, version).await?;
     let Some(admitted) = admitted else {
         // The chart decides then, which it must not yet for a release that is held back.
-        let next = if context.is_held_back(primary) { NextStep::Done } else { NextStep::Again };
+        let next = if is_held_back { NextStep::Done } else { NextStep::Again };
         return Ok(next.with(learned));
     };
     let taken = take(&context.knowing(&learned), primary, (version, &marks), admitted).await;
