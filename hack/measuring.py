@@ -18,6 +18,7 @@ def inside_cluster(script, arguments, audit=False):
     subprocess.run(["make", "--silent", "cluster"], check=True)
     subprocess.run(["cargo", "build", "--quiet", "-p", "test-cluster", "--bin", "cluster"], check=True)
     flags = ["--audit"] if audit else []
+    os.environ.setdefault("TEST_CLUSTER_FOLDER", os.path.abspath("target/cluster"))  # As the Makefile does.
     os.execv(f"{TARGET}/debug/cluster", ["cluster", "run", *flags, os.path.abspath(script), "inside", *arguments])
 
 
