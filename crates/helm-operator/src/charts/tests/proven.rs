@@ -279,7 +279,8 @@ async fn an_uninstall_deletes_nothing_while_the_render_of_the_charts_hooks_is_po
 async fn an_uninstall_waits_while_nothing_is_known_about_the_chart_and_names_the_way_out() {
     let away = || RenderError::Unanswered { reason: "ChartUnavailable", message: "the registry is away".into() };
     let killed = || RenderError::Unanswered { reason: "RenderLimit", message: "the worker was killed".into() };
-    let cases: [(fn() -> RenderError, &str, bool); 3] = [
+    type Failing = fn() -> RenderError;
+    let cases: [(Failing, &str, bool); 3] = [
         (away, "True/ChartUnavailable/the registry is away; ", true),
         (killed, "True/RenderLimit/the worker was killed; ", true),
         (away, "True/ChartUnavailable/the registry is away; ", false),

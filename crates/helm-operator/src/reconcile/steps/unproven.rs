@@ -247,10 +247,11 @@ pub(crate) fn is_uninstalling(release: &ReleaseRecords, at: &Uninstalling, prima
     })
 }
 
-/// Returns whether a failed render says nothing about the chart. A source of values that is gone is not awaited: it may
-/// have been deleted with the resource, or with its namespace.
+/// Returns whether a failed render says nothing about the chart. A source of values that is gone is not awaited, nor is the
+/// right to read it: both may have been deleted with the resource, or with its namespace.
 fn may_render_later(failed: &Failed) -> bool {
-    matches!(failed, Failed::Unanswered(_)) && failed.fault().reason != Reason::ValuesSourceMissing
+    let is_gone = matches!(failed.fault().reason, Reason::ValuesSourceMissing | Reason::ValuesSourceForbidden);
+    matches!(failed, Failed::Unanswered(_)) && !is_gone
 }
 
 /// Returns whether a chart has hooks that run when the release is deleted.
@@ -265,12 +266,14 @@ mod tests {
     use crate::reconcile::failure::{FailedAttempt, Unanswered};
 
     #[test]
-    fn an_uninstall_waits_for_a_chart_of_which_nothing_is_known_but_for_no_source_that_is_gone() {
+    fn an_uninstall_waits_for_a_chart_of_which_nothing_is_known_but_for_no_source_of_values() {
         let unanswered = |reason| Failed::from(Unanswered::with_reason(reason, String::new()));
         for reason in [Reason::Unanswered, Reason::ChartUnavailable, Reason::RenderLimit] {
             assert!(may_render_later(&unanswered(reason)), "{reason:?}");
         }
-        assert!(!may_render_later(&unanswered(Reason::ValuesSourceMissing)));
+        for reason in [Reason::ValuesSourceMissing, Reason::ValuesSourceForbidden] {
+            assert!(!may_render_later(&unanswered(reason)), "{reason:?}");
+        }
         for reason in [Reason::RenderError, Reason::RenderLimit] {
             let failed = Failed::from(FailedAttempt::rendering(reason, String::new()));
             assert!(!may_render_later(&failed), "{reason:?}");
