@@ -79,7 +79,7 @@ async fn a_failed_install_leaves_what_it_only_adopted() {
 async fn the_cleanup_of_a_failed_install_deletes_no_record_that_took_the_place_of_its_own() {
     let world = World::new(spec());
     refuse_b(&world, 403, "Forbidden");
-    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let path = record_path(1);
     let (server, record) = (world.server.clone(), path.clone());
     // While the cleanup deletes an object, a person uninstalls the release and installs another one, with Helm.
     world.server.refuse(move |call| {
@@ -109,16 +109,8 @@ async fn a_definition_that_moves_to_the_crds_folder_stays_wherever_the_upgrade_i
         world.reconcile().await;
         let before = uid(&world);
         world.edit(|p| p["spec"] = json!({"crds": [definition], "maps": ["a"], "value": "2"}));
-        world.server.fail_after(Some(writes));
-        world.reconcile().await;
-        let died = world.server.writes_left() == Some(0);
-        world.server.fail_after(None);
-        // It continues from the record, which lists neither the folder nor the definition.
-        let world = World::on(world.server);
-        for _ in 0..3 {
-            world.reconcile().await;
-            tokio::time::advance(Duration::from_secs(600)).await;
-        }
+        // The other process continues from the record, which lists neither the folder nor the definition.
+        let (world, died) = restarted_after(writes, world).await;
         assert_eq!((uid(&world), world.value_of("a")), (before.clone(), json!("2")), "after {writes} writes");
         assert_eq!(world.history().last().unwrap(), "2 deployed");
         world.delete();
@@ -457,7 +449,7 @@ fn disown_status(world: &World) {
 async fn an_attempt_that_wrote_nothing_cleans_up_nothing_that_another_resource_left() {
     let world = World::new(spec());
     world.reconcile().await;
-    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let path = record_path(1);
     let mut record = world.server.object(&path).unwrap();
     let marks = &mut record["metadata"]["annotations"][MARKS_ANNOTATION];
     let known = Marks::parse(marks.as_str().unwrap()).unwrap();

@@ -180,11 +180,8 @@ async fn a_recreated_resource_with_rejected_inputs_gets_back_what_was_deployed()
     let inputs = |world: &World| world.shared.cache.release(&key()).unwrap().deployed_marks().unwrap().inputs.clone();
     let (recorded, runs) = (inputs(&world), count(&world, &format!("POST {JOBS}")));
     // Its definition was deleted, and with it the resource. The garbage collector deleted the objects.
-    let mut primary = world.server.object(PRIMARY).unwrap();
-    world.server.remove(PRIMARY);
+    world.recreate(PRIMARY);
     world.maps().iter().for_each(|map| world.server.remove(&format!("{MAPS}/{map}")));
-    (primary["status"], primary["metadata"]["finalizers"]) = (Value::Null, Value::Null);
-    world.server.put(PRIMARY, primary, "user");
     let world = restarted(world, OnTestFailure::Rollback);
     for _ in 0..2 {
         reconcile(&world, "Complete").await;

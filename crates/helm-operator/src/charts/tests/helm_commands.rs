@@ -11,7 +11,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::reporting::published;
-use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, key, spec};
+use crate::charts::tests::{MAPS, PRIMARY, Stub, World, key, record_path, spec};
 
 /// Returns Helm's manifest of these ConfigMaps.
 fn manifest(names: &[&str], value: &str) -> String {
@@ -71,10 +71,6 @@ async fn helm_supersedes(world: &World, version: u32) {
     secret["metadata"]["labels"]["status"] = "superseded".into();
     secret["data"]["release"] = serde_json::to_value(ByteString(record)).unwrap();
     world.server.put(&record_path(version), secret, "helm");
-}
-
-fn record_path(version: u32) -> String {
-    format!("{SECRETS}/sh.helm.release.v1.web.v{version}")
 }
 
 /// Writes a ConfigMap of the release as Helm does.

@@ -207,6 +207,11 @@ impl Renderer for Stub {
     }
 }
 
+/// Returns the path of a revision's record.
+fn record_path(version: u32) -> String {
+    format!("{SECRETS}/sh.helm.release.v1.web.v{version}")
+}
+
 /// A renderer that postpones every render but a retry, as if each kept others waiting.
 struct Slow(Arc<dyn Renderer>);
 
@@ -697,6 +702,14 @@ impl World {
         result
     }
 
+    /// Replaces a resource with a new one that has the same spec, but another uid, no status and no finalizers.
+    fn recreate(&self, path: &str) {
+        let mut resource = self.server.object(path).unwrap();
+        self.server.remove(path);
+        (resource["status"], resource["metadata"]["finalizers"]) = (Value::Null, Value::Null);
+        self.server.put(path, resource, "user");
+    }
+
     /// Reconciles a resource with a permit that is not reserved for retries. Returns how many resources wait for one that
     /// is.
     async fn reconcile_at_first(&self, key: &ResourceKey) -> usize {
@@ -1073,10 +1086,7 @@ async fn somebody_elses_release_is_a_conflict_unless_adopted() {
 async fn a_force_deleted_and_recreated_resource_takes_over_its_release_without_a_revision() {
     let world = World::new(spec());
     world.reconcile().await;
-    let mut primary = world.server.object(PRIMARY).unwrap();
-    world.server.remove(PRIMARY);
-    (primary["status"], primary["metadata"]["finalizers"]) = (Value::Null, Value::Null);
-    world.server.put(PRIMARY, primary, "user");
+    world.recreate(PRIMARY);
     let uid = world.server.object(PRIMARY).unwrap()["metadata"]["uid"].clone();
     for world in [World::on(world.server.clone()), world] {
         world.reconcile().await;
@@ -1094,19 +1104,24 @@ async fn a_suspended_resource_is_left_alone() {
     assert!(world.maps().is_empty());
 }
 
+/// Reconciles in a process that dies after this many writes, and then in another one. Returns whether the first one died.
+async fn restarted_after(writes: usize, world: World) -> (World, bool) {
+    world.server.fail_after(Some(writes));
+    world.reconcile().await;
+    let died = world.server.writes_left() == Some(0);
+    world.server.fail_after(None);
+    let world = World::on(world.server);
+    for _ in 0..3 {
+        world.reconcile().await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    (world, died)
+}
+
 /// Runs a scenario once for each number of writes after which the process dies, restarts it, and compares the results.
 async fn survive(prepare: impl AsyncFn() -> World, end: impl Fn(&World)) {
     for writes in 0.. {
-        let world = prepare().await;
-        world.server.fail_after(Some(writes));
-        world.reconcile().await;
-        let died = world.server.writes_left() == Some(0);
-        world.server.fail_after(None);
-        let world = World::on(world.server);
-        for _ in 0..3 {
-            world.reconcile().await;
-            tokio::time::advance(Duration::from_secs(600)).await;
-        }
+        let (world, died) = restarted_after(writes, prepare().await).await;
         end(&world);
         if !died {
             assert!(writes > 3, "the scenario wrote nothing");

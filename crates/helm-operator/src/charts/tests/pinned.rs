@@ -53,25 +53,24 @@ async fn a_pinned_release_returns_to_its_revision_and_stays_until_the_annotation
     assert_eq!(world.history().last().unwrap(), "4 deployed");
 }
 
-fn record(version: u32) -> String {
-    format!("{SECRETS}/sh.helm.release.v1.web.v{version}")
+/// Returns a release that is pinned to its first revision, of a resource that has changed since.
+async fn pinned_to_the_first() -> World {
+    let world = upgraded().await;
+    pin(&world, Some("1"));
+    world.reconcile().await;
+    set(&world, "3");
+    world
 }
 
-/// Replaces the resource with one of another uid and without a status, and starts a new process.
+/// Recreates the resource, and starts a new process.
 fn recreated(world: World) -> World {
-    let mut primary = world.server.object(PRIMARY).unwrap();
-    world.server.remove(PRIMARY);
-    (primary["status"], primary["metadata"]["finalizers"]) = (Value::Null, Value::Null);
-    world.server.put(PRIMARY, primary, "user");
+    world.recreate(PRIMARY);
     World::on(world.server)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pinned_release_that_is_taken_over_follows_the_resource_once_the_annotation_goes() {
-    let world = upgraded().await;
-    pin(&world, Some("1"));
-    world.reconcile().await;
-    set(&world, "3");
+    let world = pinned_to_the_first().await;
     let metadata = |world: &World| world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"].clone();
     let before = metadata(&world);
     let world = recreated(world);
@@ -90,14 +89,14 @@ async fn a_pinned_release_that_is_taken_over_follows_the_resource_once_the_annot
 async fn a_pinned_release_whose_records_were_put_back_stays_as_it_is_and_says_so() {
     let world = World::new(spec());
     world.reconcile().await;
-    let old = world.server.object(&record(1)).unwrap();
+    let old = world.server.object(&record_path(1)).unwrap();
     set(&world, "2");
     world.reconcile().await;
     pin(&world, Some("1"));
     world.reconcile().await;
     set(&world, "3");
-    (1..=3).for_each(|version| world.server.remove(&record(version)));
-    world.server.put(&record(1), old, "tenant");
+    (1..=3).for_each(|version| world.server.remove(&record_path(version)));
+    world.server.put(&record_path(1), old, "tenant");
     let map = world.server.object(&format!("{MAPS}/a")).unwrap();
     let world = World::on(world.server);
     world.reconcile().await;
@@ -112,16 +111,13 @@ async fn a_pinned_release_whose_records_were_put_back_stays_as_it_is_and_says_so
 
 #[tokio::test(start_paused = true)]
 async fn a_pinned_revision_whose_record_somebody_changed_is_not_taken_over() {
-    let world = upgraded().await;
-    pin(&world, Some("1"));
-    world.reconcile().await;
-    set(&world, "3");
+    let world = pinned_to_the_first().await;
     let mut release = world.shared.storage.get("ns", "web", 3).await.unwrap().release.facts().clone();
     release.info.notes = "changed".into();
-    let mut secret = world.server.object(&record(3)).unwrap();
+    let mut secret = world.server.object(&record_path(3)).unwrap();
     let content = Packed::pack(&release).unwrap().to_record().into_bytes();
     secret["data"]["release"] = serde_json::to_value(ByteString(content)).unwrap();
-    world.server.put(&record(3), secret, "tenant");
+    world.server.put(&record_path(3), secret, "tenant");
     let map = world.server.object(&format!("{MAPS}/a")).unwrap();
     let world = recreated(world);
     world.reconcile().await;

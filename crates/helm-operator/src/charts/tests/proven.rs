@@ -14,10 +14,6 @@ use crate::watches::OnFailure;
 const PWNED: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/pwned";
 const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
-fn record(version: u32) -> String {
-    format!("{SECRETS}/sh.helm.release.v1.web.v{version}")
-}
-
 /// Returns an object that a tenant must not be able to apply.
 fn pwned() -> Value {
     json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "pwned"}, "rules": []})
@@ -44,7 +40,7 @@ async fn with_content(world: &World, version: u32, change: impl FnOnce(&mut Rele
     let mut release = world.shared.storage.get("ns", "web", version).await.unwrap().release.facts().clone();
     change(&mut release);
     let content = Packed::pack(&release).unwrap().to_record().into_bytes();
-    let mut secret = world.server.object(&record(version)).unwrap();
+    let mut secret = world.server.object(&record_path(version)).unwrap();
     secret["data"]["release"] = serde_json::to_value(ByteString(content)).unwrap();
     secret["metadata"]["labels"]["status"] = release.info.status.as_str().into();
     secret
@@ -53,7 +49,7 @@ async fn with_content(world: &World, version: u32, change: impl FnOnce(&mut Rele
 /// Replaces the content of a record.
 async fn edit_record(world: &World, version: u32, change: impl FnOnce(&mut Release)) {
     let secret = with_content(world, version, change).await;
-    world.server.put(&record(version), secret, "tenant");
+    world.server.put(&record_path(version), secret, "tenant");
 }
 
 /// Copies the record of revision 1 to revision 2.
@@ -66,7 +62,7 @@ async fn forge(world: &World, status: Status) {
     .await;
     secret["metadata"]["name"] = "sh.helm.release.v1.web.v2".into();
     secret["metadata"]["labels"]["version"] = "2".into();
-    world.server.put(&record(2), secret, "tenant");
+    world.server.put(&record_path(2), secret, "tenant");
 }
 
 /// Rejects the ConfigMap `d` in every kind of write.
@@ -101,7 +97,7 @@ async fn a_forged_revision_is_not_applied_and_is_reported() {
             assert!(condition.starts_with("True/UnprovenRecords/in namespace \"ns\", this operator did not write the release records sh.helm.release.v1.web.v2 as they are"), "{condition}");
             assert_eq!(world.state("Ready"), "True/Ready", "{status:?}");
             assert_eq!(world.requests().await, 0, "once");
-            world.server.remove(&record(2));
+            world.server.remove(&record_path(2));
             world.reconcile().await;
             assert_eq!(world.condition("UnprovenRecords"), None);
         }
@@ -178,12 +174,12 @@ async fn edited_marks_delete_nothing_of_others_and_the_release_still_goes_as_a_w
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "plain"}}),
             "user",
         );
-        let mut secret = world.server.object(&record(1)).unwrap();
+        let mut secret = world.server.object(&record_path(1)).unwrap();
         let marks = secret["metadata"]["annotations"][MARKS_ANNOTATION].as_str().unwrap();
         // Replaces each of two objects with another one.
         let marks = marks.replace("\"a\"", "\"precious\"").replace("\"b\"", "\"plain\"");
         secret["metadata"]["annotations"][MARKS_ANNOTATION] = marks.into();
-        world.server.put(&record(1), secret, "tenant");
+        world.server.put(&record_path(1), secret, "tenant");
         let world = restarted(world);
         match deletes {
             true => world.delete(),
@@ -245,12 +241,12 @@ async fn an_uninstall_runs_the_charts_hooks_in_place_of_a_changed_records() {
     assert!(!log.contains("evil") && log.contains("jobs/bye"), "{log}");
 }
 
-/// Returns a release with a hook, whose record somebody has changed and which is being deleted.
+/// Returns a release with a hook that is being deleted and whose record someone changed.
 async fn deleted_with_a_changed_record(renderer: Arc<dyn Renderer>) -> World {
     let world = installed(with_hook()).await;
     edit_record(&world, 1, |release| release.info.notes = "changed".into()).await;
     // Otherwise, the record is left to the process that wrote it a moment ago.
-    let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
+    let path = record_path(1);
     let mut record = world.server.object(&path).unwrap();
     record["metadata"]["annotations"].as_object_mut().unwrap().remove(helm_release::storage::WRITER_ANNOTATION);
     world.server.put(&path, record, "tenant");
@@ -312,9 +308,9 @@ async fn a_record_without_its_hooks_takes_none_from_the_release() {
     let world = starting(server(with_hook()));
     world.reconcile().await;
     edit_record(&world, 1, |release| release.hooks.clear()).await;
-    let mut secret = world.server.object(&record(1)).unwrap();
+    let mut secret = world.server.object(&record_path(1)).unwrap();
     secret["metadata"]["annotations"] = Value::Null;
-    world.server.put(&record(1), secret, "tenant");
+    world.server.put(&record_path(1), secret, "tenant");
     let world = starting(world.server);
     world.reconcile().await;
     let owners = &world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["ownerReferences"];
@@ -329,9 +325,9 @@ async fn a_record_without_its_hooks_takes_none_from_the_release() {
 async fn a_changed_record_with_fewer_objects_leaves_none_behind() {
     let world = installed(spec()).await;
     edit_record(&world, 1, |release| release.manifest = String::new()).await;
-    let mut secret = world.server.object(&record(1)).unwrap();
+    let mut secret = world.server.object(&record_path(1)).unwrap();
     secret["metadata"]["annotations"] = Value::Null;
-    world.server.put(&record(1), secret, "tenant");
+    world.server.put(&record_path(1), secret, "tenant");
     let world = restarted(world);
     world.delete();
     world.reconcile().await;
@@ -341,23 +337,23 @@ async fn a_changed_record_with_fewer_objects_leaves_none_behind() {
 #[tokio::test(start_paused = true)]
 async fn records_that_name_somebody_else_keep_no_object_of_a_deleted_resource() {
     let world = installed(spec()).await;
-    let mut secret = world.server.object(&record(1)).unwrap();
+    let mut secret = world.server.object(&record_path(1)).unwrap();
     secret["metadata"]["annotations"] = Value::Null;
     secret["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"] = "another".into();
-    world.server.remove(&record(1));
-    world.server.put(&record(1), secret, "tenant");
+    world.server.remove(&record_path(1));
+    world.server.put(&record_path(1), secret, "tenant");
     let world = restarted(world);
     world.delete();
     world.reconcile().await;
     assert_eq!((world.maps().len(), world.server.object(PRIMARY)), (0, None));
-    assert!(world.server.object(&record(1)).is_some(), "what is not ours stays");
+    assert!(world.server.object(&record_path(1)).is_some(), "what is not ours stays");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_older_record_that_was_put_back_restores_nothing() {
     for how in ["does not render", "is refused"] {
         let world = installed(spec()).await;
-        let old = world.server.object(&record(1)).unwrap();
+        let old = world.server.object(&record_path(1)).unwrap();
         world.edit(|p| p["spec"]["maps"] = json!(["a"]));
         world.reconcile().await;
         assert_eq!(
@@ -365,9 +361,9 @@ async fn an_older_record_that_was_put_back_restores_nothing() {
             (vec!["a".to_owned()], vec!["1 superseded".to_owned(), "2 deployed".into()])
         );
         // The record is authentic, and from a time when the release had more objects.
-        world.server.remove(&record(2));
-        world.server.remove(&record(1));
-        world.server.put(&record(1), old, "tenant");
+        world.server.remove(&record_path(2));
+        world.server.remove(&record_path(1));
+        world.server.put(&record_path(1), old, "tenant");
         world.edit(|p| match how {
             "does not render" => p["spec"]["broken"] = true.into(),
             _ => p["spec"]["maps"] = json!(["a", "d"]),
@@ -394,7 +390,7 @@ async fn an_older_record_that_was_put_back_restores_no_generated_value() {
     };
     let world = rendering(&server(spec()), 0);
     world.reconcile().await;
-    let old = world.server.object(&record(1)).unwrap();
+    let old = world.server.object(&record_path(1)).unwrap();
     world.edit(|p| p["spec"]["more"] = 1.into());
     world.reconcile().await;
     world.edit(|p| p["spec"].as_object_mut().unwrap().retain(|key, _| key != "more"));
@@ -402,9 +398,9 @@ async fn an_older_record_that_was_put_back_restores_no_generated_value() {
     assert_eq!(world.history().len(), 3);
     assert_ne!(world.value_of("a"), "password 0");
     for version in 1..=3 {
-        world.server.remove(&record(version));
+        world.server.remove(&record_path(version));
     }
-    world.server.put(&record(1), old, "tenant");
+    world.server.put(&record_path(1), old, "tenant");
     let world = rendering(&world.server, 100);
     let was_written = Arc::new(AtomicBool::new(false));
     let seen = was_written.clone();
@@ -431,7 +427,7 @@ async fn the_record_of_another_release_is_not_this_ones() {
     });
     copy["metadata"]["name"] = "sh.helm.release.v1.web.v2".into();
     (copy["metadata"]["labels"]["name"], copy["metadata"]["labels"]["version"]) = ("web".into(), "2".into());
-    world.server.put(&record(2), copy, "tenant");
+    world.server.put(&record_path(2), copy, "tenant");
     let world = restarted(world);
     world.reconcile().await;
     assert_eq!(
@@ -445,12 +441,12 @@ async fn the_record_of_another_release_is_not_this_ones() {
 async fn a_damaged_record_stops_neither_the_next_revision_nor_the_deletion() {
     for (annotated, deletes) in [(true, false), (false, false), (true, true), (false, true)] {
         let world = installed(spec()).await;
-        let mut secret = world.server.object(&record(1)).unwrap();
+        let mut secret = world.server.object(&record_path(1)).unwrap();
         secret["data"]["release"] = "AAAA".into();
         if !annotated {
             secret["metadata"]["annotations"] = Value::Null;
         }
-        world.server.put(&record(1), secret, "tenant");
+        world.server.put(&record_path(1), secret, "tenant");
         let world = restarted(world);
         match deletes {
             true => world.delete(),
@@ -478,7 +474,7 @@ async fn a_damaged_record_of_an_interrupted_action_stops_neither_the_same_inputs
         world.server.fail_after(Some(2));
         world.reconcile().await;
         world.server.fail_after(None);
-        let path = record(if is_first { 1 } else { 2 });
+        let path = record_path(if is_first { 1 } else { 2 });
         let mut secret = world.server.object(&path).unwrap();
         secret["data"]["release"] = "AAAA".into();
         world.server.put(&path, secret, "tenant");
@@ -557,7 +553,7 @@ async fn a_rotated_key_costs_nothing_and_takes_over_with_the_next_revision() {
 #[tokio::test(start_paused = true)]
 async fn the_same_record_is_news_when_other_keys_prove_it_or_none_does() {
     let world = installed(spec()).await;
-    let metadata = world.server.object(&record(1)).unwrap()["metadata"].clone();
+    let metadata = world.server.object(&record_path(1)).unwrap()["metadata"].clone();
     let metadata: ObjectMeta = serde_json::from_value(metadata).unwrap();
     let releases = Releases::default();
     let mut epoch = Epoch { number: 0, began: Instant::now(), is_list: true };
@@ -599,9 +595,9 @@ async fn a_record_of_helm_is_imported_only_as_far_as_the_chart_renders_it_or_it_
             }
         })
         .await;
-        let mut secret = world.server.object(&record(1)).unwrap();
+        let mut secret = world.server.object(&record_path(1)).unwrap();
         secret["metadata"]["annotations"] = Value::Null;
-        world.server.put(&record(1), secret, "helm");
+        world.server.put(&record_path(1), secret, "helm");
         if is_live {
             let mut live = pwned();
             live["metadata"]["annotations"] =
@@ -623,7 +619,7 @@ async fn no_policy_deletes_what_runs_because_of_a_forged_failure() {
         let world = installed(spec()).await;
         let mut secret = with_content(&world, 1, |release| release.info.status = Status::Failed).await;
         secret["metadata"]["labels"]["status"] = "failed".into();
-        world.server.put(&record(1), secret, "tenant");
+        world.server.put(&record_path(1), secret, "tenant");
         world.edit(|p| p["spec"]["broken"] = true.into());
         let change = |settings: &mut Settings| settings.on_failure = policy;
         let world = World::with_events(world.server, Arc::new(Stub::default()), change);

@@ -257,10 +257,8 @@ async fn a_recreated_resource_gets_its_release_back_while_the_rollout_is_halted(
     let world = serving(world.server, "v2", OnGateFailure::Halt);
     reconcile_all(&world, 5).await;
     let path = primary("ns", "a", Value::Null).0;
-    let mut resource = world.server.object(&path).unwrap();
-    (resource["status"], resource["metadata"]["finalizers"]) = (Value::Null, Value::Null);
-    [&path, &format!("{MAPS}/a")].iter().for_each(|path| world.server.remove(path));
-    world.server.put(&path, resource, "user");
+    world.recreate(&path);
+    world.server.remove(&format!("{MAPS}/a"));
     let world = serving(world.server, "v2", OnGateFailure::Halt);
     reconcile_all(&world, 2).await;
     let (resource, map) = (world.server.object(&path).unwrap(), world.server.object(&format!("{MAPS}/a")).unwrap());

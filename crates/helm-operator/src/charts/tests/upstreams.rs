@@ -106,12 +106,8 @@ fn hop_release() -> World {
     let metadata = json!({"name": release.key(), "labels": labels, "ownerReferences": owners});
     let data = json!({"release": serde_json::to_value(ByteString(record)).unwrap()});
     let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data});
-    world.server.put(&record_path(), secret, "manager");
+    world.server.put(&record_path(1), secret, "manager");
     World::rendering(world.server, Arc::new(Fixed(RENDERED)))
-}
-
-fn record_path() -> String {
-    format!("{SECRETS}/sh.helm.release.v1.web.v1")
 }
 
 /// Returns an object without what only the server and field managers use.
@@ -125,11 +121,11 @@ fn content(server: &MemoryApi, path: &str) -> Value {
 #[tokio::test(start_paused = true)]
 async fn a_cluster_scoped_object_of_helm_operator_plugins_is_no_reason_to_upgrade() {
     let world = hop_release();
-    let record = content(&world.server, &record_path())["data"].clone();
+    let record = content(&world.server, &record_path(1))["data"].clone();
     let (role, map) = (content(&world.server, ROLE), content(&world.server, &format!("{MAPS}/a")));
     world.reconcile().await;
     assert_eq!(world.history(), ["1 deployed"]);
-    assert_eq!(content(&world.server, &record_path())["data"], record, "going back costs no revision either");
+    assert_eq!(content(&world.server, &record_path(1))["data"], record, "going back costs no revision either");
     for (path, mut before) in [(ROLE.to_owned(), role), (format!("{MAPS}/a"), map)] {
         before["metadata"]["labels"]["helm.sdk.operatorframework.io/chart"] = "memcached".into();
         assert_eq!(content(&world.server, &path), before, "{path}");
@@ -272,7 +268,7 @@ async fn a_cluster_scoped_resource_has_its_release_in_the_configured_namespace()
     assert_eq!(world.state("Ready"), "True/Ready");
     let owner = &world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["ownerReferences"][0];
     assert_eq!((&owner["name"], &owner["controller"]), (&json!("web"), &json!(true)));
-    assert!(world.server.object(&record_path()).is_some());
+    assert!(world.server.object(&record_path(1)).is_some());
 
     let world = cluster_scoped(world.server);
     assert_eq!(world.requests().await, 0, "after a restart");
@@ -330,11 +326,11 @@ async fn a_release_is_neither_installed_again_nor_left_behind_if_its_watch_has_a
 #[tokio::test(start_paused = true)]
 async fn records_in_namespaces_that_are_not_watched_are_looked_for_before_a_release_is_installed_again() {
     let server = cluster_scoped_release().await.server;
-    let (record, moved) = (server.object(&record_path()).unwrap(), ResourceKey::new("other", "web"));
-    server.remove(&record_path());
+    let (record, moved) = (server.object(&record_path(1)).unwrap(), ResourceKey::new("other", "web"));
+    server.remove(&record_path(1));
     let world = releasing_in("other", server);
     world.releases.lost(&WatchScope::namespace("elsewhere"));
-    world.server.restore(&record_path(), record);
+    world.server.restore(&record_path(1), record);
     let before = others(&world);
     let reconcile = async || {
         reconcile::reconcile(&world.shared, &moved, &(), Priority::Retry).await;
@@ -347,7 +343,7 @@ async fn records_in_namespaces_that_are_not_watched_are_looked_for_before_a_rele
     let condition = reconcile().await;
     assert!(condition.starts_with("True/ReleaseElsewhere/"), "{condition}");
     assert_eq!(others(&world), before);
-    world.server.remove(&record_path());
+    world.server.remove(&record_path(1));
     assert_eq!(reconcile().await, "", "it is recorded nowhere");
     assert_eq!(world.shared.cache.release(&moved).unwrap().deployed().unwrap().0, 1);
 }
@@ -355,7 +351,7 @@ async fn records_in_namespaces_that_are_not_watched_are_looked_for_before_a_rele
 #[tokio::test(start_paused = true)]
 async fn a_deletion_does_not_wait_for_the_right_to_look_for_records_elsewhere() {
     let server = cluster_scoped_release().await.server;
-    server.remove(&record_path());
+    server.remove(&record_path(1));
     let world = releasing_in("other", server);
     world.releases.lost(&WatchScope::namespace("elsewhere"));
     world.server.disturb("GET /api/v1/secrets?", 9, helm_release::kube::Disturbance::Refused(403));
@@ -456,7 +452,7 @@ async fn a_resource_waits_while_the_controller_of_another_version_reconciles_it(
 /// the release.
 fn in_chunks(world: World) -> World {
     let server = world.server;
-    let record = server.object(&record_path()).unwrap();
+    let record = server.object(&record_path(1)).unwrap();
     let text: ByteString = serde_json::from_value(record["data"]["release"].clone()).unwrap();
     let gzip: ByteString = serde_json::from_value(String::from_utf8(text.0).unwrap().into()).unwrap();
     let (first, second) = gzip.0.split_at(gzip.0.len() / 2);
@@ -466,7 +462,7 @@ fn in_chunks(world: World) -> World {
     let chunk = format!("{key}-abc");
     (index["metadata"]["labels"]["owner"], index["metadata"]["labels"]["type"]) = ("mine".into(), "index".into());
     index["data"] = json!({"chunk": encoded(first), "extraChunks": encoded(json!([chunk]).to_string().as_bytes())});
-    server.restore(&record_path(), index);
+    server.restore(&record_path(1), index);
     let metadata = json!({"name": chunk, "labels": {"owner": "mine", "key": key, "type": "chunk"}});
     let secret =
         json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": {"chunk": encoded(second)}});
@@ -484,10 +480,10 @@ async fn a_release_recorded_in_chunks_is_imported_without_touching_its_objects()
     let uids = |world: &World| {
         [ROLE, &format!("{MAPS}/a")].map(|path| world.server.object(path).unwrap()["metadata"]["uid"].clone())
     };
-    let before = (uids(&world), world.server.object(&record_path()));
+    let before = (uids(&world), world.server.object(&record_path(1)));
     world.reconcile().await;
     assert_eq!((world.history(), world.state("Ready")), (vec!["2 deployed".to_owned()], "True/Ready".into()));
-    assert_eq!((uids(&world), world.server.object(&record_path())), before, "the chunks stay");
+    assert_eq!((uids(&world), world.server.object(&record_path(1))), before, "the chunks stay");
     let world = World::rendering(world.server, Arc::new(Fixed(RENDERED)));
     assert_eq!(world.requests().await, 0);
 }

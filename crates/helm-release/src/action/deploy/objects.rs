@@ -193,10 +193,12 @@ impl Attempt<'_> {
     /// Those that are kept may still name the resource that this one took the release from. No record lists them from
     /// now on, so they lose that reference here: the garbage collector would delete them with that resource.
     async fn prune(&self, release: &Release, ahead: &Marks) -> Result<Vec<ObjectKey>, Error> {
+        let mut dropped: Vec<&MarkedObject> = ahead.objects.iter().skip(self.keys.len()).filter(|o| !o.kept).collect();
+        if dropped.is_empty() {
+            return Ok(Vec::new());
+        }
         let (hooks, namespace) = (self.objects_of_hooks(release), &self.env.decoration.namespace);
-        let is_of_hook = |key: &ObjectKey| hooks.iter().any(|object| object.has_key(key, namespace));
-        let objects = ahead.objects.iter().skip(self.keys.len());
-        let mut dropped: Vec<&MarkedObject> = objects.filter(|o| !o.kept && !is_of_hook(&o.key)).collect();
+        dropped.retain(|dropped| !hooks.iter().any(|object| object.has_key(&dropped.key, namespace)));
         uninstall_order(&mut dropped, |o| &o.key.kind);
         dropped.sort_by_key(|object| Reverse(order(object.turn)));
         let mut pruned = Vec::new();
