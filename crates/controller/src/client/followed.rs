@@ -87,7 +87,7 @@ impl<B: Body<Error: Into<BoxError>> + Unpin> Body for Followed<B> {
             }
             Some(Err(error)) => {
                 self.end(Ended::Broken);
-                // kube takes some of these errors for the end.
+                // kube treats some of these errors as a normal end.
                 Some(Err(if is_brief { EndedAtOnce.into() } else { error.into() }))
             }
             None => {

@@ -135,7 +135,7 @@ fn is_built_in(group: &str) -> bool {
     !group.contains('.') || group.ends_with(".k8s.io")
 }
 
-/// Returns the client that converts the objects of a definition; null if there is none.
+/// Returns the client configuration of a definition's conversion webhook; null if it has none.
 pub(super) fn converter(definition: &Value) -> &Value {
     &definition["spec"]["conversion"]["webhook"]["clientConfig"]
 }

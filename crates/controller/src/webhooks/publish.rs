@@ -320,9 +320,8 @@ impl Publishing {
         Ok(())
     }
 
-    /// Empties the configurations that name this process itself rather than a Service, because nobody would answer. For
-    /// the same reason, definitions name the earlier Service again: an apply of one with a Service would not remove the
-    /// URL.
+    /// Empties the configurations that name this process itself rather than a Service: after it stops, no one answers
+    /// there. Definitions return to the earlier Service, because applying one with a Service would not remove the URL.
     async fn remove_own(&self) {
         let place = &self.certificates.place;
         if place.url.is_none() {

@@ -34,7 +34,7 @@ fn with_versions(first: &CustomResourceDefinition, later: &[CustomResourceDefini
 }
 
 /// Makes each definition whose objects the program converts name the Service of its webhooks, from the first apply on.
-/// Until somebody answers there, objects cannot be read or written in another version than the stored one.
+/// Until a process serves it, objects can be read and written only in the stored version.
 pub(super) fn convert_at(service: &Service, webhooks: &Webhooks, definitions: &mut [Value]) {
     for definition in definitions {
         let name = definition["metadata"]["name"].as_str().unwrap_or_default();

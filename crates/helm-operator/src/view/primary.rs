@@ -90,7 +90,7 @@ impl Primary {
         &self.key.name
     }
 
-    /// Returns the deployed revision in its status; 0 if there is none.
+    /// Returns the deployed revision according to the status; 0 if it names none.
     pub(crate) fn reported(&self) -> u32 {
         self.status.deployed_release.as_ref().map_or(0, |release| release.revision)
     }

@@ -200,8 +200,8 @@ impl ReleaseRecords {
         revision.is_sealed() && is_current && revision.marks.as_ref().is_some_and(|marks| *marks.owner == *uid)
     }
 
-    /// Returns whether a revision is older than `reported`, the one in the resource's status, although this process did
-    /// not write its record: somebody put it back.
+    /// Returns whether someone restored an old record: the revision is older than `reported`, the one in the resource's
+    /// status, and this process did not write it.
     pub(crate) fn is_put_back(&self, version: u32, reported: u32) -> bool {
         let written = |revision: &Revision| matches!(revision.trust, Trust::Written(_));
         version < reported && !self.revisions.get(&version).is_some_and(written)

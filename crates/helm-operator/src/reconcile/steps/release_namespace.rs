@@ -1,6 +1,6 @@
 //! Finds the release of a cluster-scoped resource in another namespace than the one where the watch has it:
-//! `releaseNamespace` has changed, or the operator was moved. A second release would take the first one's cluster-scoped
-//! objects, with other generated values, and leave the rest to nobody.
+//! `releaseNamespace` has changed, or the operator was moved. A second release would take over the first one's
+//! cluster-scoped objects, generate new values, and orphan the rest.
 
 use controller::report::chain;
 use controller::runtime::key::ResourceKey;
@@ -17,7 +17,7 @@ impl StepContext<'_> {
     /// Checks, before a release is installed or uninstalled without records, that these are not in another namespace.
     ///
     /// # Errors
-    /// They are, or nobody knows.
+    /// They are, or it could not be determined.
     pub(crate) async fn check_release_namespace(&self, primary: &Primary) -> Result<(), Failed> {
         let has_release = primary.status.deployed_release.is_some();
         if self.shared.resource.namespaced || !has_release || self.recorded(primary) != Recorded::Lost {

@@ -67,8 +67,8 @@ impl Written {
     }
 }
 
-/// What becomes of an object that the server refuses to change, although the chart has not changed it since it was
-/// applied: something else decides its immutable fields, such as a webhook.
+/// How to treat an object that the server refuses to change and that the chart has not changed since it was applied.
+/// Something else, such as a webhook, sets its immutable fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unchanged {
     /// Its write is an error.

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// The shared lists, and the field that identifies their items; `None` if an item is its own key.
 const SHARED: [(&str, Option<&str>); 2] = [("ownerReferences", Some("uid")), ("finalizers", None)];
 
-/// Adds to the new object the items of others: those that the live object has and the last manifest has not.
+/// Adds other controllers' items to the new object: those in the live object that the last manifest does not have.
 pub(super) fn keep_others(last: Option<&Value>, new: &mut Value, live: &Value) {
     for (name, key) in SHARED {
         let last = last.map_or(&[][..], |last| items(last, name));

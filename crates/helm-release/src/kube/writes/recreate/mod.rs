@@ -71,8 +71,8 @@ impl Applier {
     /// Deletes these objects of one kind, waits until they and their dependents no longer exist, and creates them.
     /// Releases the worker slot while waiting.
     ///
-    /// An object that someone else creates in between is checked like any other: it is not overwritten. One that the chart
-    /// has not changed stays, if the options say so.
+    /// An object that someone else creates in between is checked like any other: it is not overwritten. With
+    /// [`Unchanged::Left`], an object that the chart has not changed is left alone.
     ///
     /// # Errors
     /// [`ApplyError::Guarded`] if one of them must not be deleted; then none is. [`ApplyError::StillDeleting`] if a
@@ -253,7 +253,7 @@ impl Applier {
 
 /// Describes an object that stays as it is. Its fields stay those of the method that wrote it.
 fn unwritten(target: &Target<'_>, body: Body, live: Live, options: &WriteOptions<'_>) -> Applied {
-    tracing::info!(object = %body.key, "left an object although its immutable fields differ: the chart has not changed it");
+    tracing::info!(object = %body.key, "left an object alone: its immutable fields differ from the chart, but the chart has not changed them");
     let method = match target.previous {
         Previous::Apply => ApplyMethod::Server,
         Previous::Client { .. } => ApplyMethod::Client { refused: None },
