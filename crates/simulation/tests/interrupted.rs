@@ -148,3 +148,17 @@ fn a_resource_whose_first_record_was_never_made_is_deleted() {
     ];
     check(1_081_685, &setup, steps);
 }
+
+#[test]
+fn a_late_event_of_a_deleted_record_does_not_make_the_next_release_count_on() {
+    let setup = Setup { chart: "web1".into(), period: 60, ..Setup::default() };
+    let slow = Fault { which: Which::ObjectWatches, how: How::Slow(3624), of_ten: 10, for_ms: 29_009, nth: 0 };
+    let steps = [
+        (0, put(json!({"hooks": true, "message": "m340", "replicas": 2}))),
+        (10_053, Action::Fault(slow)),
+        (10_053, put(json!({"hooks": false, "message": "m793"}))),
+        (10_197, Action::Delete("a".into(), String::new())),
+        (10_446, put(json!({"farewell": true, "hooks": false, "message": "m399", "replicas": 2}))),
+    ];
+    check(1_152_277, &setup, steps);
+}

@@ -15,7 +15,7 @@ use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::{First, WatchScope};
 use helm_release::action::{Cached, CachedObject, LiveView};
 use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Proven, Resource};
-use helm_release::storage::{Home, RecordMeta};
+use helm_release::storage::{Home, Known, RecordMeta};
 use outside::sync;
 use tokio::time::Instant;
 
@@ -247,6 +247,11 @@ impl Cache {
     /// Adds what a fresh read found of a release's records.
     pub(crate) fn catch_up(&self, key: &ResourceKey, records: Vec<RecordMeta>) {
         self.releases.catch_up(&self.record_of(key), records);
+    }
+
+    /// Drops revisions whose records we deleted.
+    pub(crate) fn forget_records(&self, key: &ResourceKey, deleted: &[Known]) {
+        self.releases.forget(&self.record_of(key), self.reader, deleted);
     }
 
     /// Drops a revision whose record does not exist.

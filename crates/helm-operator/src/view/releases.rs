@@ -12,7 +12,7 @@ use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::{EventHandler, WatchScope};
 use controller::shards::Ring;
 use helm_release::release::Packed;
-use helm_release::storage::{Proof, RecordMeta, Stored};
+use helm_release::storage::{Known, Proof, RecordMeta, Stored};
 use outside::sync::lock;
 
 use super::record_cache::RecentRecords;
@@ -27,7 +27,7 @@ pub(crate) struct Releases {
     changes: AtomicU64,
     recent: Mutex<RecentRecords>,
     /// The records that were deleted lately. The response to one of our own writes may arrive after the event of a later
-    /// deletion.
+    /// deletion, and an event from before may arrive after the response to our own deletion.
     deleted: Mutex<RecentDepartures<(ResourceKey, u32)>>,
     readers: Mutex<Readers>,
     /// The name of this process on the records that it writes.
@@ -181,8 +181,25 @@ impl Releases {
         result
     }
 
-    /// Drops revisions that were written before a deletion of their records that the watch has reported since. Which
-    /// version an unanswered write made is unknown (0), so such a revision stays.
+    /// Drops revisions whose records we deleted. Their events from before the deletion bring none back. A revision that
+    /// someone has recreated in the meantime stays.
+    pub(crate) fn forget(&self, key: &ResourceKey, by: ListenerId, deleted: &[Known]) {
+        for known in deleted {
+            self.depart(key, known.version, known.resource_version.unwrap_or_default());
+        }
+        let is_unknown = |version: u32| deleted.contains(&Known { version, resource_version: None });
+        self.change(key, by, |release| release.lose(|version, _| is_unknown(version)));
+    }
+
+    /// Notes that the record of a revision is gone, in this version or an earlier one; 0 is unknown.
+    fn depart(&self, key: &ResourceKey, version: u32, resource_version: u64) {
+        if resource_version > 0 {
+            lock(&self.deleted).add((key.clone(), version), resource_version);
+        }
+    }
+
+    /// Drops revisions that were written before a deletion of their records that is known. Which version an unanswered
+    /// write made is unknown (0), so such a revision stays.
     fn drop_deleted(&self, key: &ResourceKey, release: &mut ReleaseRecords) {
         let mut deleted = lock(&self.deleted);
         let is_deleted =
@@ -204,6 +221,11 @@ impl Releases {
     pub(crate) fn store(&self, key: &ResourceKey, meta: RecordMeta, epoch: Epoch) -> bool {
         let is_listed = lock(&self.listed).iter().any(|scope| scope.covers(&key.namespace));
         let mut all = self.changing();
+        let is_known = all.get(key).is_some_and(|release| release.revisions.contains_key(&meta.version));
+        let record = (key.clone(), meta.version);
+        if !is_known && lock(&self.deleted).turns_away(&record, meta.resource_version, Some(epoch)) {
+            return false;
+        }
         let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(ReleaseRecords::for_one_revision));
         // With other keys, the same record may be proven, or no longer be.
         let is_news = |r: &Revision| r.resource_version == meta.resource_version && r.trust.differs_by_keys(meta.proof);
@@ -265,8 +287,10 @@ impl Releases {
         covered.filter(|(_, release)| swept(release)).map(|(key, _)| key.clone()).collect()
     }
 
-    /// Drops a revision whose record does not exist.
+    /// Drops a revision whose record a read did not find.
     pub(crate) fn lose_revision(&self, key: &ResourceKey, version: u32) {
+        let known = self.read(key, |release| Some(release.revisions.get(&version)?.resource_version)).flatten();
+        self.depart(key, version, known.unwrap_or_default());
         self.lose(key, Writer::Operator, |known, _| known == version);
     }
 

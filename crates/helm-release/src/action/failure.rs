@@ -4,7 +4,7 @@ use super::deploy::{Attempt, Observations};
 use super::{Current, Environment, Error, Failure, RecordedFailure};
 use crate::kube::{self, ApplyError};
 use crate::release::{Release, Status};
-use crate::storage::{self, Marks, Stored};
+use crate::storage::{self, Known, Marks, Stored};
 
 /// An object that the server permanently rejected, for the next attempt with the same inputs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,7 +118,7 @@ pub(super) fn unread(error: Error, current: Option<&Current>) -> Failure {
 
 /// Deletes the oldest revisions beyond the limit, except deployed ones, the last good one, and the one that this revision
 /// returns to: the next attempt needs it. Returns those deleted.
-pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, release: &Release) -> Vec<u32> {
+pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, release: &Release) -> Vec<Known> {
     let Some(current) = current else { return Vec::new() };
     let mut dropped = Vec::new();
     let kept = [current.deployed, current.last_good, release.info.rolled_back_to()];
@@ -128,7 +128,7 @@ pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, r
     for known in current.records.iter().filter(|known| surplus.contains(&known.version)) {
         let old = known.version;
         match env.storage.delete(&env.decoration.namespace, &env.decoration.release, *known).await {
-            Ok(()) => dropped.push(old),
+            Ok(()) => dropped.push(*known),
             Err(error) => {
                 tracing::warn!(release = env.decoration.release, revision = old, %error, "cannot delete an old revision")
             }

@@ -452,7 +452,7 @@ pub struct Completed {
     /// Revisions that were deployed and are now marked superseded, with their records' resource versions.
     pub superseded: Vec<(u32, u64)>,
     /// Revisions that were deleted from the history.
-    pub dropped: Vec<u32>,
+    pub dropped: Vec<Known>,
     /// When revision 1 was deployed.
     pub first_deployed: Option<Timestamp>,
     /// The rendered NOTES.txt.
@@ -583,7 +583,7 @@ pub struct RecordedFailure {
     /// Marks with every object that may exist now.
     pub marks: Marks,
     /// Revisions that were deleted from the history.
-    pub dropped: Vec<u32>,
+    pub dropped: Vec<Known>,
 }
 
 impl From<Error> for Failure {

@@ -1,7 +1,9 @@
 //! Tests of the store of release records: what it trusts, and which controllers it notifies of a change.
 
+use controller::runtime::freshness::Epoch;
 use controller::runtime::reflector::EventHandler;
 use helm_release::release::Status;
+use helm_release::storage::Known;
 
 use super::cache::{epoch, record, revision};
 use crate::charts::tests::*;
@@ -65,7 +67,7 @@ async fn only_the_event_of_a_write_confirms_it() {
 #[test]
 fn a_deleted_record_is_dropped_unless_a_newer_one_has_its_name() {
     let (releases, notes, _) = releases();
-    releases.deleted(record(1, 9));
+    releases.deleted(record(1, 3));
     assert!(notes.taken().is_empty(), "nobody knew it");
     for version in [1, 2] {
         releases.changed(record(version, 5), epoch(1));
@@ -109,6 +111,43 @@ async fn a_late_response_brings_no_deleted_record_back() {
             assert_eq!(versions(&releases), expected, "read: {what}");
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_late_event_brings_no_record_back_that_we_deleted_or_did_not_find() {
+    type Gone = fn(&Releases, ListenerId);
+    let deleted: Gone = |releases, id| {
+        let known = |version| Known { version, resource_version: Some(9) };
+        releases.forget(&key(), id, &[known(1), known(2)]);
+    };
+    let missing: Gone = |releases, _| [1, 2].into_iter().for_each(|version| releases.lose_revision(&key(), version));
+    for (how, gone) in [("deleted", deleted), ("not found", missing)] {
+        for (what, late, lists, expected) in [
+            ("an event from before", 8, false, vec![]),
+            ("the event of the last write", 9, false, vec![]),
+            ("created again since", 10, false, vec![2]),
+            ("a list of a restored server", 8, true, vec![2]),
+        ] {
+            let (releases, _, id) = releases();
+            [1, 2].into_iter().for_each(|version| releases.changed(record(version, 9), epoch(1)));
+            gone(&releases, id);
+            assert_eq!(versions(&releases), [0; 0], "{how}");
+            tokio::time::advance(Duration::from_secs(1)).await;
+            let epoch = if lists { Epoch { is_list: true, ..epoch(2) } } else { epoch(1) };
+            releases.changed(record(2, late), epoch);
+            assert_eq!(versions(&releases), expected, "{how}: {what}");
+        }
+    }
+}
+
+#[test]
+fn a_record_that_someone_made_anew_stays_when_we_forget_the_one_that_we_deleted() {
+    let (releases, _, id) = releases();
+    releases.changed(record(1, 5), epoch(1));
+    releases.changed(record(2, 12), epoch(1));
+    let known = |version, resource_version| Known { version, resource_version };
+    releases.forget(&key(), id, &[known(1, None), known(2, Some(9))]);
+    assert_eq!(versions(&releases), [2]);
 }
 
 #[test]

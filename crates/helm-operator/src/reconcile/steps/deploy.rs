@@ -139,11 +139,9 @@ pub(crate) async fn record(context: &StepContext<'_>, outcome: Completed) {
                 revision.rewritten(*resource_version);
             }
         }
-        for dropped in &outcome.dropped {
-            release.revisions.remove(dropped);
-        }
         release.put_written(outcome.version, Status::Deployed, outcome.written, outcome.marks);
     });
+    shared.cache.forget_records(context.key, &outcome.dropped);
     shared.memory.change(context.key, |memory| {
         memory.status.notes = Some(outcome.notes);
         (memory.release.lost, memory.release.cleared) = (None, None);

@@ -140,8 +140,8 @@ pub(crate) fn note(context: &StepContext<'_>, failure: &Failure) {
     context.shared.cache.change_release(context.key, |release| {
         let wrote = (recorded.status, Trust::Written(None));
         release.put(recorded.version, wrote, recorded.resource_version, recorded.marks.clone());
-        recorded.dropped.iter().for_each(|version| _ = release.revisions.remove(version));
     });
+    context.shared.cache.forget_records(context.key, &recorded.dropped);
 }
 
 async fn roll_back(context: &StepContext<'_>, primary: &Primary, to: u32) -> Result<(), Failure> {
@@ -180,10 +180,10 @@ async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> 
     let current = with_recorded_objects(&env, current, &[]).await?;
     action::delete_objects(&env, &current.inventory).await?;
     // The oldest is deleted last: a history without its start does not prove that no revision was ever deployed.
-    for known in current.records.iter().rev() {
-        env.storage.delete(&env.decoration.namespace, &env.decoration.release, *known).await?;
-    }
-    context.shared.cache.change_release(context.key, |release| release.revisions.clear());
+    let oldest = current.records.iter().map(|known| known.version).min().unwrap_or_default();
+    let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
+    env.storage.delete_all(namespace, name, &current.records, oldest).await?;
+    context.shared.cache.forget_records(context.key, &current.records);
     context.shared.memory.change(context.key, |memory| memory.release.lost = None);
     Ok(())
 }

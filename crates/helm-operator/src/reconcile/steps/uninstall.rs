@@ -8,7 +8,7 @@ use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Cached, Candidate, Environment, PostDelete, Uninstalling};
 use helm_release::kube::{Call, HookError};
 use helm_release::release::Status;
-use helm_release::storage::{Known, MarkedObject, Marks, Stored};
+use helm_release::storage::{MarkedObject, Marks, Stored};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -165,14 +165,6 @@ pub(crate) async fn uninstall_failed(
     Ok(awaited)
 }
 
-/// Forgets records that were deleted. Someone's `helm` command may have added a revision in the meantime.
-fn forget_records(context: &StepContext<'_>, deleted: &[Known]) {
-    let is_deleted = |version: &u32| deleted.iter().any(|known| known.version == *version);
-    context.shared.cache.change_release(context.key, |release| {
-        release.revisions.retain(|version, _| !is_deleted(version));
-    });
-}
-
 /// Forgets what is remembered of an uninstalled release.
 fn forget(context: &StepContext<'_>, primary: &Primary) {
     context.shared.memory.change(context.key, |memory| {
@@ -248,7 +240,7 @@ async fn delete(
     // The revision that records the progress of the uninstall is deleted last.
     let records = context.records();
     env.storage.delete_all(&env.decoration.namespace, &env.decoration.release, &records, at.version).await?;
-    forget_records(context, &records);
+    context.shared.cache.forget_records(context.key, &records);
     publish_left_records(context, primary).await;
     Ok(None)
 }
