@@ -7,7 +7,7 @@ use controller::client::AsOf;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use helm_release::action::{Action, Current, Environment, Options, Refusal};
-use helm_release::kube::{Adopt, Api, Applier, Decoration, Slot};
+use helm_release::kube::{Api, Applier, Decoration, Slot};
 use helm_release::storage::{Known, Storage};
 use tokio::time::Instant;
 
@@ -135,7 +135,7 @@ impl StepContext<'_> {
             rejected: None,
             cause: Arc::default(),
             group_timeout: Some(self.shared.settings.progress_timeout).filter(|limit| !limit.is_zero()),
-            unclaimed_hooks: self.granted(primary) > Adopt::Never || self.release().is_some_and(|r| r.is_taken_over()),
+            unclaimed_hooks: self.release().is_some_and(|release| release.is_taken_over()),
         };
         Environment {
             applier: &self.applier,

@@ -224,8 +224,8 @@ pub struct Options {
     pub max_history: usize,
     /// How long one hook may run; `None` sets no limit. Default: [`HOOK_TIMEOUT`].
     pub hook_timeout: Option<Duration>,
-    /// Whether Helm made a revision of this release, so that hook objects without an owner may be replaced. Default:
-    /// false.
+    /// Whether Helm made a revision of this release, so that hook objects without an owner in the release's namespace
+    /// may be replaced. Default: false.
     pub unclaimed_hooks: bool,
     /// Whether objects are written by server-side apply, client-side, or either. Default: [`Policy::Auto`].
     pub apply: Policy,
@@ -277,13 +277,20 @@ impl Default for Options {
     }
 }
 
+impl Options {
+    /// Returns which hook objects without an owner may be replaced.
+    fn unclaimed(&self) -> Adopt {
+        if self.unclaimed_hooks { self.adopt.max(Adopt::Unowned) } else { self.adopt }
+    }
+}
+
 impl Environment<'_> {
     fn hook_run<'a>(&'a self, journal: &'a dyn Journal) -> HookRun<'a> {
         HookRun {
             reach: &self.options.reach,
             decoration: &self.decoration,
             timeout: self.options.hook_timeout,
-            unclaimed: self.options.unclaimed_hooks,
+            unclaimed: self.options.unclaimed(),
             slot: self.slot,
             journal,
             patience: Patience::UntilInterrupted,

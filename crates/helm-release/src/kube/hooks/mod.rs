@@ -19,7 +19,7 @@ use outside::Error;
 
 use crate::kube::waiting::slot::{Slot, without_slot};
 use crate::kube::writes::apply::{Applier, describe};
-use crate::kube::{Decoration, NotOurs, ObjectError, OutOfReach, Reach};
+use crate::kube::{Adopt, Decoration, NotOurs, ObjectError, OutOfReach, Reach};
 use crate::release::{DeletePolicy, Hook, HookEvent, LastRun, Release};
 use clock::Clock;
 use objects::Stamp;
@@ -51,9 +51,8 @@ pub(crate) struct HookRun<'a> {
     pub reach: &'a Reach,
     /// How long one hook may take since its recorded start, restarts included; `None` sets no limit.
     pub timeout: Option<Duration>,
-    /// Whether Helm made a revision of this release. Helm's hook objects name no owner, so unclaimed ones then count as
-    /// this release's.
-    pub unclaimed: bool,
+    /// Which hook objects without an owner count as this release's, because Helm's name none.
+    pub unclaimed: Adopt,
     /// The caller's worker slot, released while hooks run.
     pub slot: &'a dyn Slot,
     /// The record of runs.

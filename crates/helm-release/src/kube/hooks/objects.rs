@@ -12,7 +12,7 @@ use crate::kube::waiting::pause::Pause;
 use crate::kube::writes::apply::{Applier, bytes, describe, key_of};
 use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::write::Body;
-use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, NotOurs, Object, Response, objects_of};
+use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, NotOurs, Object, Response, Rule, objects_of};
 use crate::release::{Hook, Release};
 
 /// Maximum length of a chosen name, which is also that of the names that the server chooses.
@@ -110,7 +110,8 @@ impl Applier {
     pub(super) async fn delete_hook(&self, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
         let what = format!("{} to be deleted", describe(object));
         let resource = clock.retry(&what, || self.mapper.resource(&object.api_version, &object.kind)).await?;
-        let path = resource.path(clock.run.decoration.namespace_of(object, &resource), &object.name);
+        let namespace = clock.run.decoration.namespace_of(object, &resource);
+        let path = resource.path(namespace, &object.name);
         let path = path.map_err(|source| HookError::Api { path: clock.hook.path.clone(), source })?;
         let mut pause = Pause::default();
         while let Some(metadata) = clock.retry(&what, || self.read_metadata::<Value>(&path)).await? {
@@ -119,7 +120,7 @@ impl Applier {
                 clock.wait(&what, None, &mut pause).await?;
                 continue;
             }
-            check_ours(&live, &metadata, object, clock)?;
+            check_ours(&live, &metadata, object, namespace, clock)?;
             if !clock.retry(&what, || self.delete_if_unchanged(&path, &live)).await? {
                 clock.wait(&what, None, &mut pause).await?;
             }
@@ -146,16 +147,21 @@ fn chosen_name(prefix: &str, object: &[u8]) -> String {
     format!("{prefix}{suffix}")
 }
 
-/// Checks that the object may be overwritten or deleted: it belongs to this release, or it is an unclaimed hook of
-/// Helm's.
-pub(super) fn check_ours(live: &Live, metadata: &Value, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
-    match clock.run.decoration.prove(live) {
-        // Helm adds no ownership metadata to hook objects; they have only the chart's annotation.
-        Err(NotOurs::Unclaimed)
-            if clock.run.unclaimed && metadata["metadata"]["annotations"][HOOK_ANNOTATION].is_string() =>
-        {
-            Ok(())
-        }
+/// Checks that the object in this namespace may be overwritten or deleted: it belongs to this release, or it is an
+/// unclaimed hook of Helm's where the release may take over what has no owner.
+pub(super) fn check_ours(
+    live: &Live,
+    metadata: &Value,
+    object: &Object,
+    namespace: &str,
+    clock: &Clock<'_>,
+) -> Result<(), HookError> {
+    let run = clock.run;
+    let rule = Rule::for_new(run.unclaimed).in_namespace(namespace, run.decoration);
+    // Helm adds no ownership metadata to hook objects; they have only the chart's annotation.
+    let is_hook = metadata["metadata"]["annotations"][HOOK_ANNOTATION].is_string();
+    match run.decoration.prove(live) {
+        Err(NotOurs::Unclaimed) if is_hook && matches!(rule, Rule::Adopt(_)) => Ok(()),
         proven => {
             proven.map_err(|why| HookError::Foreign { path: clock.hook.path.clone(), object: describe(object), why })
         }

@@ -34,7 +34,7 @@ impl Applier {
         while let Some(metadata) = clock.retry(&what, || self.read_metadata::<Value>(&body.path)).await? {
             let live = clock.retry(&what, || async { Response::from(bytes(&metadata)).parse::<Live>() }).await?;
             if !live.deleting {
-                check_ours(&live, &metadata, object, clock)?;
+                check_ours(&live, &metadata, object, &body.key.namespace, clock)?;
                 let made_by = metadata["metadata"]["annotations"][HOOK_RUN_ANNOTATION].as_str();
                 let standing = standing(&object.kind, made_by, &stamp.all);
                 if standing == Standing::Left {

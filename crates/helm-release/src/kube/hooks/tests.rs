@@ -79,7 +79,7 @@ struct World {
     applier: Applier,
     notes: Notes,
     timeout: Option<Duration>,
-    unclaimed: bool,
+    unclaimed: Adopt,
 }
 
 impl World {
@@ -87,7 +87,7 @@ impl World {
         let server = Arc::new(MemoryApi::new());
         let applier = Applier::new(server.clone());
         let timeout = Some(Duration::from_secs(300));
-        World { server, applier, notes: Notes::default(), timeout, unclaimed: false }
+        World { server, applier, notes: Notes::default(), timeout, unclaimed: Adopt::Never }
     }
 
     async fn run(&self, release: &mut Release) -> Result<(), HookError> {
@@ -714,16 +714,16 @@ async fn hooks_replace_only_objects_of_their_release() {
     let others = json!({"helm.sh/hook": "pre-install", "meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
     let controlled = json!([{"apiVersion": "v1", "kind": "X", "name": "x", "controller": true, "uid": "u2"}]);
     let cases = [
-        ("anybody's", json!({}), json!([]), true, false),
-        ("another release's", others.clone(), json!([]), true, false),
-        ("another resource's", helms.clone(), controlled, true, false),
-        ("Helm's, where only we made revisions", helms.clone(), json!([]), false, false),
-        ("Helm's, where Helm made a revision", helms, json!([]), true, true),
+        ("anybody's", json!({}), json!([]), Adopt::Any, false),
+        ("another release's", others.clone(), json!([]), Adopt::Any, false),
+        ("another resource's", helms.clone(), controlled, Adopt::Any, false),
+        ("Helm's, where only we made revisions", helms.clone(), json!([]), Adopt::Never, false),
+        ("Helm's, where Helm made a revision", helms, json!([]), Adopt::Unowned, true),
         (
             "ours by its controller",
             json!({}),
             json!([{"apiVersion": "v1", "kind": "X", "name": "x", "controller": true, "uid": "u1"}]),
-            false,
+            Adopt::Never,
             true,
         ),
     ];
@@ -739,6 +739,30 @@ async fn hooks_replace_only_objects_of_their_release() {
             let text = ran.unwrap_err().to_string();
             let expected = "hook c/templates/a.yaml cannot replace ConfigMap \"a\": it belongs to release \"other\" in namespace \"ns\"";
             assert_eq!(text, expected);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn unclaimed_hooks_outside_the_releases_namespace_are_replaced_only_if_any_object_may_be_adopted() {
+    let helms = json!({"metadata": {"name": "a", "annotations": {"helm.sh/hook": "pre-install"}}, "theirs": true});
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\n";
+    let elsewhere = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: other}\n";
+    for (manifest, path) in [
+        (role, "/apis/rbac.authorization.k8s.io/v1/clusterroles/a"),
+        (elsewhere, "/api/v1/namespaces/other/configmaps/a"),
+    ] {
+        for policy in [DeletePolicy::BeforeHookCreation, DeletePolicy::HookFailed] {
+            for unclaimed in [Adopt::Never, Adopt::Unowned, Adopt::Released, Adopt::Any] {
+                let world = World { unclaimed, ..World::new() };
+                world.server.put(path, helms.clone(), "someone");
+                let before = world.server.object(path);
+                let hook = Hook { manifest: manifest.into(), delete_policies: vec![policy], ..map("a", 0) };
+                let ran = world.run(&mut release(vec![hook])).await;
+                let is_replaced = unclaimed == Adopt::Any;
+                assert_eq!(ran.is_ok(), is_replaced, "{unclaimed:?} {path}: {ran:?}");
+                assert_eq!(world.server.object(path) != before, is_replaced, "{unclaimed:?} {path}");
+            }
         }
     }
 }
@@ -864,7 +888,7 @@ async fn the_worker_slot_is_released_only_for_hooks() {
         reach: &EVERYWHERE,
         decoration: &decoration,
         timeout: None,
-        unclaimed: false,
+        unclaimed: Adopt::Never,
         slot: &places,
         journal: &(),
         patience,
