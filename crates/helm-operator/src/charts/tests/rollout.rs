@@ -1,6 +1,7 @@
 //! Tests of `maxParallelUpgrades`: a new chart reaches a few releases at a time, and a broken one stops there.
 
 use super::*;
+use crate::values_from::ValuesSource;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -333,6 +334,82 @@ async fn a_resource_that_failed_before_it_waits_is_woken_by_a_free_place() {
     assert!(world.shared.rollout.holds(&b), "it was next in line");
     world.reconcile_one(&b).await;
     assert_eq!(world.value_of("b"), "x by v2");
+}
+
+/// Creates a controller with one slot, whose resources each have a Secret with values.
+fn with_own_sources(server: Arc<MemoryApi>, chart: &'static str) -> World {
+    let source = r#"[{"kind": "Secret", "name": "$(name)-values", "optional": true}]"#;
+    World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
+        settings.max_parallel_upgrades = 1;
+        settings.values_from = serde_json::from_str::<Vec<ValuesSource>>(source).unwrap().into();
+    })
+}
+
+/// Sets the value that `a` has from its Secret.
+fn set_source(world: &World, value: &str) {
+    use base64::Engine as _;
+    let text = base64::engine::general_purpose::STANDARD.encode(format!("value: {value}"));
+    let secret = json!({"metadata": {"name": "a-values"}, "data": {"values.yaml": text}});
+    world.server.put(&format!("{SECRETS}/a-values"), secret, "user");
+}
+
+/// Creates two releases at v1, of which `a` has its value from a Secret, and changes that.
+async fn with_changed_source(deployments: &[&str]) -> World {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let world = with_own_sources(server, "v1");
+    set_source(&world, "old");
+    world.add("ns", "a", json!({"maps": ["a"], "deployments": deployments}));
+    world.add("ns", "b", json!({"maps": ["b"], "value": "x"}));
+    let [a, b, ..] = keys();
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("a"), "old by v1");
+    set_source(&world, "new");
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_fails_because_of_its_own_source_makes_room_and_stops_no_roll_out() {
+    let world = with_changed_source(&[]).await;
+    let [a, b, ..] = keys();
+    world.server.refuse(|call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_hit = call.path.contains("/configmaps/a") && body.contains("new by");
+        is_hit.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+    world.reconcile_one(&a).await;
+    assert!(world.condition_of(&a, "ReleaseFailed").unwrap().contains("UpgradeError"));
+    assert!(!world.shared.rollout.holds(&a));
+    let world = with_own_sources(world.server, "v2");
+    assert!(!world.shared.rollout.holds(&a), "after a restart");
+    world.reconcile_one(&b).await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("old by v1"), json!("x by v2")));
+    // The new chart fails, too, and that stops others.
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile_one(&a).await;
+    assert!(world.shared.rollout.holds(&a));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_stalls_because_of_its_own_source_keeps_its_place_only_until_then() {
+    let world = with_changed_source(&["a"]).await;
+    let [a, ..] = keys();
+    set_source(&world, "old");
+    set_ready(&world, true);
+    world.reconcile_one(&a).await;
+    set_source(&world, "new");
+    set_ready(&world, false);
+    world.reconcile_one(&a).await;
+    assert_eq!(world.value_of("a"), "new by v1");
+    assert!(world.shared.rollout.holds(&a), "it is not stalled yet");
+    assert!(!with_own_sources(world.server.clone(), "v1").shared.rollout.holds(&a), "after a restart");
+    for _ in 0..5 {
+        world.reconcile_one(&a).await;
+        tokio::time::advance(Duration::from_secs(300)).await;
+    }
+    assert!(world.condition_of(&a, "Stalled").unwrap().starts_with("True/ProgressTimeout/"));
+    assert!(!world.shared.rollout.holds(&a));
 }
 
 #[tokio::test(start_paused = true)]

@@ -168,6 +168,16 @@ pub(crate) fn is_from_outside(recorded: &str, current: &str) -> bool {
     !is_equal(recorded, current) && has_own(recorded, parts(current).1.unwrap_or_default())
 }
 
+/// Returns whether only sources of values differ, which are in the namespace of their resource and so its owner's. The
+/// values that the operator's value mapper returns follow from them.
+pub(crate) fn is_by_sources(recorded: &str, current: &str) -> bool {
+    let changed = changed_parts(recorded, current);
+    let named = |part: &String| NamedInput::iter().find(|input| part == input.name());
+    let is_other = |part: &String| named(part).is_some_and(|input| input != NamedInput::Mapped);
+    let is_source = |part: &String| named(part).is_none();
+    !changed.own && !changed.parts.iter().any(is_other) && changed.parts.iter().any(is_source)
+}
+
 /// Returns the resource's own part of the inputs.
 pub(crate) fn own(primary: &Primary) -> [&str; 3] {
     [primary.spec.digest(), primary.name(), primary.namespace()]
@@ -210,6 +220,23 @@ mod tests {
             ("", false),
         ] {
             assert_eq!(has_secret_source(digest), expected, "{digest:?}");
+        }
+    }
+
+    #[test]
+    fn a_digest_tells_whether_only_sources_changed() {
+        let current = "2:abc.def.chart=1,Secret/web-auth/password=2,mapped=3";
+        for (recorded, expected) in [
+            ("2:abd.def.chart=1,Secret/web-auth/password=1,mapped=3", true),
+            ("2:abd.def.chart=1,Secret/web-auth/password=1,mapped=2", true),
+            ("2:abd.def.chart=1,mapped=3", true),
+            ("2:abd.def.chart=0,Secret/web-auth/password=1,mapped=3", false),
+            ("2:abd.def.chart=1,capabilities=1,Secret/web-auth/password=1,mapped=3", false),
+            ("2:abd.def.chart=1,Secret/web-auth/password=2,mapped=2", false),
+            ("2:abd.deg.chart=1,Secret/web-auth/password=1,mapped=3", false),
+            ("2:abd.def", false),
+        ] {
+            assert_eq!(is_by_sources(recorded, current), expected, "{recorded:?}");
         }
     }
 

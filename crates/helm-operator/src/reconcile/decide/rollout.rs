@@ -4,20 +4,22 @@
 //! An upgrade keeps its slot until the release is ready with the new revision. An upgrade that fails keeps its slot,
 //! and so does one that leaves a previously ready release stalled, so a broken chart stops after the first few
 //! releases. A release that was not ready before gives its slot up once it is stalled, because the upgrade did not
-//! break it. So does one that gets a slot while it has to wait for its turn in a rollout or for a dependency. Waiting
-//! for a slot does not occupy a worker.
+//! break it. One that only its own sources of values change also gives its slot up once the upgrade fails: that is its
+//! owner's doing, and must not stop all others. So does one that gets a slot while it has to wait for its turn in a
+//! rollout or for a dependency. Waiting for a slot does not occupy a worker.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 
 use controller::runtime::key::ResourceKey;
+use helm_release::release::Status as Outcome;
 use helm_release::storage::Before;
 use outside::sync;
 
 use super::inputs;
 use crate::status::reason::Reason;
 use crate::status::{Condition, Status, condition};
-use crate::view::release::ReleaseRecords;
+use crate::view::release::{ReleaseRecords, Revision};
 
 /// The upgrade slots of one controller.
 pub(crate) struct Rollout {
@@ -31,6 +33,8 @@ struct State {
     holders: HashSet<ResourceKey>,
     /// Holders whose release was already unready before the upgrade.
     ailing: HashSet<ResourceKey>,
+    /// Holders whose upgrade only their own sources of values cause.
+    by_sources: HashSet<ResourceKey>,
     waiting: VecDeque<ResourceKey>,
     queued: HashSet<ResourceKey>,
 }
@@ -74,6 +78,7 @@ impl Rollout {
         if self.is_limited() {
             let mut state = self.state();
             state.leave_line(key);
+            state.by_sources.remove(key);
             state.holders.insert(key.clone());
         }
     }
@@ -94,6 +99,18 @@ impl Rollout {
         }
     }
 
+    /// Records that only its own sources of values cause a holder's upgrade.
+    pub(crate) fn note_by_sources(&self, key: &ResourceKey) {
+        let mut state = self.state();
+        if state.holders.contains(key) {
+            state.by_sources.insert(key.clone());
+        }
+    }
+
+    pub(crate) fn is_by_sources(&self, key: &ResourceKey) -> bool {
+        self.state().by_sources.contains(key)
+    }
+
     /// Returns whether a holder's release was ready before its upgrade.
     pub(crate) fn before(&self, key: &ResourceKey) -> Option<Before> {
         let state = self.state();
@@ -111,6 +128,7 @@ impl Rollout {
         state.leave_line(key);
         state.holders.remove(key);
         state.ailing.remove(key);
+        state.by_sources.remove(key);
         let mut next = Vec::new();
         while state.holders.len() < self.limit
             && let Some(first) = state.waiting.pop_front()
@@ -144,13 +162,21 @@ pub(crate) fn unfinished(release: &ReleaseRecords, own: &str, status: &Status) -
     let before = newest.marks.as_ref().and_then(|marks| marks.before);
     let has_failed = |c: &Condition| *c.status == *"True" && *c.reason == Reason::UpgradeError;
     let unfinished = if status.find(condition::RELEASE_FAILED).is_some_and(has_failed) {
-        before.or(Some(Before::Ready))
+        before.or_else(|| (!has_failed_by_sources(release, &deployed.inputs)).then_some(Before::Ready))
     } else if newest.status.is_pending() || !is_ready(status, version) {
         before
     } else {
         None
     };
     unfinished.filter(|_| inputs::has_own(&deployed.inputs, own))
+}
+
+/// Returns whether the last upgrade that failed differs from the deployed revision only in sources of values.
+fn has_failed_by_sources(records: &ReleaseRecords, deployed: &str) -> bool {
+    let is_failed = |one: &Revision| one.status == Outcome::Failed && one.is_sealed();
+    let failed = records.revisions.iter().rev().find(|(_, one)| is_failed(one));
+    let marks = failed.and_then(|(_, one)| one.marks.as_ref());
+    marks.is_some_and(|marks| inputs::is_by_sources(deployed, &marks.inputs))
 }
 
 /// Returns whether the status says that this revision is ready. The status may still describe the previous revision.

@@ -53,6 +53,9 @@ impl StepContext<'_> {
     pub(crate) fn begin_upgrade(&self, primary: &Primary, release: Option<&ReleaseRecords>) {
         if self.is_from_outside(primary, release) && self.full_reconcile(primary).is_none() {
             self.shared.rollout.claim(self.key);
+            if self.is_by_sources(release) {
+                self.shared.rollout.note_by_sources(self.key);
+            }
             let is_resumed =
                 release.and_then(ReleaseRecords::newest).is_some_and(|(_, newest)| newest.status.is_pending());
             let is_first = !is_resumed && self.shared.memory.of(self.key).fault().is_none();
@@ -60,6 +63,13 @@ impl StepContext<'_> {
                 self.shared.rollout.note_ailing(self.key);
             }
         }
+    }
+
+    /// Returns whether only the resource's own sources of values cause the upgrade.
+    fn is_by_sources(&self, release: Option<&ReleaseRecords>) -> bool {
+        let deployed = release.and_then(ReleaseRecords::deployed_marks);
+        let candidate = self.found.candidate.as_ref();
+        deployed.zip(candidate).is_some_and(|(marks, next)| inputs::is_by_sources(&marks.inputs, &next.inputs))
     }
 
     /// Returns whether the resource itself has not changed since its deployed revision was created, but something
@@ -91,8 +101,11 @@ impl StepContext<'_> {
         let settled =
             fault.is_none() && health == Some(&Health::Ready) && self.has_current_inputs(primary) && is_tested;
         let is_undone = self.gate(primary, self.release().as_deref()) == Gate::Closed;
-        let stalled = matches!(health, Some(Health::TimedOut(_) | Health::Failed(_))) && rollout.is_ailing(self.key);
-        if idle || never_began || cannot_begin || settled || stalled || is_undone {
+        let is_stalled = matches!(health, Some(Health::TimedOut(_) | Health::Failed(_)));
+        let is_by_sources = rollout.is_by_sources(self.key);
+        let stalled = is_stalled && (is_by_sources || rollout.is_ailing(self.key));
+        let failed = is_by_sources && !has_begun && fault.is_some();
+        if idle || never_began || cannot_begin || settled || stalled || failed || is_undone {
             self.shared.leave_rollout(self.key);
         }
     }

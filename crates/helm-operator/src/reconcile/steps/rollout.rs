@@ -131,11 +131,15 @@ impl StepContext<'_> {
         inputs::has_same(recorded, self.edition(), &names)
     }
 
-    /// Returns the release's state before the upgrade that it has a slot for. In a rollout in steps, only the upgrade that
-    /// brings what is rolled out has one: the rollout neither counts nor undoes what the owner or a value source changes.
+    /// Returns the release's state before the upgrade that it has a slot for; `None` if only its own sources cause the
+    /// upgrade, which keeps no slot. In a rollout in steps, only the upgrade that brings what is rolled out has one: the
+    /// rollout neither counts nor undoes what the owner or a value source changes.
     pub(crate) fn state_before(&self, primary: &Primary) -> Option<Before> {
         let before = self.shared.rollout.before(self.key)?;
-        let is_counted = self.shared.turns.rule().is_none() || self.is_rolled_out(primary);
+        let is_counted = match self.shared.turns.rule() {
+            Some(_) => self.is_rolled_out(primary),
+            None => !self.shared.rollout.is_by_sources(self.key),
+        };
         is_counted.then_some(before)
     }
 
