@@ -73,7 +73,8 @@ pub(crate) enum ReadsAs {
 }
 
 /// Checks that a resource in this namespace may name these objects in its annotation. Its user may not be allowed to
-/// read them, so the watch lists kinds and namespaces.
+/// read them, so the watch lists kinds and namespaces. `is_cluster_scoped` returns whether a query's objects are known
+/// to have no namespace.
 ///
 /// # Errors
 /// The first object that is not allowed, with the key that allows it.
@@ -82,14 +83,21 @@ pub(crate) fn admit(
     own: &str,
     rule: Option<&AnnotationRule>,
     reads_as: ReadsAs,
+    is_cluster_scoped: &dyn Fn(&Query) -> bool,
 ) -> Result<(), String> {
     let Some(rule) = rule else {
         return Err("the operator does not allow it: its watches.yaml lacks dependsOnAnnotation".to_owned());
     };
-    wanted
-        .iter()
-        .enumerate()
-        .try_for_each(|(at, one)| rule.refusal(one, own, reads_as).map_or(Ok(()), |why| Err(format!("[{at}]: {why}"))))
+    let refusal = |one: &Wanted| rule.refusal(one, own, reads_as).or_else(|| holds_others(one, own, is_cluster_scoped));
+    wanted.iter().enumerate().try_for_each(|(at, one)| refusal(one).map_or(Ok(()), |why| Err(format!("[{at}]: {why}"))))
+}
+
+/// Returns why a resource must not hold what it names. The owner of the other resource must be able to delete it.
+fn holds_others(wanted: &Wanted, own: &str, is_cluster_scoped: &dyn Fn(&Query) -> bool) -> Option<String> {
+    let query = &wanted.query;
+    let is_elsewhere = *query.namespace != *own || !own.is_empty() && is_cluster_scoped(query);
+    (wanted.reverse_deletion && is_elsewhere)
+        .then(|| "reverseDeletion is only for resources in the same namespace".to_owned())
 }
 
 impl AnnotationRule {
@@ -114,9 +122,7 @@ impl AnnotationRule {
                     .to_owned(),
             );
         }
-        // The owner of the other resource must be able to delete it.
-        (wanted.reverse_deletion && **namespace != *own)
-            .then(|| "reverseDeletion is only for resources in the same namespace".to_owned())
+        None
     }
 }
 
@@ -175,7 +181,7 @@ mod tests {
             entry.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
             of(entry, "ns").unwrap()
         };
-        let allowed = |wanted: &[Wanted], reads_as| admit(wanted, "ns", Some(&rule), reads_as);
+        let allowed = |wanted: &[Wanted], reads_as| admit(wanted, "ns", Some(&rule), reads_as, &|_| false);
         assert_eq!(allowed(&database(json!({})), ReadsAs::Operator), Ok(()));
         assert_eq!(allowed(&database(json!({"namespace": "shared"})), ReadsAs::Operator), Ok(()));
         assert_eq!(allowed(&database(json!({"ready": "true"})), ReadsAs::Account), Ok(()));
@@ -188,7 +194,12 @@ mod tests {
             let error = allowed(&wanted, ReadsAs::Operator).unwrap_err();
             assert!(error.starts_with(expected), "{error}");
         }
-        let error = admit(&database(json!({})), "ns", None, ReadsAs::Account).unwrap_err();
+        let error = admit(&database(json!({})), "ns", None, ReadsAs::Account, &|_| false).unwrap_err();
         assert!(error.ends_with("lacks dependsOnAnnotation"), "{error}");
+        // It may wait for one without a namespace, but not hold it.
+        let cluster_scoped = |more| admit(&database(more), "ns", Some(&rule), ReadsAs::Operator, &|_| true);
+        assert_eq!(cluster_scoped(json!({})), Ok(()));
+        let error = cluster_scoped(json!({"reverseDeletion": true})).unwrap_err();
+        assert_eq!(error, "[0]: reverseDeletion is only for resources in the same namespace");
     }
 }

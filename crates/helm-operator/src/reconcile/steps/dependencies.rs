@@ -62,7 +62,11 @@ impl ControllerContext {
         let wanted = self.wanted(&entries?, Origin::Annotation, primary)?;
         let rule = self.settings.depends_on_annotation.as_ref();
         let reads_as = if self.settings.account.is_some() { ReadsAs::Account } else { ReadsAs::Operator };
-        admit(&wanted, primary.own_namespace(), rule, reads_as)?;
+        let is_cluster_scoped = |query: &Query| {
+            let known = self.applier.mapper.known(&api_version(&query.group), &query.kind);
+            known.is_some_and(|resource| !resource.namespaced)
+        };
+        admit(&wanted, primary.own_namespace(), rule, reads_as, &is_cluster_scoped)?;
         Ok(wanted)
     }
 

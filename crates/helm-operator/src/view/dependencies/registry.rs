@@ -21,7 +21,7 @@ pub(crate) use super::kind::{Reading, User};
 use super::lists::{Lists, MayHold};
 use super::seen::{Portion, Seen, ServedBy};
 use super::{served, watch};
-use crate::dependencies::{self, Access, Missing, Node, Query, Standing, Wanted};
+use crate::dependencies::{self, Access, Missing, Node, Origin, Query, Standing, Wanted};
 use crate::view::coverage::KindKey;
 use crate::watches::Expressions;
 
@@ -290,8 +290,8 @@ impl Dependencies {
         let state = self.state();
         let Some(kind) = state.kinds.get(&(node.group.clone(), node.kind.clone())) else { return Vec::new() };
         let holds = |(entry, user): &(&Entry, &User)| {
-            let wanted = state.users.get(user).into_iter().flatten();
-            user.1 != *node && wanted.filter(|one| one.reverse_deletion).any(|one| one.query == entry.query)
+            let mut wanted = state.users.get(user).into_iter().flatten();
+            user.1 != *node && wanted.any(|one| one.query == entry.query && may_hold(one, &user.1, node))
         };
         let holders: BTreeSet<Node> = kind.users_of(node).filter(holds).map(|(_, user)| user.1.clone()).collect();
         holders.into_iter().collect()
@@ -443,6 +443,12 @@ impl State {
         let serving = self.controllers.values().filter(|one| one.group == node.group && one.kind == node.kind);
         serving.for_each(|one| (one.wake)(&node.namespace, &node.name));
     }
+}
+
+/// Returns whether a resource's entry may hold back the deletion of another one. With its annotation, a resource holds
+/// only those in its own namespace: a kind without namespaces may not be known to be one when the annotation is checked.
+fn may_hold(entry: &Wanted, holder: &Node, held: &Node) -> bool {
+    entry.reverse_deletion && (entry.origin == Origin::Watch || holder.namespace == held.namespace)
 }
 
 /// Returns the kind of a query's objects.

@@ -185,3 +185,15 @@ async fn a_resource_is_woken_once_nothing_depends_on_it_any_longer() {
     assert!(world.registry.holders(&node("db")).is_empty());
     assert_eq!(*world.woken.lock().unwrap(), ["db"]);
 }
+
+#[tokio::test]
+async fn an_annotation_holds_no_resource_without_a_namespace() {
+    let world = World::new();
+    let reverse = json!({"group": "db.example.com", "kind": "Database", "name": "db", "reverseDeletion": true});
+    let cluster_scoped = Node { namespace: "".into(), ..node("db") };
+    for (origin, held) in [(Origin::Watch, vec![node("web")]), (Origin::Annotation, Vec::new())] {
+        world.registry.depend(&user("web"), vec![Wanted { origin, ..wanted("web", &reverse) }]);
+        assert_eq!(world.registry.holders(&node("db")), [node("web")], "{origin:?}");
+        assert_eq!(world.registry.holders(&cluster_scoped), held, "{origin:?}");
+    }
+}
