@@ -114,6 +114,10 @@ impl Expression {
         Ok(Expression { source: source.into(), ast, kinds: meter.into_kinds() })
     }
 
+    pub(crate) fn source(&self) -> &Arc<str> {
+        &self.source
+    }
+
     /// Returns the kinds whose objects the expression reads, as it names them: `Deployment` or
     /// `Certificate.cert-manager.io`.
     pub(crate) fn kinds(&self) -> &BTreeSet<String> {

@@ -62,8 +62,8 @@ struct Found {
     stamp: Stamp,
 }
 
-/// Judges an object by a query.
-pub(super) type Judge<'j> = &'j dyn Fn(&Seen, &Query) -> Option<Missing>;
+/// Why an object does not satisfy queries, by their ids; `None` if it does.
+pub(super) type Verdicts = HashMap<Arc<str>, Option<Missing>>;
 
 impl Kind {
     pub(super) fn add(&mut self, query: &Arc<Query>, user: &User) {
@@ -129,17 +129,27 @@ impl Kind {
         self.users_of(node).map(|(_, user)| user).chain(selecting).cloned().collect()
     }
 
-    /// Handles an object from a list or an event; returns the users for whom that matters.
-    pub(super) fn changed(&mut self, seen: &Seen, epoch: Epoch, judge: Judge<'_>) -> BTreeSet<User> {
-        let ids = self.named.get(seen.name()).into_iter().flatten().chain(&self.selecting);
-        let ids: Vec<Arc<str>> = ids.cloned().collect();
+    /// Returns the queries that an object has to be judged by.
+    pub(super) fn judging(&self, seen: &Seen) -> Vec<Arc<Query>> {
+        let queries = self.ids_for(seen).filter_map(|id| self.entries.get(id)).map(|entry| &entry.query);
+        queries.filter(|query| seen.suffices_for(query) && seen.is_meant_by(query)).cloned().collect()
+    }
+
+    /// Handles an object from a list or an event, with the verdicts on it; returns the users for whom that matters.
+    pub(super) fn changed(&mut self, seen: &Seen, epoch: Epoch, verdicts: &Verdicts) -> BTreeSet<User> {
+        let ids: Vec<Arc<str>> = self.ids_for(seen).cloned().collect();
         let mut woken = BTreeSet::new();
         for id in ids {
             if let Some(entry) = self.entries.get_mut(&id).filter(|entry| seen.suffices_for(&entry.query)) {
-                woken.extend(entry.change(|entry| entry.put(seen, epoch, judge)));
+                woken.extend(entry.change(|entry| entry.put(seen, epoch, verdicts.get(&id))));
             }
         }
         woken
+    }
+
+    /// Returns the ids of the queries that may mean an object, or meant it before.
+    fn ids_for(&self, seen: &Seen) -> impl Iterator<Item = &Arc<str>> {
+        self.named.get(seen.name()).into_iter().flatten().chain(&self.selecting)
     }
 
     /// Handles an object's deletion.
@@ -211,25 +221,25 @@ impl Entry {
         if self.standing() == before { Vec::new() } else { self.users.keys().cloned().collect() }
     }
 
-    fn put(&mut self, seen: &Seen, epoch: Epoch, judge: Judge<'_>) {
+    fn put(&mut self, seen: &Seen, epoch: Epoch, verdict: Option<&Option<Missing>>) {
         let key = (Arc::from(seen.namespace()), Arc::from(seen.name()));
-        if !self.query.means(seen.namespace(), seen.name(), seen.labels()) {
+        if !seen.is_meant_by(&self.query) {
             // Its labels may have changed.
             self.note_gone(&key, seen.version());
             self.objects.remove(&key);
             return;
         }
+        // A query that came while the object was judged reads it.
+        let Some(missing) = verdict else { return };
         let version = seen.version();
         let known = self.objects.get_mut(&key);
         match known.filter(|found| found.version > version && !epoch.is_list) {
             Some(newer) => newer.stamp = Stamp::seen(epoch),
-            None => self.insert(key, seen, Stamp::seen(epoch), judge),
+            None => {
+                let found = Found { version, missing: missing.clone(), stamp: Stamp::seen(epoch) };
+                self.objects.insert(key, found);
+            }
         }
-    }
-
-    fn insert(&mut self, key: ObjectName, seen: &Seen, stamp: Stamp, judge: Judge<'_>) {
-        let found = Found { version: seen.version(), missing: judge(seen, &self.query), stamp };
-        self.objects.insert(key, found);
     }
 
     /// Begins a read of all objects.
@@ -240,19 +250,19 @@ impl Entry {
         reading
     }
 
-    /// Stores the result of a read; returns the users if that changes the standing. A read is void if a list ended
-    /// while it ran: then either the list has the answer, or the objects are read again.
-    pub(super) fn store(&mut self, objects: &[Seen], reading: &Reading, judge: Judge<'_>) -> Vec<User> {
+    /// Stores the result of a read, with a verdict on each object; returns the users if that changes the standing. A read
+    /// is void if a list ended while it ran: then either the list has the answer, or the objects are read again.
+    pub(super) fn store(&mut self, objects: Vec<(&Seen, Option<Missing>)>, reading: &Reading) -> Vec<User> {
         let is_it = |read: &Read| std::ptr::eq(read.of.as_ptr(), Arc::as_ptr(reading));
         let Some(at) = self.reads.iter().position(is_it) else { return Vec::new() };
         let Read { gone, .. } = self.reads.swap_remove(at);
         self.change(|entry| {
-            for seen in objects {
+            for (seen, missing) in objects {
                 let key = (Arc::from(seen.namespace()), Arc::from(seen.name()));
                 let known = entry.objects.get(&key).map(|found| found.version);
                 let is_newer = known.max(gone.get(&key).copied()).is_none_or(|version| version < seen.version());
-                if is_newer && entry.query.means(seen.namespace(), seen.name(), seen.labels()) {
-                    entry.insert(key, seen, **reading, judge);
+                if is_newer && seen.is_meant_by(&entry.query) {
+                    entry.objects.insert(key, Found { version: seen.version(), missing, stamp: **reading });
                 }
             }
             entry.is_known = true;

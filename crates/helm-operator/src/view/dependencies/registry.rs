@@ -16,12 +16,12 @@ use outside::sync;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::kind::{Entry, Kind};
+use super::kind::{Entry, Kind, Verdicts};
 pub(crate) use super::kind::{Reading, User};
 use super::lists::{Lists, MayHold};
-use super::seen::{Portion, Seen, ServedBy};
+use super::seen::{Judging, Portion, Seen, ServedBy};
 use super::{served, watch};
-use crate::dependencies::{self, Access, Missing, Node, Origin, Query, Standing, Wanted};
+use crate::dependencies::{self, Access, Node, Origin, Query, Standing, Wanted};
 use crate::view::coverage::KindKey;
 use crate::watches::Expressions;
 
@@ -228,25 +228,38 @@ impl Dependencies {
 
     /// Stores the result of a read. Newer results of watches take precedence.
     pub(crate) fn store(&self, query: &Query, objects: &[Seen], reading: &Reading) {
+        let rules = self.state().rules_of(query);
+        let by = self.served_by(&key_of(query));
+        // The lock is free while objects are judged: they may be large and many.
+        let judge = |seen| (seen, Judging::of(seen, by).lacks(query, rules.as_deref()));
+        let judged: Vec<_> = objects.iter().map(judge).collect();
         let mut state = self.state();
-        let users = {
-            let State { kinds, controllers, .. } = &mut *state;
-            let judge = self.judge(&key_of(query), controllers);
-            let entry = kinds.get_mut(&key_of(query)).and_then(|kind| kind.entries.get_mut(&query.id));
-            entry.map(|entry| entry.store(objects, reading, &judge)).unwrap_or_default()
-        };
+        let entry = state.kinds.get_mut(&key_of(query)).and_then(|kind| kind.entries.get_mut(&query.id));
+        let users = entry.map(|entry| entry.store(judged, reading)).unwrap_or_default();
         state.wake_all(&users.into_iter().collect());
     }
 
     /// Handles an object that was seen in a list or an event.
     pub(crate) fn changed(&self, kind: &KindKey, seen: &Seen, epoch: Epoch) {
+        let verdicts = self.verdicts(kind, seen);
         let mut state = self.state();
-        let users = {
-            let State { kinds, controllers, .. } = &mut *state;
-            let judge = self.judge(kind, controllers);
-            kinds.get_mut(kind).map(|kind| kind.changed(seen, epoch, &judge)).unwrap_or_default()
-        };
+        let users = state.kinds.get_mut(kind).map(|kind| kind.changed(seen, epoch, &verdicts)).unwrap_or_default();
         state.wake_all(&users);
+    }
+
+    /// Judges an object by all queries that mean it. The lock is free in the meantime: the object may be large, and the
+    /// queries many.
+    fn verdicts(&self, kind: &KindKey, seen: &Seen) -> Verdicts {
+        let queries: Vec<_> = {
+            let state = self.state();
+            let queries = state.kinds.get(kind).map(|kind| kind.judging(seen)).unwrap_or_default();
+            queries.into_iter().map(|query| (state.rules_of(&query), query)).collect()
+        };
+        let mut judging = Judging::of(seen, self.served_by(kind));
+        let verdict = |(rules, query): (Option<Arc<Expressions>>, Arc<Query>)| {
+            (query.id.clone(), judging.lacks(&query, rules.as_deref()))
+        };
+        queries.into_iter().map(verdict).collect()
     }
 
     /// Handles an object's deletion.
@@ -297,17 +310,8 @@ impl Dependencies {
         holders.into_iter().collect()
     }
 
-    /// Returns how to judge the objects of a kind.
-    fn judge<'j>(
-        &self,
-        kind: &KindKey,
-        controllers: &'j HashMap<Arc<str>, Controller>,
-    ) -> impl Fn(&Seen, &Query) -> Option<Missing> + use<'j> {
-        let by = if self.served.has(&kind.0, &kind.1) { ServedBy::Us } else { ServedBy::Others };
-        move |seen, query| {
-            let rules = query.rules.as_ref().and_then(|name| controllers.get(name)).map(|one| &*one.rules);
-            seen.lacks(query, rules, by)
-        }
+    fn served_by(&self, kind: &KindKey) -> ServedBy {
+        if self.served.has(&kind.0, &kind.1) { ServedBy::Us } else { ServedBy::Others }
     }
 
     fn known(&self, kind: &KindKey) -> Option<Arc<Resource>> {
@@ -377,6 +381,12 @@ impl State {
         if !wanted.is_empty() {
             self.users.insert(user.clone(), wanted);
         }
+    }
+
+    /// Returns the `readiness` rules that a query names.
+    fn rules_of(&self, query: &Query) -> Option<Arc<Expressions>> {
+        let controller = query.rules.as_ref().and_then(|name| self.controllers.get(name));
+        controller.map(|controller| controller.rules.clone())
     }
 
     fn entry(&self, query: &Query) -> Option<&Entry> {

@@ -1,6 +1,8 @@
 //! An object that somebody may wait for, as a list, a watch or a read shows it, and whether it satisfies a query.
 
-use std::collections::BTreeMap;
+use std::cell::OnceCell;
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 
 use helm_release::kube::{Live, Whole};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -46,6 +48,22 @@ pub(crate) struct Seen {
     labels: BTreeMap<String, String>,
     live: Live,
     portion: Portion,
+}
+
+/// An object while queries judge it. It is parsed at most once, and judged once by each condition, however many queries
+/// mean it.
+pub(crate) struct Judging<'s> {
+    seen: &'s Seen,
+    by: ServedBy,
+    object: OnceCell<Value>,
+    verdicts: HashMap<Condition, Option<Missing>>,
+}
+
+/// What determines the verdict on an object: the controller whose rules count, or the source of an expression.
+#[derive(PartialEq, Eq, Hash)]
+enum Condition {
+    Ready(Option<Arc<str>>),
+    True(Arc<str>),
 }
 
 /// An object of which only the metadata is requested and read.
@@ -103,53 +121,81 @@ impl Seen {
         self.metadata.name.as_deref().unwrap_or_default()
     }
 
-    pub(crate) fn labels(&self) -> &BTreeMap<String, String> {
-        &self.labels
-    }
-
     pub(crate) fn version(&self) -> u64 {
         self.live.resource_version()
+    }
+
+    /// Returns whether the query means the object.
+    pub(crate) fn is_meant_by(&self, query: &Query) -> bool {
+        query.means(self.namespace(), self.name(), &self.labels)
     }
 
     /// Returns whether this shows enough of the object for the query.
     pub(crate) fn suffices_for(&self, query: &Query) -> bool {
         self.portion.suffices_for(query)
     }
+}
+
+impl Judging<'_> {
+    /// Begins to judge an object by queries of one kind.
+    pub(crate) fn of(seen: &Seen, by: ServedBy) -> Judging<'_> {
+        Judging { seen, by, object: OnceCell::new(), verdicts: HashMap::new() }
+    }
 
     /// Returns why the object does not satisfy the query; `None` if it does. `rules` are those that the query names.
-    pub(crate) fn lacks(&self, query: &Query, rules: Option<&Expressions>, by: ServedBy) -> Option<Missing> {
-        if self.live.deleting {
+    pub(crate) fn lacks(&mut self, query: &Query, rules: Option<&Expressions>) -> Option<Missing> {
+        if self.seen.live.deleting {
             return Some(Missing::Deleting);
         }
+        // Without a condition, it is enough that it exists.
+        let condition = Condition::of(query)?;
+        if let Some(known) = self.verdicts.get(&condition) {
+            return known.clone();
+        }
+        let verdict = self.judge(query, rules);
+        self.verdicts.insert(condition, verdict.clone());
+        verdict
+    }
+
+    fn judge(&self, query: &Query, rules: Option<&Expressions>) -> Option<Missing> {
         match &query.until {
             Until::Exists => None,
-            Until::Ready => self.unready(&query.group, &query.kind, rules, by),
-            Until::True(expression) => match &self.live.whole {
-                None => Some(Missing::Faulty("the object is too large".to_owned())),
-                Some(text) => match expression.is_true(&[("self", &serde_json::from_str(text).unwrap_or_default())]) {
-                    Ok(true) => None,
-                    Ok(false) => Some(Missing::Untrue),
-                    Err(fault) => Some(Missing::Faulty(fault.to_string())),
-                },
+            Until::Ready => self.unready(&query.group, &query.kind, rules),
+            Until::True(_) if self.seen.live.whole.is_none() => {
+                Some(Missing::Faulty("the object is too large".to_owned()))
+            }
+            Until::True(expression) => match expression.is_true(&[("self", self.object())]) {
+                Ok(true) => None,
+                Ok(false) => Some(Missing::Untrue),
+                Err(fault) => Some(Missing::Faulty(fault.to_string())),
             },
         }
     }
 
-    fn unready(&self, group: &str, kind: &str, rules: Option<&Expressions>, by: ServedBy) -> Option<Missing> {
-        let by_rule = rules.zip(self.live.whole.as_ref()).and_then(|(rules, text)| rules.judge(group, kind, text));
-        let unready = by_rule.unwrap_or_else(|| self.live.unready(group, kind));
+    fn unready(&self, group: &str, kind: &str, rules: Option<&Expressions>) -> Option<Missing> {
+        let live = &self.seen.live;
+        let by_rule = rules.zip(live.whole.as_ref()).and_then(|(rules, text)| rules.judge(group, kind, text));
+        let unready = by_rule.unwrap_or_else(|| live.unready(group, kind));
         match unready {
             Some(unready) if unready.failed => Some(Missing::Failed),
             Some(_) => Some(Missing::Unready),
             // kstatus considers a resource without a status ready. For our own kinds it means: not reconciled yet.
-            None => (by == ServedBy::Us && !self.is_reconciled()).then_some(Missing::Unready),
+            None => (self.by == ServedBy::Us && !self.is_reconciled()).then_some(Missing::Unready),
         }
+    }
+
+    /// Returns the object; null if it is too large or only metadata was read.
+    fn object(&self) -> &Value {
+        self.object.get_or_init(|| {
+            #[cfg(test)]
+            tests::PARSED.set(tests::PARSED.get() + 1);
+            serde_json::from_str(self.seen.live.whole.as_deref().unwrap_or_default()).unwrap_or_default()
+        })
     }
 
     /// Returns whether the status says that the current generation is ready.
     fn is_reconciled(&self) -> bool {
-        let text = self.live.whole.as_deref().unwrap_or_default();
-        let object: Value = serde_json::from_str(text).unwrap_or_default();
+        let object = self.object();
         let (generation, status) = (&object["metadata"]["generation"], &object["status"]);
         let is_ready = |condition: &Value| condition["type"] == "Ready" && condition["status"] == "True";
         let observed = &status["observedGeneration"];
@@ -158,18 +204,36 @@ impl Seen {
     }
 }
 
+impl Condition {
+    /// Returns the condition of a query; `None` if existence is enough.
+    fn of(query: &Query) -> Option<Condition> {
+        match &query.until {
+            Until::Exists => None,
+            Until::Ready => Some(Condition::Ready(query.rules.clone())),
+            Until::True(expression) => Some(Condition::True(expression.source().clone())),
+        }
+    }
+}
+
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
+    use std::cell::Cell;
+
     use serde_json::json;
 
     use super::ServedBy::{Others, Us};
     use super::*;
     use crate::dependencies::{Origin, parse, resolve};
 
+    thread_local! {
+        /// How many objects this thread has parsed to judge them.
+        pub(in crate::view::dependencies) static PARSED: Cell<usize> = const { Cell::new(0) };
+    }
+
     fn lacks(entry: &Value, object: &Value, by: ServedBy) -> Option<Missing> {
         let entries = parse(&json!([entry])).unwrap();
         let query = resolve(&entries, Origin::Watch, ("ns", "web"), &|_, _| None).unwrap()[0].query.clone();
-        serde_json::from_value::<Seen>(object.clone()).unwrap().lacks(&query, None, by)
+        Judging::of(&serde_json::from_value(object.clone()).unwrap(), by).lacks(&query, None)
     }
 
     #[test]

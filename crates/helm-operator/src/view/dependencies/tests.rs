@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::registry::{Dependencies, User};
+use super::seen::tests::PARSED;
 use super::seen::{Portion, Seen};
 use crate::dependencies::{Missing, Node, Origin, Query, Standing, Wanted, parse, resolve};
 use crate::view::coverage::KindKey;
@@ -184,6 +185,23 @@ async fn a_resource_is_woken_once_nothing_depends_on_it_any_longer() {
     world.registry.depend(&user("web"), Vec::new());
     assert!(world.registry.holders(&node("db")).is_empty());
     assert_eq!(*world.woken.lock().unwrap(), ["db"]);
+}
+
+#[tokio::test]
+async fn an_event_parses_its_object_once_however_many_queries_mean_it() {
+    let world = World::new();
+    for n in 0..100 {
+        let labels = json!({"matchExpressions": [{"key": "x", "operator": "NotIn", "values": [n.to_string()]}]});
+        let ready = format!("self.count > {n}");
+        let entry = json!({"group": "db.example.com", "kind": "Database", "selector": labels, "ready": ready});
+        world.depend(&format!("web-{n}"), &entry);
+    }
+    let metadata = json!({"name": "db", "namespace": "ns", "resourceVersion": "1"});
+    let seen: Seen = serde_json::from_value(json!({"metadata": metadata, "count": 50})).unwrap();
+    let before = PARSED.get();
+    world.registry.changed(&("db.example.com".into(), "Database".into()), &seen, event());
+    assert_eq!(PARSED.get() - before, 1);
+    assert_eq!((world.missing("web-49"), world.missing("web-50")), (None, Some(Missing::Untrue)));
 }
 
 #[tokio::test]
