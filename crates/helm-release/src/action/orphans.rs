@@ -20,7 +20,7 @@ struct List {
 }
 
 /// Finds every object in the cluster that carries the chart's label and provably belongs to this release, with one list
-/// request per kind.
+/// request per kind. Leaves out what hooks made, definitions included: no uninstall deletes it.
 ///
 /// A kind that may not be listed cluster-wide is listed in the release's namespace; kinds that may not be listed at all
 /// are skipped.
@@ -67,7 +67,8 @@ async fn objects_of_kind(
         Err(error) if error.is_forbidden() || error.is_not_found() => Vec::new(),
         found => found.map_err(failed)?,
     };
-    let ours = items.iter().filter(|live| env.decoration.ownership(live) == Ownership::Ours && counts(live));
+    let is_ours = |live: &&Live| !live.made_by_hook && env.decoration.ownership(live) == Ownership::Ours;
+    let ours = items.iter().filter(is_ours).filter(|live| counts(live));
     Ok(ours.map(|live| marked(kind, live)).collect())
 }
 

@@ -845,6 +845,20 @@ async fn orphans_are_found_where_the_operator_may_list() {
 }
 
 #[tokio::test]
+async fn what_hooks_made_is_no_orphan() {
+    let world = world_with_definitions();
+    let definition = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "dbs.x.y").to_string();
+    let of_kind = |hook: Hook| Hook { kind: "CustomResourceDefinition".into(), manifest: definition, ..hook };
+    let event = [HookEvent::PreInstall];
+    let hooks = vec![sample::hook("h", &event), of_kind(sample::hook("dbs.x.y", &event))];
+    world.install(&Candidate { hooks, ..candidate(&[map("a", "1")]) }).await;
+    for made in [format!("{MAPS}/h").as_str(), DEFINITION] {
+        assert_eq!(world.server.object(made).unwrap()["metadata"]["labels"][kube::CHART_LABEL], "memcached", "{made}");
+    }
+    assert_eq!(found(&world).await.unwrap(), ["a"]);
+}
+
+#[tokio::test]
 async fn an_outage_is_not_a_kind_without_orphans() {
     for path in ["/api/v1/configmaps", "/apis/rbac.authorization.k8s.io/v1/clusterroles"] {
         let world = orphaned();

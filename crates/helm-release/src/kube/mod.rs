@@ -30,7 +30,7 @@ mod hooks;
 mod tests;
 
 pub use fields::ownership_loss::OwnershipLoss;
-pub use hooks::{HOOK_RUN_ANNOTATION, HookError};
+pub use hooks::HookError;
 pub use kinds::mapping::Mapper;
 pub use kinds::resource::Resource;
 pub use live_state::live::{Live, LiveMetadata, Mark, Proven};
@@ -38,7 +38,7 @@ pub use live_state::ownership::{Adopt, NotOurs, Ownership};
 pub use live_state::readiness::{Readiness, Unready, progress_of};
 pub use live_state::whole::Whole;
 pub use objects::decoded::OPEN_FIELDS;
-pub use objects::decorate::{CHART_LABEL, Decoration, Owner, Tie, label_value};
+pub use objects::decorate::{CHART_LABEL, Decoration, HOOK_RUN_ANNOTATION, Owner, Tie, label_value};
 pub use objects::duplicate::{Duplicate, deduplicate};
 pub use objects::object::{Object, ObjectDigest, ObjectError, ObjectFault, ObjectKey, Weight, digest_json, objects_of};
 pub use objects::order::install_order;

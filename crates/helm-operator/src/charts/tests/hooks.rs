@@ -297,6 +297,18 @@ async fn a_deletion_leaves_no_hook_that_goes_when_it_succeeds_wherever_it_is_int
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_the_hooks_of_a_deletion_made_outlives_it_wherever_it_is_interrupted() {
+    let spec = with_hooks(json!([hook("backup", "pre-delete"), hook("gone", "post-delete")]));
+    interrupted_after_each_write(spec, World::delete, |world, writes| {
+        let left = [format!("{JOBS}/backup"), format!("{JOBS}/gone")];
+        assert_eq!(world.server.paths(), left, "after {writes} writes");
+        // Each is still the one that ran.
+        assert_eq!(count(world, &format!("POST {JOBS}")), 2, "after {writes} writes");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failing_pre_delete_hook_keeps_everything_and_its_error_names_the_way_out() {
     let world = World::new(with_hooks(json!([hook("ok", "pre-delete"), hook("z-farewell", "pre-delete")])));
     reconcile(&world, "Complete").await;

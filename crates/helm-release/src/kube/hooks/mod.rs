@@ -19,15 +19,12 @@ use outside::Error;
 
 use crate::kube::waiting::slot::{Slot, without_slot};
 use crate::kube::writes::apply::{Applier, describe};
-use crate::kube::{Adopt, Decoration, NotOurs, ObjectError, OutOfReach, Reach};
+use crate::kube::{Adopt, Decoration, HOOK_RUN_ANNOTATION, NotOurs, ObjectError, OutOfReach, Reach};
 use crate::release::{DeletePolicy, Hook, HookEvent, LastRun, Release};
 use clock::Clock;
 use objects::Stamp;
 
 const SUCCEEDED: &[DeletePolicy] = &[DeletePolicy::HookSucceeded];
-
-/// The annotation on a hook's object that identifies its run: revision and recorded start.
-pub const HOOK_RUN_ANNOTATION: &str = "helm.sdk.operatorframework.io/hook-run";
 
 /// The events that may end the wait for a hook before its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,8 +15,8 @@ use serde_json::value::RawValue;
 use crate::kube::FIELD_MANAGER;
 use crate::kube::live_state::readiness::{READINESS_FIELDS, Readiness, Unready, readiness_of, unready_as, unready_of};
 use crate::kube::objects::decorate::{
-    MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE, RESOURCE_POLICY,
-    is_keep,
+    HOOK_RUN_ANNOTATION, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME,
+    RELEASE_NAMESPACE, RESOURCE_POLICY, is_keep,
 };
 use crate::kube::objects::expiry;
 
@@ -64,6 +64,8 @@ pub struct Live {
     pub release_namespace: Option<String>,
     /// Whether `helm.sh/resource-policy` keeps the object when its release is uninstalled.
     pub kept: bool,
+    /// Whether a hook made it, or was the last to apply it.
+    pub made_by_hook: bool,
     /// `operator-sdk/primary-resource`: namespace and name of its owner.
     pub primary: Option<String>,
     /// `operator-sdk/primary-resource-type`: kind and group of its owner.
@@ -208,6 +210,7 @@ impl Live {
             release_name: annotations.remove(RELEASE_NAME),
             release_namespace: annotations.remove(RELEASE_NAMESPACE),
             kept: annotations.get(RESOURCE_POLICY).is_some_and(|policy| is_keep(policy)),
+            made_by_hook: annotations.contains_key(HOOK_RUN_ANNOTATION),
             primary: annotations.remove(PRIMARY_ANNOTATION),
             primary_type: annotations.remove(PRIMARY_TYPE_ANNOTATION),
             metadata: ObjectMeta {

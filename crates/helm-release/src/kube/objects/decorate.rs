@@ -10,6 +10,8 @@ use outside::group_of;
 
 /// The label by which dependents are watched. Its value is the chart's name: [`label_value`].
 pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
+/// The annotation on a hook's object that identifies its run: revision and recorded start.
+pub const HOOK_RUN_ANNOTATION: &str = "helm.sdk.operatorframework.io/hook-run";
 /// The owner's `namespace/name`, where Kubernetes allows no owner reference.
 pub(crate) const PRIMARY_ANNOTATION: &str = "operator-sdk/primary-resource";
 /// The owner's `Kind.group`, where Kubernetes allows no owner reference.
