@@ -312,6 +312,10 @@ const MAX_TIME: Duration = Duration::from_secs(90);
 /// Maximum size of a response: a `lookup` may list 5,000 Pods of 12 KB. More could exhaust a small process's memory.
 pub const MAX_RESPONSE_BYTES: usize = 64 << 20;
 
+/// The maximum number of objects in a page of a list. A client may send smaller pages to a list that asks for exactly
+/// this many, because anyone who may create objects decides how large they are.
+pub const PAGE: u32 = 500;
+
 /// Maximum size of a refusal's body.
 const MAX_REFUSAL: usize = 1 << 20;
 

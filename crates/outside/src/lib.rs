@@ -12,7 +12,9 @@ mod refusal;
 
 mod memory;
 
-pub use api::{ActingAs, Api, Call, DISCOVERY, Error, MAX_RESPONSE_BYTES, Pieces, Purpose, Response, read_within};
+pub use api::{
+    ActingAs, Api, Call, DISCOVERY, Error, MAX_RESPONSE_BYTES, PAGE, Pieces, Purpose, Response, read_within,
+};
 pub use cause::chain;
 pub use intern::intern;
 pub use memory::{Disturbance, MemoryApi};

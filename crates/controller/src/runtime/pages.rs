@@ -21,7 +21,7 @@ use super::refusals::Refusals;
 use super::shard_selector::{NotHonoured, ShardSelector};
 
 /// The maximum number of objects in a page. A list that asks for exactly this many may get smaller pages.
-pub const PAGE: u32 = 500;
+pub const PAGE: u32 = outside::PAGE;
 
 /// Lists and watches objects repeatedly. Pauses after errors.
 pub fn watch<K>(api: Api<K>, config: watcher::Config) -> Pages<K>

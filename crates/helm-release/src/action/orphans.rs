@@ -4,23 +4,33 @@
 //! the garbage collector delete them.
 
 use futures::{StreamExt, TryStreamExt, stream};
+use outside::PAGE;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::{Environment, Error};
 use crate::kube::{ApplyError, CHART_LABEL, Call, Live, ObjectKey, Ownership, Resource, label_value};
 use crate::storage::{MarkedObject, Marks};
 
-/// Maximum number of concurrent lists.
-const MAX_LISTS: usize = 8;
+/// Maximum number of concurrent lists, each of which has one page in memory.
+const MAX_LISTS: usize = 2;
 
 #[derive(Deserialize)]
 struct List {
+    #[serde(default)]
+    metadata: ListMeta,
     /// `null` in an empty metadata list.
     items: Option<Vec<Live>>,
 }
 
-/// Finds every object in the cluster that carries the chart's label and provably belongs to this release, with one list
-/// request per kind. Leaves out what hooks made, definitions included: no uninstall deletes it.
+#[derive(Default, Deserialize)]
+struct ListMeta {
+    #[serde(default, rename = "continue")]
+    next: Option<String>,
+}
+
+/// Finds every object in the cluster that carries the chart's label and provably belongs to this release, with one paged
+/// list per kind. Leaves out what hooks made, definitions included: no uninstall deletes it.
 ///
 /// A kind that may not be listed cluster-wide is listed in the release's namespace; kinds that may not be listed at all
 /// are skipped.
@@ -57,26 +67,41 @@ async fn objects_of_kind(
     counts: &impl Fn(&Live) -> bool,
 ) -> Result<Vec<MarkedObject>, Error> {
     let failed = |source| ApplyError::Failed { verb: "list", object: kind.plural.to_string(), source };
-    let everywhere = list(env, kind, "").await;
+    let everywhere = list(env, kind, "", counts).await;
     let found = match everywhere {
-        Err(error) if error.is_forbidden() && kind.namespaced => list(env, kind, &env.decoration.namespace).await,
+        Err(error) if error.is_forbidden() && kind.namespaced => {
+            list(env, kind, &env.decoration.namespace, counts).await
+        }
         found => found,
     };
-    let items = match found {
+    match found {
         // Without permission to list a kind, we cannot have created any of its objects.
-        Err(error) if error.is_forbidden() || error.is_not_found() => Vec::new(),
-        found => found.map_err(failed)?,
-    };
-    let is_ours = |live: &&Live| !live.made_by_hook && env.decoration.ownership(live) == Ownership::Ours;
-    let ours = items.iter().filter(is_ours).filter(|live| counts(live));
-    Ok(ours.map(|live| marked(kind, live)).collect())
+        Err(error) if error.is_forbidden() || error.is_not_found() => Ok(Vec::new()),
+        found => Ok(found.map_err(failed)?),
+    }
 }
 
-async fn list(env: &Environment<'_>, kind: &Resource, namespace: &str) -> Result<Vec<Live>, crate::kube::Error> {
+/// Lists the objects of a kind that are ours and count. Keeps nothing else of a page: all releases of a chart have its
+/// label.
+async fn list(
+    env: &Environment<'_>,
+    kind: &Resource,
+    namespace: &str,
+    counts: &impl Fn(&Live) -> bool,
+) -> Result<Vec<MarkedObject>, crate::kube::Error> {
     let label = label_value(&env.decoration.chart);
-    let path = format!("{}?labelSelector={CHART_LABEL}%3D{label}", kind.collection(namespace)?);
-    let list: List = env.applier.api().send(Call::metadata_list(path)).await?.parse()?;
-    Ok(list.items.unwrap_or_default())
+    let path = format!("{}?labelSelector={CHART_LABEL}%3D{label}&limit={PAGE}", kind.collection(namespace)?);
+    let (mut ours, mut next) = (Vec::new(), String::new());
+    loop {
+        let page: List = env.applier.api().send(Call::metadata_list(format!("{path}{next}"))).await?.parse()?;
+        let is_ours = |live: &&Live| !live.made_by_hook && env.decoration.ownership(live) == Ownership::Ours;
+        let found = page.items.iter().flatten().filter(is_ours).filter(|live| counts(live));
+        ours.extend(found.map(|live| marked(kind, live)));
+        match page.metadata.next.filter(|token| !token.is_empty()) {
+            Some(token) => next = format!("&continue={}", utf8_percent_encode(&token, NON_ALPHANUMERIC)),
+            None => return Ok(ours),
+        }
+    }
 }
 
 fn marked(kind: &Resource, live: &Live) -> MarkedObject {

@@ -859,6 +859,28 @@ async fn what_hooks_made_is_no_orphan() {
 }
 
 #[tokio::test]
+async fn orphans_are_listed_page_by_page() {
+    let world = orphaned();
+    // All releases of a chart have its label.
+    for other in 0..outside::PAGE {
+        let name = format!("m{other:03}");
+        world.server.put(&format!("{MAPS}/{name}"), made_by_helm(&name, "other"), "helm");
+    }
+    world.server.put(&format!("{MAPS}/z"), made_by_helm("z", "web"), "helm");
+    let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let note = asked.clone();
+    world.server.refuse(move |call| {
+        note.lock().unwrap().push(call.path.clone());
+        None
+    });
+    assert_eq!(found(&world).await.unwrap(), ["a", "z", "r"], "the second page counts");
+    let asked = asked.lock().unwrap();
+    let lists: Vec<_> = asked.iter().filter(|path| path.contains("labelSelector")).collect();
+    assert!(lists.iter().all(|path| path.contains("&limit=500")), "{lists:?}");
+    assert_eq!(lists.iter().filter(|path| path.contains("&continue=")).count(), 1, "{lists:?}");
+}
+
+#[tokio::test]
 async fn an_outage_is_not_a_kind_without_orphans() {
     for path in ["/api/v1/configmaps", "/apis/rbac.authorization.k8s.io/v1/clusterroles"] {
         let world = orphaned();
