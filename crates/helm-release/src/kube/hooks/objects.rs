@@ -38,7 +38,8 @@ impl Stamp {
         Stamp { own: stamp(release.hooks[at].last_run.started_at.unwrap_or_default()), all }
     }
 
-    fn is_on(&self, live: &Value) -> bool {
+    /// Returns whether the object is one of this run.
+    pub(super) fn is_on(&self, live: &Value) -> bool {
         live["metadata"]["annotations"][HOOK_RUN_ANNOTATION] == self.own.as_str()
     }
 }

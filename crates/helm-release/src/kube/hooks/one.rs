@@ -93,7 +93,7 @@ impl Applier {
             record(release, at, run).await?;
         }
         for (object, path) in awaited {
-            self.wait_for(object, &path, &clock, judged).await?;
+            self.wait_for(object, &path, &stamp, &clock, judged).await?;
         }
         Ok(())
     }
@@ -181,11 +181,13 @@ impl Applier {
         clock.retry_until(&what, Some(REFUSED_LIMIT), || self.create_once(object, stamp, clock.run)).await
     }
 
-    /// Waits until a Job or Pod finishes.
+    /// Waits until a Job or Pod finishes. One of another run in its place, which may be another release's, proves that
+    /// it is gone.
     async fn wait_for(
         &self,
         object: &Object,
         path: &str,
+        stamp: &Stamp,
         clock: &Clock<'_>,
         judged: &mut Option<HookObject>,
     ) -> Result<(), HookError> {
@@ -199,7 +201,7 @@ impl Applier {
         let (mut seen, mut pause) = (Value::Null, Pause::default());
         loop {
             let live = clock.retry(&what, || self.get(path)).await?;
-            let ended = match live {
+            let ended = match live.filter(|live| stamp.is_on(live)) {
                 Some(live) => {
                     let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
                     *judged = Some(HookObject { key: key.clone(), api_version: object.api_version.clone(), uid });

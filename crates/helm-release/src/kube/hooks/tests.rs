@@ -709,6 +709,27 @@ async fn deleted_jobs_fail_the_hook() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_in_the_place_of_a_hooks_is_not_judged() {
+    let succeeded = "";
+    let deleted = "hook c/templates/j.yaml failed: Job \"j\": it was deleted before it finished";
+    for (spec, condition, expected) in [("", "Complete", deleted), ("ttlSecondsAfterFinished: 0", "Failed", succeeded)]
+    {
+        let world = World::new();
+        let mut release = release(vec![job(spec)]);
+        let replace = |server: &MemoryApi| {
+            server.remove(JOB);
+            put_job(server, "3.of another release", json!({}));
+            end(server, condition);
+        };
+        let ran = world.run_while(&mut release, 5, replace).await;
+        assert_eq!(ran.err().map(|error| error.to_string()).unwrap_or_default(), expected, "{condition}");
+        let left = world.server.object(JOB).unwrap();
+        assert_eq!(left["metadata"]["annotations"][HOOK_RUN_ANNOTATION], "3.of another release", "{condition}");
+        assert_eq!(world.writes(), [format!("POST {JOBS}")], "{condition}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn hooks_replace_only_objects_of_their_release() {
     let helms = json!({"helm.sh/hook": "pre-install"});
     let others = json!({"helm.sh/hook": "pre-install", "meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
