@@ -139,10 +139,11 @@ fn a_container_of_128_mib_survives_what_tenants_may_create() {
     measured.beside("quiet", &operator);
 
     large_specs(&namespace, &mut measured, &operator);
+    large_annotations(&namespace, &mut measured, &operator);
     let (status, log) = operator.terminate();
     assert!(status.success(), "{log}");
     let operator = start(cluster, &[&namespace], folder.path(), &group);
-    measured.beside("large specs at a start", &operator);
+    measured.beside("large specs and annotations at a start", &operator);
 
     lookups(&namespace, &mut measured, &operator);
     let failing: Vec<_> = (0..12).map(|n| holder(&format!("failing{n}"), "fail", &words(1_000_000))).collect();
@@ -164,6 +165,18 @@ fn large_specs(namespace: &Namespace<'_>, measured: &mut Measured<'_>, operator:
     told(namespace, "huge29", "InvalidValues", "valuesFrom");
     ready(namespace, "large29");
     measured.beside("large specs", operator);
+}
+
+fn large_annotations(namespace: &Namespace<'_>, measured: &mut Measured<'_>, operator: &Operator) {
+    let annotated = |n| {
+        let mut holder = holder(&format!("noted{n}"), "ok", "");
+        let description = "x".repeat(250_000);
+        holder["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/install-description": description});
+        holder
+    };
+    create(namespace, &(0..200).map(annotated).collect::<Vec<_>>());
+    told(namespace, "noted199", "InvalidAnnotation", "MAX_ANNOTATION_BYTES");
+    measured.beside("large annotations", operator);
 }
 
 fn lookups(namespace: &Namespace<'_>, measured: &mut Measured<'_>, operator: &Operator) {

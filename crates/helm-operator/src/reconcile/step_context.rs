@@ -7,7 +7,7 @@ use controller::client::AsOf;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use helm_release::action::{Action, Current, Environment, Options, Refusal};
-use helm_release::kube::{Api, Applier, Decoration, Slot};
+use helm_release::kube::{Api, Applier, Decoration, Slot, digest_json};
 use helm_release::storage::{Known, Storage};
 use tokio::time::Instant;
 
@@ -96,12 +96,9 @@ impl<'a> StepContext<'a> {
 impl StepContext<'_> {
     /// Returns what identifies an attempt. Different inputs are tried immediately.
     pub(crate) fn attempt(&self, primary: &Primary) -> String {
-        if primary.deleting {
-            // Part of the identity, because an annotation may be the remedy.
-            format!("uninstall {:?}", primary.annotations)
-        } else {
-            format!("{} {:?}", self.inputs_digest(primary), primary.annotations)
-        }
+        let action = if primary.deleting { "uninstall".to_owned() } else { self.inputs_digest(primary) };
+        // Annotations are part of the identity, because one may be the remedy. Each failed resource keeps a digest only.
+        digest_json(&format!("{action} {:?}", primary.annotations).into())
     }
 
     /// Returns what the recorded release adds to its objects.

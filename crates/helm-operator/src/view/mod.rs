@@ -1,6 +1,7 @@
 //! What the process knows without a request: resources, releases, their objects, value sources, and what resources wait
 //! for.
 
+pub(crate) mod finalizers;
 pub(crate) mod primary;
 
 pub(crate) mod release;

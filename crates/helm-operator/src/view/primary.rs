@@ -13,16 +13,11 @@ use serde::Deserialize;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
+use super::finalizers::{Finalizers, is_ours};
 use crate::status::{Fields, ListType, Status};
 use crate::values::Spec;
 use crate::watches::Field;
 use crate::watches::annotations::Annotations;
-
-/// Our finalizer, which is that of helm-operator-plugins and of old operator-sdk. Both upstreams remove it, so a
-/// resource created here can be moved back to either.
-pub(crate) const FINALIZER: &str = "uninstall-helm-release";
-/// operator-sdk's finalizer, which we recognise and remove. helm-operator-plugins would never remove it.
-pub(crate) const SDK_FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-release";
 
 /// A reduced custom resource. Thousands are cached, so texts that several share are [interned](intern).
 #[derive(Clone, Debug)]
@@ -36,7 +31,7 @@ pub(crate) struct Primary {
     /// The creation time, in seconds since the epoch.
     pub(crate) created: f64,
     pub(crate) deleting: bool,
-    pub(crate) finalizers: Box<[Arc<str>]>,
+    pub(crate) finalizers: Finalizers,
     pub(crate) annotations: Annotations,
     /// Parsed into values only for rendering.
     pub(crate) spec: Spec,
@@ -134,7 +129,7 @@ impl Primary {
         self.has_finalizer() || !self.status.conditions.is_empty()
     }
 
-    /// Returns the finalizers other than ours and the upstreams'.
+    /// Returns the finalizers other than ours and the upstreams', as far as they are kept.
     pub(crate) fn other_finalizers(&self) -> Vec<&str> {
         self.finalizers.iter().filter(|f| !is_ours(f)).map(|f| &**f).collect()
     }
@@ -156,6 +151,7 @@ impl Primary {
     pub(crate) fn is_edited_since(&self, older: &Primary) -> bool {
         let lost_ours = older.has_finalizer() && !self.has_finalizer() && !self.deleting;
         lost_ours
+            || (self.deleting && self.finalizers.more() != older.finalizers.more())
             || (self.deleting && self.other_finalizers() != older.other_finalizers())
             || self.uid() != older.uid()
             || self.generation != older.generation
@@ -222,10 +218,6 @@ pub(crate) fn status_fields(status: Option<&RawValue>, fields: &[Field]) -> Fiel
     kept.collect()
 }
 
-fn is_ours(finalizer: &str) -> bool {
-    finalizer == FINALIZER || finalizer == SDK_FINALIZER
-}
-
 /// A custom resource with the parts that its author may nest to any depth as text or skipped, so that one resource
 /// cannot block a whole list.
 #[derive(Deserialize)]
@@ -250,7 +242,7 @@ struct Meta {
     generation: i64,
     creation_timestamp: Option<String>,
     deletion_timestamp: Option<String>,
-    finalizers: Option<Vec<String>>,
+    finalizers: Option<Finalizers>,
     annotations: Option<BTreeMap<String, String>>,
     labels: Option<BTreeMap<String, String>>,
     managed_fields: Vec<Entry>,
@@ -298,9 +290,10 @@ impl From<Full> for Received {
         let one_field = |entry: &Entry| entry.fields.status.conditions.as_ref().is_some_and(|raw| raw.get() == "{}");
         let spec = full.spec.as_deref().map_or("null", RawValue::get);
         let status_text = full.status.as_deref().map_or("null", RawValue::get);
-        let annotations = meta.annotations.unwrap_or_default();
         let spec_written = spec_written(&meta.managed_fields);
-        let raw = Raw { annotations: annotations.clone(), labels: meta.labels.unwrap_or_default(), spec_written };
+        let annotations = meta.annotations.unwrap_or_default();
+        let ours = Annotations::new(&annotations);
+        let raw = Raw { annotations, labels: meta.labels.unwrap_or_default(), spec_written };
         let created = meta.creation_timestamp.and_then(|t| t.parse::<jiff::Timestamp>().ok());
         let mut status: Status = read(status_text);
         status.conditions.shrink_to_fit();
@@ -315,8 +308,8 @@ impl From<Full> for Received {
             generation: meta.generation,
             created: created.map_or(0.0, |t| t.as_second() as f64),
             deleting: meta.deletion_timestamp.is_some(),
-            finalizers: meta.finalizers.iter().flatten().map(|finalizer| intern(finalizer)).collect(),
-            annotations: Annotations::new(&annotations),
+            finalizers: meta.finalizers.unwrap_or_default(),
+            annotations: ours,
             is_canary: false,
             is_drained: false,
             is_cluster_scoped: false,

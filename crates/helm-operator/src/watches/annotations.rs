@@ -21,6 +21,13 @@ const MAX_QUOTED: usize = 64;
 /// The maximum length of a token, in bytes, because the status repeats it.
 const MAX_TOKEN: usize = 256;
 
+/// The maximum size of a resource's values that are longer than a token, together, in bytes. The process keeps those of
+/// every resource.
+const MAX_ANNOTATION_BYTES: usize = 8 << 10;
+
+/// The maximum number of unknown keys that are kept, to be reported.
+const MAX_UNKNOWN: usize = 8;
+
 /// The minimum of a period or limit that an annotation sets, except for zero. Otherwise, anyone who may annotate a
 /// resource could keep the operator busy.
 const SHORTEST: Duration = Duration::from_secs(1);
@@ -111,34 +118,57 @@ fn meant(key: &str) -> String {
 /// A custom resource's annotations that control its release; all others are dropped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Annotations {
+    /// The value of an unknown key is empty.
     ours: BTreeMap<Box<str>, Box<str>>,
+    /// The sizes of values that are not kept because they exceed the limit.
+    too_large: BTreeMap<Box<str>, usize>,
     /// The reasons why others of our annotations don't count.
     refused: Vec<Box<str>>,
 }
 
 impl Annotations {
-    /// Keeps the annotations with our prefix.
+    /// Keeps the annotations with our prefix, within the limits.
     pub(crate) fn new(all: &BTreeMap<String, String>) -> Annotations {
-        let ours =
-            all.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?.into(), value.as_str().into())));
-        Annotations { ours: ours.collect(), refused: Vec::new() }
+        let ours = || all.iter().filter_map(|(key, value)| Some((key.strip_prefix(PREFIX)?, value.as_str())));
+        let known = ours().filter(|(key, _)| is_known(key));
+        let unknown = ours().filter(|(key, _)| !is_known(key)).take(MAX_UNKNOWN).map(|(key, _)| (key, ""));
+        let kept = known.chain(unknown).map(|(key, value)| (key.into(), value.into()));
+        let mut annotations = Annotations { ours: kept.collect(), ..Annotations::default() };
+        annotations.drop_too_large();
+        annotations
+    }
+
+    /// Drops the values that are longer than a token if they exceed the limit together.
+    fn drop_too_large(&mut self) {
+        let is_long = |(_, value): &(Box<str>, Box<str>)| value.len() > MAX_TOKEN;
+        let (long, short): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.ours).into_iter().partition(is_long);
+        self.ours = short;
+        if long.values().map(|value| value.len()).sum::<usize>() > MAX_ANNOTATION_BYTES {
+            self.too_large.extend(long.into_iter().map(|(key, value)| (key, value.len())));
+        } else {
+            self.ours.extend(long);
+        }
     }
 
     /// Reads renamed annotations under their new names only, and drops those that must not count.
     pub(crate) fn rename(&mut self, all: &BTreeMap<String, String>, names: &AnnotationNames) {
         for (name, key) in &names.names {
-            if self.ours.remove(*key).is_some() && !name.starts_with(PREFIX) {
+            let usual = (self.ours.remove(*key), self.too_large.remove(*key));
+            if usual != (None, None) && !name.starts_with(PREFIX) {
                 self.refused.push(format!("annotation {PREFIX}{key} does not count: its name here is {name}").into());
             }
         }
         let renamed = names.names.iter().filter_map(|(name, key)| Some((*key, all.get(&**name)?)));
         renamed.for_each(|(key, value)| _ = self.ours.insert(key.into(), value.as_str().into()));
+        self.drop_too_large();
         if let Some(allowed) = &names.allowed {
-            let refused =
-                self.ours.keys().filter(|key| all_keys().any(|known| *known == ***key) && !allowed.contains(&***key));
+            let all = self.ours.keys().chain(self.too_large.keys());
+            let refused = all.filter(|key| is_known(key) && !allowed.contains(&***key));
             let refused: Vec<Box<str>> = refused.cloned().collect();
             for key in refused {
                 self.ours.remove(&key);
+                self.too_large.remove(&key);
                 let why =
                     format!("annotation {PREFIX}{key} does not count: allowedAnnotations in watches.yaml lacks {key}");
                 self.refused.push(why.into());
@@ -177,6 +207,9 @@ impl Annotations {
 
     /// Names the first invalid annotation and what is wrong with it; returns `None` if all are valid.
     pub(crate) fn fault(&self) -> Option<String> {
+        if let Some(key) = self.too_large.keys().next() {
+            return Some(format!("annotation {PREFIX}{key}: {}", self.size_fault()));
+        }
         let checks = [("reconcile-period", self.reconcile_period()), ("hook-timeout", self.hook_timeout())];
         let duration = checks.into_iter().find_map(|(key, value)| Some((key, value.err()?.to_string())));
         let is_long = |key: &&str| self.ours.get(*key).is_some_and(|token| token.len() > MAX_TOKEN);
@@ -185,6 +218,23 @@ impl Annotations {
         let bad = bad.or_else(|| self.drift().err().map(|error| ("drift", error.to_owned())));
         let bad = bad.or_else(|| self.pin().err().map(|error| ("pin", error.to_owned())));
         bad.map(|(key, error)| format!("annotation {PREFIX}{key}: {error}"))
+    }
+
+    /// Describes the values that are not kept.
+    fn size_fault(&self) -> String {
+        let bytes: usize = self.too_large.values().sum();
+        format!(
+            "the long values of such annotations have {bytes} bytes together, more than the operator reads (limit \
+             MAX_ANNOTATION_BYTES of 8 KiB): shorten them"
+        )
+    }
+
+    /// Returns the text of a list, or why it is not kept; `None` if there is none.
+    fn list(&self, key: &str) -> Option<Result<&str, String>> {
+        match self.ours.get(key) {
+            Some(text) => Some(Ok(text)),
+            None => self.too_large.contains_key(key).then(|| Err(self.size_fault())),
+        }
     }
 
     /// Describes each annotation with our prefix that has no effect because its key or its value is misspelt.
@@ -213,7 +263,10 @@ impl Annotations {
     /// Returns `values-from`: further value sources, as a YAML list like `valuesFrom` in watches.yaml. The error never
     /// quotes the list.
     pub(crate) fn values_from(&self) -> Option<Result<Vec<ValuesSource>, String>> {
-        let text = self.ours.get("values-from")?;
+        let text = match self.list("values-from")? {
+            Ok(text) => text,
+            Err(fault) => return Some(Err(fault)),
+        };
         let options = serde_yaml::options! { with_snippet: false };
         let entries: Result<Vec<ValuesSource>, _> = serde_yaml::from_str_with_options(text, options);
         let checked = entries.map_err(|e| e.to_string()).and_then(|entries| {
@@ -225,7 +278,10 @@ impl Annotations {
 
     /// Returns `depends-on`: what the resource waits for in addition, as a YAML list like `dependsOn` in watches.yaml.
     pub(crate) fn depends_on(&self) -> Option<Result<Vec<Dependency>, String>> {
-        let text = self.ours.get("depends-on")?;
+        let text = match self.list("depends-on")? {
+            Ok(text) => text,
+            Err(fault) => return Some(Err(fault)),
+        };
         let options = serde_yaml::options! { with_snippet: false };
         let list: Result<serde_json::Value, _> = serde_yaml::from_str_with_options(text, options);
         Some(list.map_err(|error| error.to_string()).and_then(|list| dependencies::parse(&list)))
@@ -294,13 +350,17 @@ impl Annotations {
     }
 }
 
+fn is_known(key: &str) -> bool {
+    all_keys().any(|known| known == key)
+}
+
 fn is_too_short(duration: Duration) -> bool {
     !duration.is_zero() && duration < SHORTEST
 }
 
 /// Explains why an annotation has no effect, or not the intended one.
 fn mistake(key: &str, value: &str) -> Option<String> {
-    if !all_keys().any(|known| known == key) {
+    if !is_known(key) {
         let hint = nearest(key, all_keys()).map(|near| format!("; did you mean {PREFIX}{near}?")).unwrap_or_default();
         return Some(format!(" is unknown{hint}"));
     }
@@ -449,6 +509,48 @@ mod tests {
         ] {
             assert_eq!(mistakes(right), None, "{right:?}");
         }
+    }
+
+    #[test]
+    fn what_is_kept_of_a_resources_annotations_is_bounded() {
+        let kept = |of: &Annotations| {
+            let texts = of.ours.iter().flat_map(|(key, value)| [key, value]).chain(of.too_large.keys());
+            texts.map(|text| text.len()).sum::<usize>()
+        };
+        let unknown: Vec<(String, String)> = (0..5000).map(|n| (format!("x{n}"), "x".repeat(50))).collect();
+        let unknown: Vec<(&str, &str)> = unknown.iter().map(|(key, value)| (&**key, &**value)).collect();
+        let many = annotations(&unknown);
+        assert!(kept(&many) < 1000 && many.mistakes().len() == MAX_UNKNOWN && many.fault().is_none());
+        let huge = "[".repeat(250_000);
+        let all = [("pause", "true"), ("values-from", &*huge), ("depends-on", "[]"), ("reconcile-now", "a")];
+        let long = annotations(&all);
+        assert!(kept(&long) < 1000 && long.pause() && long.depends_on().is_some_and(|list| list.is_ok()));
+        let fault = long.values_from().unwrap().unwrap_err();
+        assert!(fault.contains("have 250000 bytes together") && fault.contains("MAX_ANNOTATION_BYTES"), "{fault}");
+        let expected = format!("annotation {PREFIX}values-from: {fault}");
+        assert_eq!((long.fault(), format!("{long:?}").len() < 2000), (Some(expected), true));
+        let half = "x".repeat(MAX_ANNOTATION_BYTES / 2);
+        let (install, upgrade) = (("install-description", &*half), ("upgrade-description", &*half));
+        assert_eq!(annotations(&[install, upgrade]).description(Action::Upgrade).as_deref(), Some(&*half));
+        assert!(annotations(&[install, upgrade, ("uninstall-description", &half)]).fault().is_some());
+    }
+
+    #[test]
+    fn a_renamed_annotation_has_the_same_limit() {
+        let mut names = AnnotationNames::default();
+        names.add("install-description", "example.com/why").unwrap();
+        let usual = format!("{PREFIX}install-description");
+        let read = |usual_bytes: usize, own_bytes: usize| {
+            let why = ("example.com/why".to_owned(), "x".repeat(own_bytes));
+            let all = BTreeMap::from([(usual.clone(), "x".repeat(usual_bytes)), why]);
+            let mut annotations = Annotations::new(&all);
+            annotations.rename(&all, &names);
+            annotations
+        };
+        assert_eq!(read(250_000, 300).fault(), None, "only the new name counts");
+        assert_eq!(read(250_000, 300).description(Action::Install).map(|text| text.len()), Some(300));
+        let long = read(1, 250_000);
+        assert!(long.fault().is_some_and(|fault| fault.contains("250000 bytes")) && long.ours.is_empty());
     }
 
     #[test]

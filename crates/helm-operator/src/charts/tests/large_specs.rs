@@ -1,4 +1,4 @@
-//! Tests of specs that the operator does not keep in memory, or does not read at all.
+//! Tests of specs and metadata that the operator does not keep in memory, or does not read at all.
 
 use super::*;
 
@@ -85,4 +85,48 @@ async fn a_spec_beyond_the_limit_is_named_and_harms_neither_its_release_nor_its_
     world.delete();
     world.reconcile().await;
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotations_beyond_the_limit_are_named_and_harm_neither_the_release_nor_its_deletion() {
+    let key_of_ours = "helm.sdk.operatorframework.io/upgrade-description";
+    let describe = |world: &World, bytes: usize| {
+        world.edit(|p| p["metadata"]["annotations"] = json!({key_of_ours: "\u{1}".repeat(bytes)}));
+    };
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    describe(&world, 200_000);
+    world.reconcile().await;
+    let condition = world.condition("Irreconcilable").unwrap();
+    let expected = format!("True/InvalidAnnotation/annotation {key_of_ours}: the long values");
+    assert!(condition.starts_with(&expected) && condition.contains("have 200000 bytes"), "{condition}");
+    assert_eq!((world.value_of("a"), world.history()), (json!("1"), vec!["1 deployed".to_owned()]));
+    describe(&world, 8000);
+    world.reconcile().await;
+    assert_eq!((world.state("Ready"), world.value_of("a")), ("True/Ready".to_owned(), json!("2")));
+    world.edit(|p| p["spec"]["broken"] = true.into());
+    world.reconcile().await;
+    let inputs = world.shared.memory.of(&key()).failure.as_ref().unwrap().inputs.len();
+    assert!(inputs < 100, "a failure keeps a digest of the annotations: {inputs}");
+    describe(&world, 200_000);
+    world.delete();
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn finalizers_that_are_not_kept_stay_when_ours_comes_and_goes() {
+    let world = World::new(spec());
+    let others: Vec<String> = (0..100).map(|n| format!("their.org/{n}")).collect();
+    world.edit(|p| p["metadata"]["finalizers"] = json!(others));
+    world.work_for(SECOND).await;
+    let finalizers = || world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"].clone();
+    let all: Vec<&str> = others.iter().map(String::as_str).chain([FINALIZER]).collect();
+    assert_eq!((finalizers(), world.state("Ready")), (json!(all), "True/Ready".to_owned()));
+    world.delete();
+    world.work_for(SECOND).await;
+    assert_eq!((finalizers(), world.maps()), (json!(others), Vec::new()));
+    let ready = world.condition("Ready").unwrap();
+    assert!(ready.starts_with("False/Uninstalled/") && ready.ends_with("their.org/31, and 68 more"), "{ready}");
 }

@@ -8,7 +8,7 @@ use k8s_openapi::ByteString;
 use crate::charts::tests::*;
 use crate::reconcile::versions::Versions;
 use crate::rendering::renderer::{Discovered, EngineRenderer};
-use crate::view::primary::SDK_FINALIZER;
+use crate::view::finalizers::SDK_FINALIZER;
 use crate::watches::AnnotationNames;
 
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/reader";

@@ -91,7 +91,7 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
     let memory = context.shared.memory.of(context.key);
     let recorded = context.recorded(primary);
     let kept_by: Vec<String> = match primary.deleting && !primary.has_finalizer() {
-        true => primary.other_finalizers().into_iter().map(str::to_owned).collect(),
+        true => keepers(primary),
         false => Vec::new(),
     };
     let deployed =
@@ -141,6 +141,12 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
         kept_by,
     };
     (facts, fault)
+}
+
+/// Returns what keeps a resource after its uninstall: the finalizers of others, or how many if they are too many.
+fn keepers(primary: &Primary) -> Vec<String> {
+    let more = Some(primary.finalizers.more()).filter(|more| *more > 0).map(|more| format!("and {more} more"));
+    primary.other_finalizers().into_iter().map(str::to_owned).chain(more).collect()
 }
 
 /// Returns the last revisions of the resource's own release, of which `shown` is the deployed one.

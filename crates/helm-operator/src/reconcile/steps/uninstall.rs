@@ -9,6 +9,7 @@ use helm_release::action::{self, Action, Cached, Candidate, Environment, PostDel
 use helm_release::kube::{Call, HookError};
 use helm_release::release::Status;
 use helm_release::storage::{MarkedObject, Marks, Stored};
+use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -24,7 +25,8 @@ use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::Rendered;
 use crate::status::condition;
 use crate::status::reason::Reason;
-use crate::view::primary::{FINALIZER, Primary, Received};
+use crate::view::finalizers::{FINALIZER, is_ours};
+use crate::view::primary::{Primary, Received};
 use crate::view::release::{Holder, Trust};
 
 /// How often to read objects that no watch covers.
@@ -39,8 +41,8 @@ const FINALIZER_MANAGER: &str = "helm-operator-finalizer";
 
 /// Adds our finalizer before anything is created that must be removed on deletion.
 pub(crate) async fn add_finalizer(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
-    let mut finalizers: Vec<&str> = primary.finalizers.iter().map(|finalizer| &**finalizer).collect();
-    finalizers.push(FINALIZER);
+    let Some(mut finalizers) = all_finalizers(context, primary).await? else { return Ok(NextStep::Again) };
+    finalizers.push(FINALIZER.into());
     set_finalizers(context, primary, &finalizers, "add").await
 }
 
@@ -50,8 +52,10 @@ pub(crate) async fn remove_finalizer(context: &StepContext<'_>, primary: &Primar
         tracing::info!(resource = %context.key, "Release not found");
     }
     hand_over(context, primary).await?;
+    let Some(mut finalizers) = all_finalizers(context, primary).await? else { return Ok(NextStep::Again) };
+    finalizers.retain(|finalizer| !is_ours(finalizer));
     tracing::info!(resource = %context.key, "Removing finalizer");
-    set_finalizers(context, primary, &primary.other_finalizers(), "remove").await
+    set_finalizers(context, primary, &finalizers, "remove").await
 }
 
 /// Leaves the objects of a release that another resource took over to that resource, which may not have applied them
@@ -63,10 +67,40 @@ async fn hand_over(context: &StepContext<'_>, primary: &Primary) -> Result<(), F
     action::hand_over(&env, &release.inventory()).await.map_err(|e| fault(&e))
 }
 
+/// The finalizers of a resource, however many.
+#[derive(Deserialize)]
+struct Listed {
+    metadata: ListedMetadata,
+}
+
+#[derive(Deserialize)]
+struct ListedMetadata {
+    #[serde(default)]
+    finalizers: Vec<Arc<str>>,
+}
+
+/// Returns all finalizers of the resource, read again if the cache does not keep them all; `None` if the resource is
+/// gone. If they have changed since, the resource version of the write turns it away.
+async fn all_finalizers(context: &StepContext<'_>, primary: &Primary) -> Result<Option<Vec<Arc<str>>>, Failed> {
+    if let Some(all) = primary.finalizers.all() {
+        return Ok(Some(all.to_vec()));
+    }
+    let failed = |e: helm_release::kube::Error| Failed::of_request(&e, "failed to read the finalizers");
+    let path = context.shared.resource.path(primary.namespace(), primary.name()).map_err(failed)?;
+    match context.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Listed>()) {
+        Ok(read) => Ok(Some(read.metadata.finalizers)),
+        Err(error) if error.is_not_found() => {
+            reread::refresh(context, primary).await;
+            Ok(None)
+        }
+        Err(error) => Err(failed(error)),
+    }
+}
+
 async fn set_finalizers(
     context: &StepContext<'_>,
     primary: &Primary,
-    finalizers: &[&str],
+    finalizers: &[Arc<str>],
     verb: &str,
 ) -> Result<NextStep, Failed> {
     let what = format!("failed to {verb} uninstall finalizer");
