@@ -36,9 +36,7 @@ pub(crate) enum Error {
 /// # Errors
 /// A source is too large, not valid YAML, not a map, or does not fit the maps below its target path.
 pub(crate) fn merge(sources: &[Found<'_>], spec: &Spec) -> Result<(Spec, Mask), Error> {
-    if sources.iter().filter_map(|found| found.bytes).map(<[u8]>::len).sum::<usize>() > MAX_BYTES {
-        return Err(Error::TooLarge);
-    }
+    check_size(sources.iter().filter_map(|found| found.bytes).map(<[u8]>::len).sum())?;
     let (mut values, mut mask) = (Map::default(), Mask::default());
     for Found { source, bytes } in sources {
         let Some(bytes) = bytes else { continue };
@@ -59,6 +57,14 @@ pub(crate) fn merge(sources: &[Found<'_>], spec: &Spec) -> Result<(Spec, Mask), 
     // Everything in it was decoded from JSON or YAML.
     let text = text.map_err(|_| values::Error::Unreadable("it has a value that JSON cannot represent"))?;
     Ok((Spec::new(&String::from_utf8_lossy(&text)), mask))
+}
+
+/// Checks the size of sources together, in bytes.
+///
+/// # Errors
+/// [`Error::TooLarge`].
+pub(crate) fn check_size(bytes: usize) -> Result<(), Error> {
+    if bytes > MAX_BYTES { Err(Error::TooLarge) } else { Ok(()) }
 }
 
 /// Sets the text at the path, and returns it.

@@ -15,7 +15,7 @@ use helm::strvals;
 use serde::Deserialize;
 
 pub(crate) use content::Content;
-pub(crate) use merge::{Error as MergeError, Found, merge};
+pub(crate) use merge::{Error as MergeError, Found, check_size, merge};
 
 /// The type of the Secret with the key of release records. Neither templates nor `valuesFrom` see its content, in any
 /// namespace.

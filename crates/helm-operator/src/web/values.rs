@@ -77,7 +77,7 @@ async fn read(
             continue;
         }
         let content = match controller.api.send(Call::get(source.key.path())).await {
-            Ok(answer) => Content::read(source.key.kind, &answer.body),
+            Ok(answer) => Content::read(source.key.kind, &answer.body, &|key| key == source.values_key),
             Err(error) if error.is_not_found() => {
                 notes.push(format!("{source}, in namespace {namespace:?}, does not exist."));
                 None

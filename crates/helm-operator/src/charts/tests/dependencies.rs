@@ -565,7 +565,8 @@ async fn what_an_earlier_controller_of_the_kind_registered_ends_with_the_first_l
     let wanted = resolve(&parse(&json!([entry])).unwrap(), Origin::Watch, ("ns", "gone"), &|_, _| None).unwrap();
     world.shared.dependencies.depend(&world.shared.user("ns", "gone"), wanted);
     let source = SourceKey { kind: SourceKind::Secret, namespace: "ns".into(), name: "gone".into() };
-    world.shared.sources.depend(("memcached-controller".into(), ResourceKey::new("ns", "gone")), [source]);
+    let user = ("memcached-controller".into(), ResourceKey::new("ns", "gone"));
+    world.shared.sources.depend(user, [(source, "values.yaml".into())]);
     let (_, node) = world.shared.user("ns", "a");
     world.relist(&WatchScope::namespace("other"), "other");
     assert_eq!((world.shared.dependencies.holders(&node).len(), world.shared.sources.len()), (1, 1));

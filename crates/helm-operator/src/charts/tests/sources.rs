@@ -196,6 +196,18 @@ async fn a_change_whose_event_was_missed_is_found_by_the_next_list() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_waits_while_the_sources_of_others_are_read() {
+    let world = world(OWN);
+    secret(&world, "ns", "web-values", &[("values.yaml", "value: hunter2")]);
+    let held = [world.shared.sources.loading().await, world.shared.sources.loading().await];
+    let waits = tokio::time::timeout(SECOND, world.reconcile()).await.is_err();
+    assert!(waits && !world.server.log().contains(&format!("GET {SECRETS}/web-values")));
+    drop(held);
+    world.reconcile().await;
+    assert_eq!(world.value_of("a"), HIDDEN);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_change_during_a_read_is_read_again() {
     let world = installed().await;
     let server = world.server.clone();

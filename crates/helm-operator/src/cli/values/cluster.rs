@@ -79,7 +79,7 @@ async fn content(api: &dyn Api, source: &Resolved, notes: &mut Vec<String>) -> R
     let namespace = &source.key.namespace;
     let lost = "what it sets is not shown";
     let content = match api.send(Call::get(source.key.path())).await {
-        Ok(answer) => Content::read(source.key.kind, &answer.body),
+        Ok(answer) => Content::read(source.key.kind, &answer.body, &|key| key == source.values_key),
         Err(error) if error.is_not_found() => Some(Content::default()),
         Err(error) if matches!(error.code(), Some(401 | 403)) => {
             notes.push(format!("you may not read {source}, in namespace {namespace:?}; {lost}"));

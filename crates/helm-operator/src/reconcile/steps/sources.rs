@@ -1,7 +1,7 @@
 //! Handles the value sources in a reconcile: which ones a resource has, whether they have changed, and their values
 //! while they are needed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use controller::report::chain;
@@ -19,10 +19,10 @@ use crate::reconcile::report::faults::invalid_annotation;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::values::Spec;
-use crate::values_from::{self, Content, Found, Resolved, SourceKey, SourceKind};
+use crate::values_from::{self, Content, Found, MergeError, Resolved, SourceKey, SourceKind};
 use crate::view::primary::Primary;
 use crate::view::sources::named::{Unnamed, named};
-use crate::view::sources::registry::Read;
+use crate::view::sources::registry::{Known, Read};
 
 impl StepContext<'_> {
     /// Records the resource's sources, so that a change of one wakes it.
@@ -30,7 +30,7 @@ impl StepContext<'_> {
         let idle = primary.deleting || primary.annotations.suspend() || primary.annotations.pause();
         let sources = if idle { Vec::new() } else { self.sources(primary).unwrap_or_default() };
         let user = (self.shared.settings.controller.clone(), self.key.clone());
-        self.shared.sources.depend(user, sources.into_iter().map(|source| source.key));
+        self.shared.sources.depend(user, sources.into_iter().map(|source| (source.key, source.values_key.into())));
     }
 
     /// Returns the resource's sources: those of its watch, then those of its annotation.
@@ -49,9 +49,9 @@ impl StepContext<'_> {
 
     /// Returns whether the content of every source is known, and no required source is missing.
     pub(crate) fn knows_sources(&self, primary: &Primary) -> bool {
-        let is_known = |source: &Resolved| {
-            let known = self.shared.sources.known(&source.key).0;
-            known.is_some_and(|read| source.optional || read.digest(&source.values_key).is_some())
+        let is_known = |source: &Resolved| match self.shared.sources.known(&source.key, &source.values_key) {
+            Known::Digest(digest) => source.optional || digest.is_some(),
+            Known::Unread(_) => false,
         };
         self.found.loaded.is_some()
             || !self.maps_values() && self.sources(primary).is_ok_and(|sources| sources.iter().all(is_known))
@@ -80,9 +80,9 @@ impl StepContext<'_> {
 
     fn known_digest(&self, primary: &Primary) -> Option<Value> {
         let Ok(sources) = self.sources(primary) else { return Some("invalid".into()) };
-        let part = |source: &Resolved| match self.shared.sources.known(&source.key) {
-            (Some(read), _) => digest(source, &read),
-            (None, changes) => json!(["unread", changes]),
+        let part = |source: &Resolved| match self.shared.sources.known(&source.key, &source.values_key) {
+            Known::Digest(of) => digest(source, of.as_deref()),
+            Known::Unread(changes) => json!(["unread", changes]),
         };
         (!sources.is_empty()).then(|| sources.iter().map(part).collect())
     }
@@ -117,14 +117,31 @@ impl StepContext<'_> {
         {
             return Ok(Learned::Sources(self.found.loaded.clone()));
         }
-        let mut contents = BTreeMap::new();
-        for source in &sources {
+        let (mut digests, spec, mask) = self.merged(primary, &sources).await?;
+        let spec = self.map_values(primary, spec).await?;
+        if self.maps_values() {
+            digests.push(json!(["mapped", spec.digest()]));
+        }
+        Ok(Learned::Sources(Some(Arc::new(Loaded { digest: digests.into(), spec: Some(spec), mask }))))
+    }
+
+    /// Reads the sources and merges them below the `spec`. Returns their digests, too.
+    async fn merged(&self, primary: &Primary, sources: &[Resolved]) -> Result<(Vec<Value>, Spec, Mask), Failed> {
+        let invalid = |error: MergeError| FailedAttempt::invalid_values(error.to_string());
+        let _permit = if sources.is_empty() { None } else { self.shared.sources.loading().await };
+        let (mut contents, mut bytes) = (BTreeMap::new(), 0);
+        for source in sources {
             if !contents.contains_key(&source.key) {
-                contents.insert(source.key.clone(), read_source(self.shared, &source.key).await?);
+                let named = sources.iter().filter(|other| other.key == source.key);
+                let named: BTreeSet<&str> = named.map(|other| other.values_key.as_str()).collect();
+                let content = read_source(self.shared, &source.key, &named).await?;
+                bytes += content.size();
+                values_from::check_size(bytes).map_err(invalid)?;
+                contents.insert(source.key.clone(), content);
             }
         }
         let mut found = Vec::new();
-        for source in &sources {
+        for source in sources {
             let content = &contents[&source.key];
             let bytes = content.get(&source.values_key);
             if bytes.is_none() && !source.optional {
@@ -132,15 +149,10 @@ impl StepContext<'_> {
             }
             found.push(Found { source, bytes });
         }
-        let mut digests: Vec<Value> =
-            sources.iter().map(|source| digest(source, &Read::of(&contents[&source.key]))).collect();
-        let merged = values_from::merge(&found, &primary.spec);
-        let (spec, mask) = merged.map_err(|e| FailedAttempt::invalid_values(e.to_string()))?;
-        let spec = self.map_values(primary, spec).await?;
-        if self.maps_values() {
-            digests.push(json!(["mapped", spec.digest()]));
-        }
-        Ok(Learned::Sources(Some(Arc::new(Loaded { digest: digests.into(), spec: Some(spec), mask }))))
+        let of = |source: &Resolved| digest(source, contents[&source.key].digest(&source.values_key).as_deref());
+        let digests = sources.iter().map(of).collect();
+        let (spec, mask) = values_from::merge(&found, &primary.spec).map_err(invalid)?;
+        Ok((digests, spec, mask))
     }
 
     /// Returns the sources that this reconcile has read, with the digests of their contents.
@@ -158,14 +170,17 @@ impl StepContext<'_> {
 /// that cannot be read, or is missing for a moment, counts as unchanged.
 pub(crate) async fn have_changed(shared: &ControllerContext, used: &[Used]) -> bool {
     for (source, before) in used {
-        let read = match shared.sources.known(&source.key).0 {
-            Some(read) => Some(read),
-            None => read_source(shared, &source.key).await.ok().map(|content| Read::of(&content)),
+        let values_key = source.values_key.as_str();
+        let read = match shared.sources.known(&source.key, values_key) {
+            Known::Digest(of) => Some(of),
+            Known::Unread(_) => {
+                let _permit = shared.sources.loading().await;
+                let read = read_source(shared, &source.key, &BTreeSet::from([values_key])).await;
+                read.ok().map(|content| content.digest(values_key))
+            }
         };
-        let is_other = |read: Read| {
-            let is_there = source.optional || read.digest(&source.values_key).is_some();
-            is_there && digest(source, &read) != *before
-        };
+        let is_other =
+            |of: Option<Box<str>>| (source.optional || of.is_some()) && digest(source, of.as_deref()) != *before;
         if read.is_some_and(is_other) {
             return true;
         }
@@ -173,27 +188,34 @@ pub(crate) async fn have_changed(shared: &ControllerContext, used: &[Used]) -> b
     false
 }
 
-async fn read_source(shared: &ControllerContext, key: &SourceKey) -> Result<Content, Unanswered> {
+/// Reads these keys of a source, and digests those that other resources name.
+async fn read_source(
+    shared: &ControllerContext,
+    key: &SourceKey,
+    named: &BTreeSet<&str>,
+) -> Result<Content, Unanswered> {
     if let Some(why) = shared.sources.refusal(key) {
         return Err(forbidden(key, &why));
     }
-    let (_, changes) = shared.sources.known(key);
+    let (mut keys, changes) = shared.sources.begin_read(key);
+    keys.extend(named.iter().map(|values_key| Box::<str>::from(*values_key)));
     let content = match shared.api.send(Call::get(key.path())).await {
-        Ok(answer) => Content::read(key.kind, &answer.body),
+        Ok(answer) => Content::read(key.kind, &answer.body, &|values_key| keys.contains(values_key)),
         Err(error) if error.is_not_found() => Some(Content::default()),
         Err(error) if error.code() == Some(403) => return Err(forbidden(key, &chain(&error))),
         Err(error) => return Err(unanswered(Reason::Unanswered, format!("cannot read {key}: {}", chain(&error)))),
     };
-    let content = content.ok_or_else(|| {
+    let mut content = content.ok_or_else(|| {
         unanswered(Reason::Unanswered, format!("cannot read {key}: it is not a {}", key.kind.as_str()))
     })?;
-    shared.sources.store(key, Read::of(&content), changes);
+    shared.sources.store(key, Read::of(&content, keys), changes);
+    content.retain(&|values_key| named.contains(values_key));
     Ok(content)
 }
 
 /// Digests a source's target path and content. The same content under another name does not count as a change.
-fn digest(source: &Resolved, read: &Read) -> Value {
-    json!([source.target_path, read.digest(&source.values_key)])
+fn digest(source: &Resolved, of: Option<&str>) -> Value {
+    json!([source.target_path, of])
 }
 
 /// Describes a missing source. It may be missing only for a moment, so this does not condemn the inputs.

@@ -12,13 +12,20 @@ use controller::runtime::key::ResourceKey;
 use controller::runtime::namespaces::Namespaces;
 use controller::runtime::reflector::WatchScope;
 use outside::sync;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::watch::{self, Watcher};
 use crate::values_from::{Content, SourceKey, SourceKind};
 
+/// The maximum number of resources whose sources are read at the same time, each of which takes some MiB.
+const MAX_LOADS: usize = 2;
+
 /// A resource that depends on objects: its controller's name, and its own.
 pub(crate) type User = (Arc<str>, ResourceKey);
+
+/// A key of an object that a resource names.
+pub(crate) type NamedKey = (SourceKey, Box<str>);
 
 /// Wakes a resource of one controller.
 type Wake = Box<dyn Fn(&ResourceKey) + Send + Sync>;
@@ -29,12 +36,13 @@ pub(crate) struct Sources {
     /// `None` in tests, which feed the registry themselves.
     client: Option<kube::Client>,
     state: Mutex<State>,
+    loads: Semaphore,
 }
 
 #[derive(Default)]
 struct State {
     objects: HashMap<SourceKey, Object>,
-    users: HashMap<User, BTreeSet<SourceKey>>,
+    users: HashMap<User, BTreeSet<NamedKey>>,
     controllers: HashMap<Arc<str>, Wake>,
     watches: HashMap<SourceKind, Vec<Watched>>,
 }
@@ -54,12 +62,22 @@ struct Object {
     stamp: Stamp,
 }
 
-/// The result of a read: the digest of each key of an object.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// The result of a read: the digests of the keys of an object that resources name.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Read {
     /// The resource version; 0 if the object does not exist.
     version: u64,
-    digests: BTreeMap<Box<str>, Box<str>>,
+    /// `None` if the object or the key does not exist.
+    digests: BTreeMap<Box<str>, Option<Box<str>>>,
+}
+
+/// What is known about one key of an object.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// It must be read, after so many changes of the object.
+    Unread(u64),
+    /// Its digest; `None` if the object or the key does not exist.
+    Digest(Option<Box<str>>),
 }
 
 /// A watch, and the reason if the server refuses it.
@@ -71,20 +89,20 @@ struct Watched {
 }
 
 impl Read {
-    pub(crate) fn of(content: &Content) -> Read {
-        Read { version: content.version, digests: content.digests() }
-    }
-
-    /// Returns the digest of a key; `None` if the object or the key does not exist.
-    pub(crate) fn digest(&self, key: &str) -> Option<&str> {
-        self.digests.get(key).map(|digest| &**digest)
+    /// Digests these keys, which are those that were read.
+    pub(crate) fn of(content: &Content, keys: BTreeSet<Box<str>>) -> Read {
+        let digest = |key: Box<str>| {
+            let digest = content.digest(&key);
+            (key, digest)
+        };
+        Read { version: content.version, digests: keys.into_iter().map(digest).collect() }
     }
 }
 
 impl Sources {
     /// Creates an empty registry. It watches nothing until a resource names an object.
     pub(crate) fn new(client: Option<kube::Client>, namespaces: Namespaces) -> Arc<Sources> {
-        Arc::new(Sources { namespaces, client, state: Mutex::default() })
+        Arc::new(Sources { namespaces, client, state: Mutex::default(), loads: Semaphore::new(MAX_LOADS) })
     }
 
     /// Sets how to wake a controller's resources.
@@ -92,16 +110,21 @@ impl Sources {
         self.state().controllers.insert(controller, Box::new(wake));
     }
 
-    /// Records the objects that a resource depends on, and watches them.
-    pub(crate) fn depend(self: &Arc<Self>, user: User, on: impl IntoIterator<Item = SourceKey>) {
-        let keys: BTreeSet<SourceKey> = on.into_iter().collect();
+    /// Waits until the contents of a resource's sources may be read. The permit is to be kept as long as they are.
+    pub(crate) async fn loading(&self) -> Option<SemaphorePermit<'_>> {
+        self.loads.acquire().await.ok()
+    }
+
+    /// Records the keys of objects that a resource depends on, and watches the objects.
+    pub(crate) fn depend(self: &Arc<Self>, user: User, on: impl IntoIterator<Item = NamedKey>) {
+        let keys: BTreeSet<NamedKey> = on.into_iter().collect();
         let mut state = self.state();
         let known = state.users.get(&user);
         if known == Some(&keys) || (known.is_none() && keys.is_empty()) {
             return;
         }
         state.set_user(user, keys.clone());
-        for key in keys {
+        for (key, _) in keys {
             let scope = self.scope(&key.namespace);
             let watches = state.watches.entry(key.kind).or_default();
             if !watches.iter().any(|watched| watched.scope == scope) {
@@ -133,9 +156,22 @@ impl Sources {
         if self.namespaces.is_all() { WatchScope::ALL } else { WatchScope::namespace(namespace) }
     }
 
-    /// Returns the result of an object's last read if it has not changed since, and how often it has changed.
-    pub(crate) fn known(&self, key: &SourceKey) -> (Option<Read>, u64) {
-        self.state().objects.get(key).map_or((None, 0), |object| (object.read.clone(), object.changes))
+    /// Returns what the object's last read found for a key if the object has not changed since.
+    pub(crate) fn known(&self, key: &SourceKey, values_key: &str) -> Known {
+        let state = self.state();
+        let Some(object) = state.objects.get(key) else { return Known::Unread(0) };
+        let digest = object.read.as_ref().and_then(|read| read.digests.get(values_key));
+        digest.map_or(Known::Unread(object.changes), |digest| Known::Digest(digest.clone()))
+    }
+
+    /// Returns the keys of an object that resources name, for one read on behalf of all, and how often the object has
+    /// changed.
+    pub(crate) fn begin_read(&self, key: &SourceKey) -> (BTreeSet<Box<str>>, u64) {
+        let state = self.state();
+        let Some(object) = state.objects.get(key) else { return Default::default() };
+        let named = object.users.iter().filter_map(|user| state.users.get(user)).flatten();
+        let named = named.filter(|(of, _)| of == key).map(|(_, values_key)| values_key.clone());
+        (named.collect(), object.changes)
     }
 
     /// Returns why changes of an object would go unnoticed.
@@ -222,15 +258,15 @@ impl Sources {
 }
 
 impl State {
-    fn set_user(&mut self, user: User, keys: BTreeSet<SourceKey>) {
-        for key in self.users.remove(&user).unwrap_or_default() {
+    fn set_user(&mut self, user: User, keys: BTreeSet<NamedKey>) {
+        for (key, _) in self.users.remove(&user).unwrap_or_default() {
             let Some(object) = self.objects.get_mut(&key) else { continue };
             object.users.remove(&user);
-            if object.users.is_empty() && !keys.contains(&key) {
+            if object.users.is_empty() && !keys.iter().any(|(kept, _)| *kept == key) {
                 self.objects.remove(&key);
             }
         }
-        for key in &keys {
+        for (key, _) in &keys {
             self.objects.entry(key.clone()).or_default().users.insert(user.clone());
         }
         if !keys.is_empty() {
@@ -258,10 +294,16 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
+
     use super::*;
 
     fn read(version: u64) -> Read {
-        Read { version, digests: BTreeMap::new() }
+        Read { version, digests: BTreeMap::from([("a".into(), None)]) }
+    }
+
+    fn user(name: &str) -> User {
+        ("c".into(), ResourceKey::new("ns", name))
     }
 
     fn sources() -> (Arc<Sources>, SourceKey) {
@@ -269,7 +311,7 @@ mod tests {
             Sources::new(None, Namespaces::default()),
             SourceKey { kind: SourceKind::Secret, namespace: "ns".into(), name: "a".into() },
         );
-        sources.depend(("c".into(), ResourceKey::new("ns", "web")), [key.clone()]);
+        sources.depend(user("web"), [(key.clone(), "a".into())]);
         (sources, key)
     }
 
@@ -278,7 +320,43 @@ mod tests {
     }
 
     fn version(sources: &Sources, key: &SourceKey) -> Option<u64> {
-        sources.known(key).0.map(|read| read.version)
+        sources.state().objects.get(key)?.read.as_ref().map(|read| read.version)
+    }
+
+    #[test]
+    fn only_keys_that_resources_name_are_read_and_one_named_later_causes_a_read() {
+        let (sources, key) = sources();
+        sources.depend(user("db"), [(key.clone(), "a".into()), (key.clone(), "gone".into())]);
+        let others: String = (0..70_000).map(|n| format!(r#","k{n}":"eA==""#)).collect();
+        let json = format!(r#"{{"metadata":{{"resourceVersion":"7"}},"data":{{"a":"eA==","b":"eA=="{others}}}}}"#);
+        let read = || {
+            let (keys, changes) = sources.begin_read(&key);
+            let content = Content::read(SourceKind::Secret, json.as_bytes(), &|key| keys.contains(key)).unwrap();
+            let read = Read::of(&content, keys);
+            let digests = read.digests.len();
+            sources.store(&key, read, changes);
+            digests
+        };
+        assert_eq!(sources.known(&key, "a"), Known::Unread(0));
+        assert_eq!(read(), 2);
+        assert!(matches!(sources.known(&key, "a"), Known::Digest(Some(_))));
+        assert_eq!(sources.known(&key, "gone"), Known::Digest(None));
+        sources.depend(user("db"), [(key.clone(), "b".into())]);
+        assert_eq!(sources.known(&key, "b"), Known::Unread(0));
+        assert_eq!(read(), 2, "that of each resource");
+        assert!(matches!(sources.known(&key, "b"), Known::Digest(Some(_))));
+        assert_eq!(sources.known(&key, "gone"), Known::Unread(0));
+        sources.forget(&"c".into(), &ResourceKey::new("ns", "web"));
+        assert_eq!((read(), sources.len()), (1, 1));
+    }
+
+    #[tokio::test]
+    async fn only_so_many_resources_have_their_sources_read_at_the_same_time() {
+        let (sources, _) = sources();
+        let held = [sources.loading().await, sources.loading().await];
+        assert!(sources.loading().now_or_never().is_none());
+        drop(held);
+        assert!(sources.loading().now_or_never().is_some());
     }
 
     #[test]
