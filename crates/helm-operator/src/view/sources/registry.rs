@@ -182,15 +182,19 @@ impl Sources {
     }
 
     /// Stores the result of a read that started after this many changes. A read that was overtaken by a change is
-    /// repeated, unless it saw that change.
+    /// repeated, unless it saw that change. A read that is ahead of its event wakes the users, because the event will be
+    /// no news.
     pub(crate) fn store(&self, key: &SourceKey, read: Read, changes: u64) {
         let mut state = self.state();
         let Some(object) = state.objects.get_mut(key) else { return };
         if object.changes == changes || read.version >= object.needs {
+            let is_ahead = object.read.as_ref().is_some_and(|known| known.version < read.version);
             (object.read, object.read_at) = (Some(read), Some(Instant::now()));
-        } else {
-            state.wake(key);
+            if !is_ahead {
+                return;
+            }
         }
+        state.wake(key);
     }
 
     /// Handles an object that was seen in a list or an event.
@@ -365,6 +369,20 @@ mod tests {
         sources.changed(&key, 5, list());
         sources.store(&key, read(5), 0);
         assert_eq!(version(&sources, &key), Some(5));
+    }
+
+    #[test]
+    fn a_read_that_is_ahead_of_its_event_wakes_all_users() {
+        let (sources, key) = sources();
+        sources.depend(user("db"), [(key.clone(), "a".into())]);
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let seen = woken.clone();
+        sources.connect("c".into(), move |resource| sync::lock(&seen).push(resource.name.to_string()));
+        sources.store(&key, read(5), 0);
+        assert!(sync::lock(&woken).is_empty(), "the first read");
+        sources.store(&key, read(6), 0);
+        sources.changed(&key, 6, list());
+        assert_eq!(*sync::lock(&woken), ["db", "web"]);
     }
 
     #[test]
