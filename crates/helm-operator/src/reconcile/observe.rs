@@ -19,7 +19,7 @@ pub(crate) use crate::reconcile::decide::memory::share;
 use crate::reconcile::decide::recorded::{Predecessor, recorded};
 use crate::reconcile::decide::state::{Again, Inputs, Objects, Observed, Recorded};
 use crate::view::primary::Primary;
-use crate::view::release::ReleaseRecords;
+use crate::view::release::{Holder, ReleaseRecords};
 
 /// The reason why the annotation `adopt` has no effect.
 const ADOPT_REFUSED: &str = "annotation helm.sdk.operatorframework.io/adopt: the operator's watches.yaml says adopt: never, \
@@ -73,7 +73,7 @@ impl StepContext<'_> {
         );
         match recorded {
             // Someone who replaces all records must not gain the objects by that.
-            Recorded::Foreign if primary.deleting && is_lost(primary, &memory) && self.is_displaced(primary) => {
+            Recorded::Foreign if primary.deleting && had_own(primary, &memory) && self.is_displaced(primary) => {
                 Recorded::Lost
             }
             recorded => recorded,
@@ -97,7 +97,7 @@ impl StepContext<'_> {
 
     /// Returns whether this process has uninstalled this resource's release.
     pub(crate) fn is_uninstalled(&self, primary: &Primary) -> bool {
-        self.shared.memory.of(self.key).release.cleared.as_deref() == Some(primary.uid())
+        is_cleared(primary, &self.shared.memory.of(self.key))
     }
 
     pub(crate) fn release(&self) -> Option<Arc<ReleaseRecords>> {
@@ -271,7 +271,19 @@ impl StepContext<'_> {
 /// names one. A resource that is deleted before its first status write may also have had a release, if the process that
 /// installed it ended and someone removed the records.
 fn is_lost(primary: &Primary, memory: &ResourceMemory) -> bool {
-    let cleared = memory.release.cleared.as_deref() == Some(primary.uid());
     let is_unknown = primary.deleting && primary.has_finalizer() && primary.status.conditions.is_empty();
-    !cleared && (memory.release.lost.is_some() || primary.status.deployed_release.is_some() || is_unknown)
+    !is_cleared(primary, memory)
+        && (memory.release.lost.is_some() || primary.status.deployed_release.is_some() || is_unknown)
+}
+
+/// Returns whether the resource itself had a release whose objects may remain. A resource without a first status write may
+/// have begun to take over the release that is there, so it does not count.
+fn had_own(primary: &Primary, memory: &ResourceMemory) -> bool {
+    let is_own = |lost: &Arc<ReleaseRecords>| lost.holder(&primary.owner()) == Holder::Resource;
+    let has_lost_own = memory.release.lost.as_ref().is_some_and(is_own);
+    !is_cleared(primary, memory) && (has_lost_own || primary.status.deployed_release.is_some())
+}
+
+fn is_cleared(primary: &Primary, memory: &ResourceMemory) -> bool {
+    memory.release.cleared.as_deref() == Some(primary.uid())
 }

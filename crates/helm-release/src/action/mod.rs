@@ -94,8 +94,8 @@ pub use repair::{Repaired, reapply, record_ownership, repair, take_ownership};
 pub use rollback::{rollback, rollback_to};
 pub use test::{Tested, test};
 pub use uninstall::{
-    POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_with_hooks, delete_each, delete_objects, hand_over,
-    inventory_of, later_rounds, run_post_delete, run_pre_delete,
+    POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_with_hooks, delete_each, delete_objects, give_back,
+    hand_over, inventory_of, later_rounds, run_post_delete, run_pre_delete,
 };
 pub use upgrade::upgrade;
 

@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use futures::future::try_join_all;
 
 use super::order::order;
+use super::orphans::claimed;
 use super::resume::{await_next, has, has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error, Records, read_release, read_sealed};
-use crate::kube::{HookError, HookRun, Left, Owner, Removal, intern, recorded_objects, uninstall_order};
+use crate::kube::{Adopted, HookError, HookRun, Left, Owner, Removal, intern, recorded_objects, uninstall_order};
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Stored, Written};
 
@@ -209,15 +210,14 @@ pub fn later_rounds(inventory: &Marks) -> Vec<Vec<&MarkedObject>> {
 
 /// Deletes one object if it belongs to this release, otherwise leaves it. An object that is only adopted counts as kept.
 pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Result<Removal, Error> {
-    let leave = |left| env.applier.leave(&object.key, &object.api_version, left, &env.decoration);
     if let Some(adopted) = object.adopted {
-        leave(Left::Before(adopted)).await?;
+        leave(env, object, Left::Before(adopted)).await?;
         return Ok(Removal::Kept);
     }
     let proven = env.live.cached(&object.key, &env.decoration).deletable();
     let removal = env.applier.delete(&object.key, &object.api_version, proven, &env.decoration).await?;
     match &removal {
-        Removal::Kept => leave(Left::Kept).await?,
+        Removal::Kept => leave(env, object, Left::Kept).await?,
         Removal::NotOurs(why) => {
             tracing::warn!(release = env.decoration.release, object = %object.key, %why, "skipped an object that this release does not own");
         }
@@ -233,11 +233,25 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
 /// # Errors
 /// The server rejects a write or is unreachable. Some objects may already have changed.
 pub async fn hand_over(env: &Environment<'_>, inventory: &Marks) -> Result<(), Error> {
-    let leave = async |object: &MarkedObject| -> Result<(), Error> {
-        Ok(env.applier.leave(&object.key, &object.api_version, Left::Succeeded, &env.decoration).await?)
-    };
-    try_join_all(inventory.objects.iter().map(leave)).await?;
+    try_join_all(inventory.objects.iter().map(|object| leave(env, object, Left::Succeeded))).await?;
     Ok(())
+}
+
+/// Takes the resource off the objects of another's release that it began to take over. Only the objects say which, because
+/// the record is written last. Otherwise the garbage collector would delete them with the resource.
+///
+/// # Errors
+/// As [`hand_over`] and [`claimed`].
+pub async fn give_back(env: &Environment<'_>) -> Result<(), Error> {
+    let claimed = claimed(env).await?;
+    // A kept object names the resource since an earlier release, and nothing deletes it.
+    let tied = claimed.objects.iter().filter(|object| !object.kept);
+    try_join_all(tied.map(|object| leave(env, object, Left::Before(Adopted::Claimed)))).await?;
+    Ok(())
+}
+
+async fn leave(env: &Environment<'_>, object: &MarkedObject, left: Left) -> Result<(), Error> {
+    Ok(env.applier.leave(&object.key, &object.api_version, left, &env.decoration).await?)
 }
 
 /// Builds the inventory of a revision without our marks from its stored manifest.

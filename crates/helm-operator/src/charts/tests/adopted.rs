@@ -340,6 +340,53 @@ async fn a_deletion_uninstalls_no_release_that_was_never_taken_over() {
     }
 }
 
+/// How a resource goes whose takeover of a release failed half-way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StepsBack {
+    ByDeletion,
+    /// It no longer asks for the release when it is deleted.
+    AfterWithdrawal,
+    /// The process ended before it could write the status.
+    Unreported,
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_goes_gives_back_a_release_that_it_began_to_take_over() {
+    for way in [StepsBack::ByDeletion, StepsBack::AfterWithdrawal, StepsBack::Unreported] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        disown(&world);
+        let mut world = granting(world.server, Adopt::Released);
+        let before = (uid(&world), left(&world), world.server.object(&record_path(1)));
+        refuse_b(&world, 403, "Forbidden");
+        world.reconcile().await;
+        assert!(left(&world)[2].is_array(), "it has tied the object to itself");
+        let status = world.server.object(PRIMARY).unwrap()["status"].take();
+        assert_eq!((status["conditions"].is_array(), &status["deployedRelease"]), (true, &Value::Null));
+        world.server.accept();
+        match way {
+            StepsBack::ByDeletion => {}
+            StepsBack::AfterWithdrawal => {
+                world.edit(|p| p["metadata"]["annotations"] = json!({}));
+                world.reconcile().await;
+                assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
+            }
+            StepsBack::Unreported => {
+                world.edit(|p| p["status"] = Value::Null);
+                world = granting(world.server, Adopt::Released);
+            }
+        }
+        world.delete();
+        world.reconcile().await;
+        assert!(world.server.object(PRIMARY).is_none(), "the finalizer is gone");
+        let [labels, annotations, owners] = left(&world);
+        let (before_uid, [_, before_annotations, _], before_record) = before;
+        assert_eq!((uid(&world), annotations, owners), (before_uid, before_annotations, Value::Null), "{way:?}");
+        assert_eq!(labels, json!({"app.kubernetes.io/managed-by": "Helm"}), "{way:?}");
+        assert_eq!((world.maps().len(), world.server.object(&record_path(1))), (3, before_record), "{way:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_release_that_helm_made_is_taken_over_if_the_watch_grants_it() {
     for (adopt, expected) in [(Adopt::Unowned, "1 deployed"), (Adopt::Released, "2 deployed")] {

@@ -86,7 +86,8 @@ fn has_status(primary: &Primary) -> bool {
 
 /// Returns the facts that a reconcile found, and the reason why a status field could not be computed.
 fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: ObjectCount) -> (Facts, Option<String>) {
-    let release = context.release();
+    // A release that the resource only began to take over is not its own.
+    let release = held(context.shared, primary);
     let deployed = release.as_deref().and_then(ReleaseRecords::deployed);
     let memory = context.shared.memory.of(context.key);
     let recorded = context.recorded(primary);
@@ -94,8 +95,7 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
         true => keepers(primary),
         false => Vec::new(),
     };
-    let deployed =
-        deployed.filter(|_| recorded != Recorded::Foreign && context.found.awaited.is_none() && kept_by.is_empty());
+    let deployed = deployed.filter(|_| context.found.awaited.is_none() && kept_by.is_empty());
     // Only the status still names a release whose record disappeared, until it is uninstalled, and one that a person's
     // helm is replacing.
     let last = primary.status.deployed_release.clone();

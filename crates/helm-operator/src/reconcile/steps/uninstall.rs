@@ -58,13 +58,19 @@ pub(crate) async fn remove_finalizer(context: &StepContext<'_>, primary: &Primar
     set_finalizers(context, primary, &finalizers, "remove").await
 }
 
-/// Leaves the objects of a release that another resource took over to that resource, which may not have applied them
-/// yet.
+/// Leaves the objects of another's release to its holder: a resource that took the release over may not have applied
+/// them yet, and a release that this resource began to take over stays as it is.
 async fn hand_over(context: &StepContext<'_>, primary: &Primary) -> Result<(), Failed> {
-    let release = context.release().filter(|release| release.holder(&primary.owner()) == Holder::Successor);
-    let Some(release) = release else { return Ok(()) };
-    let env = context.environment(primary, Action::Uninstall);
-    action::hand_over(&env, &release.inventory()).await.map_err(|e| fault(&e))
+    let Some(release) = context.release() else { return Ok(()) };
+    let env = || context.environment(primary, Action::Uninstall);
+    let left = match release.holder(&primary.owner()) {
+        Holder::Resource => Ok(()),
+        Holder::Successor => action::hand_over(&env(), &release.inventory()).await,
+        // It has deleted what names it.
+        _ if context.is_uninstalled(primary) => Ok(()),
+        Holder::Nobody | Holder::Upstream | Holder::Other => action::give_back(&env()).await,
+    };
+    left.map_err(|e| fault(&e))
 }
 
 /// The finalizers of a resource, however many.
