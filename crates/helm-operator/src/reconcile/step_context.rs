@@ -7,8 +7,8 @@ use controller::client::AsOf;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use helm_release::action::{Action, Current, Environment, Options, Refusal};
-use helm_release::kube::{Api, Applier, Decoration, Slot, digest_json};
-use helm_release::storage::{Known, Storage};
+use helm_release::kube::{Api, Applier, Decoration, ObjectKey, Slot, digest_json};
+use helm_release::storage::{Known, Marks, Storage};
 use tokio::time::Instant;
 
 use super::controller_context::ControllerContext;
@@ -20,7 +20,7 @@ use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::reconcile::learned::{Findings, Learned};
 use crate::rendering::renderer::acting_as;
 use crate::view::primary::Primary;
-use crate::view::release::Revision;
+use crate::view::release::{ReleaseRecords, Revision};
 
 /// What every step of a reconcile works with. Only the loop changes it, between two steps.
 #[derive(Clone)]
@@ -152,13 +152,15 @@ impl StepContext<'_> {
         (*inputs == self.attempt(primary)).then(|| refusal.clone())
     }
 
-    /// Returns the release in the form that actions need; `None` if no revision exists.
-    pub(crate) fn current(&self) -> Option<Current> {
+    /// Returns the release in the form that actions need; `None` if no revision exists. The unfinished action of an
+    /// earlier resource of the name is not continued: what it has made went with that resource.
+    pub(crate) fn current(&self, primary: &Primary) -> Option<Current> {
         let release = self.release()?;
         let (version, newest) = release.newest()?;
         let base = release.base().map(|(v, _)| v);
         let packed = base.and_then(|version| release.record(version).cloned());
-        let unfinished = newest.marks.as_ref().filter(|_| newest.status.is_pending() && newest.is_sealed());
+        let own = newest.marks.as_ref().filter(|marks| *marks.owner == *primary.uid());
+        let unfinished = own.filter(|_| newest.status.is_pending() && newest.is_sealed());
         let deployed = release.deployed();
         Some(Current {
             version,
@@ -171,7 +173,7 @@ impl StepContext<'_> {
             outdated: release.outdated(),
             last_good: release.last_good(),
             never_deployed: was_never_deployed(&release),
-            inventory: release.inventory(),
+            inventory: inventory(&release, primary.uid()),
             packed,
             first_deployed: release.first_deployed(),
             interrupted: unfinished.map(|marks| marks.inputs.clone()),
@@ -194,4 +196,17 @@ impl StepContext<'_> {
         let asked = primary.annotations.hook_timeout().ok().flatten();
         Some(asked.unwrap_or(self.shared.settings.hook_timeout)).filter(|limit| !limit.is_zero())
     }
+}
+
+/// Returns the objects that may be live. A Job that an earlier resource of the name ran has not run in this one's
+/// install.
+fn inventory(release: &ReleaseRecords, uid: &str) -> Marks {
+    let mut inventory = release.inventory();
+    if was_never_deployed(release) {
+        let all = || release.revisions.values().filter_map(|revision| revision.marks.as_ref());
+        let ran = |marks: &Marks, key: &ObjectKey| marks.find(key).is_some_and(|known| known.expires);
+        let has_run = |key: &ObjectKey| all().any(|marks| *marks.owner == *uid && ran(marks, key));
+        inventory.objects.iter_mut().for_each(|object| object.expires &= has_run(&object.key));
+    }
+    inventory
 }

@@ -111,27 +111,49 @@ async fn without_a_watch_no_period_makes_a_finished_job_again() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_job_that_finished_before_its_action_could_end_does_not_run_again() {
+fn keeping(server: Arc<MemoryApi>) -> World {
+    World::with_events(server, Arc::new(Stub::default()), |settings| settings.on_failure = OnFailure::Keep)
+}
+
+/// Returns a release whose install failed with this code, after its Job had finished.
+async fn failed_after_the_job(code: u16) -> World {
     let route = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "late"}});
     let mut late = loading("1", "a");
     late["objects"].as_array_mut().unwrap().push(route);
+    let world = World::new(late);
+    world.server.serve("networking.k8s.io/v1", "Ingress", "ingresses");
+    let world = keeping(world.server);
+    world.server.refuse(move |call| {
+        let is_late = call.method == http::Method::PATCH && call.path.contains("/ingresses/");
+        is_late.then(|| Error::from_status(code, "", "late is refused"))
+    });
+    reconcile(&world).await;
+    assert!(exists(&world), "{code}");
+    world.server.remove(LOAD);
+    world.server.accept();
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_runs_again_for_a_resource_that_takes_the_place_of_one_whose_install_ran_it() {
+    for code in [500, 422] {
+        let world = failed_after_the_job(code).await;
+        world.server.remove(&format!("{MAPS}/b"));
+        world.recreate(PRIMARY);
+        let world = keeping(world.server);
+        reconcile(&world).await;
+        retry(&world).await;
+        assert_eq!((exists(&world), world.history().last().unwrap().as_str()), (true, "2 deployed"), "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_finished_before_its_action_could_end_does_not_run_again() {
     for code in [500, 422] {
         for restarts in [false, true] {
-            let world = World::new(late.clone());
-            world.server.serve("networking.k8s.io/v1", "Ingress", "ingresses");
-            let keep = |settings: &mut Settings| settings.on_failure = OnFailure::Keep;
-            let mut world = World::with_events(world.server, Arc::new(Stub::default()), keep);
-            world.server.refuse(move |call| {
-                let is_late = call.method == http::Method::PATCH && call.path.contains("/ingresses/");
-                is_late.then(|| Error::from_status(code, "", "late is refused"))
-            });
-            reconcile(&world).await;
-            assert!(exists(&world), "{code}");
-            world.server.remove(LOAD);
-            world.server.accept();
+            let mut world = failed_after_the_job(code).await;
             if restarts {
-                world = World::with_events(world.server, Arc::new(Stub::default()), keep);
+                world = keeping(world.server);
             }
             tokio::time::advance(Duration::from_secs(600)).await;
             reconcile(&world).await;

@@ -112,6 +112,34 @@ async fn a_hook_running_when_the_operator_dies_is_found_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_recreated_resource_runs_the_hooks_of_an_install_that_its_predecessor_began() {
+    let seed = json!({"name": "seed", "events": ["post-install"], "spec": {"ttlSecondsAfterFinished": 22}});
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install"), seed])));
+    tokio::select! {
+        () = killed_after(&world, 30) => {}
+        () = async {
+            sleep(Duration::from_secs(5)).await;
+            let path = format!("{JOBS}/migrate");
+            let mut job = world.server.object(&path).unwrap();
+            job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+            world.server.put(&path, job, "kube-controller-manager");
+            std::future::pending::<()>().await;
+        } => {}
+    }
+    assert_eq!(phases(&world, 1).await, ["migrate Succeeded", "seed Running"]);
+    // The garbage collector deletes what the first resource made.
+    for path in world.server.paths().into_iter().filter(|path| path.starts_with(JOBS) || path.starts_with(MAPS)) {
+        world.server.remove(&path);
+    }
+    world.recreate(PRIMARY);
+    let world = World::on(world.server);
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.history(), world.maps().len()), (vec!["1 failed".to_owned(), "2 deployed".to_owned()], 3));
+    assert_eq!(phases(&world, 2).await, ["migrate Succeeded", "seed Succeeded"]);
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 4, "each resource has run both: {:?}", world.server.log());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_stop_ends_the_wait_for_a_hook_at_once_and_the_next_process_resumes_it() {
     let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
     let stop = async {

@@ -189,7 +189,7 @@ pub(crate) async fn roll_back(context: &StepContext<'_>, primary: &Primary) -> R
     let rejected = || gate::rejected(&release).map(|rejected| rejected.into_owned());
     let rejected = context.taken_back(primary, &release).or_else(rejected).filter(|_| pin.is_none());
     let target = pin.or_else(|| gate::target(&release, primary.uid()));
-    let (Some(to), Some(current)) = (target, context.current()) else { return Ok(NextStep::Done.into()) };
+    let (Some(to), Some(current)) = (target, context.current(primary)) else { return Ok(NextStep::Done.into()) };
     let why = match &rejected {
         Some(rejected) if rejected.by == RejectedBy::Rollout => {
             format!("the rollout of the chart, which made revision {}, is taken back", rejected.version)

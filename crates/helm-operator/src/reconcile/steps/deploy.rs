@@ -40,7 +40,7 @@ pub(crate) async fn install(
     prepare(context, primary, candidate).await;
     let env = context.environment(primary, Action::Install);
     let began = Instant::now();
-    let installed = action::install(&env, candidate, context.current().as_ref()).await;
+    let installed = action::install(&env, candidate, context.current(primary).as_ref()).await;
     context.count_action(Action::Install, began, installed.as_ref().err().map(|failure| &failure.cause));
     let chart = &candidate.chart;
     let hooks = context.ran.take();
@@ -53,7 +53,7 @@ pub(crate) async fn upgrade(
     primary: &Primary,
     candidate: &Candidate,
 ) -> Result<Ended, Failed> {
-    let Some(current) = context.current() else { return Ok(NextStep::Done.into()) };
+    let Some(current) = context.current(primary) else { return Ok(NextStep::Done.into()) };
     let why = why(context, primary, candidate);
     prepare(context, primary, candidate).await;
     let mut env = context.environment(primary, Action::Upgrade);

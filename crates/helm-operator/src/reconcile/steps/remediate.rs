@@ -145,7 +145,7 @@ pub(crate) fn note(context: &StepContext<'_>, failure: &Failure) {
 }
 
 async fn roll_back(context: &StepContext<'_>, primary: &Primary, to: u32) -> Result<(), Failure> {
-    let Some(current) = context.current() else { return Ok(()) };
+    let Some(current) = context.current(primary) else { return Ok(()) };
     let mut env = context.environment(primary, Action::Upgrade);
     // The event of the rollback names only its own hooks.
     _ = context.ran.take();
@@ -175,7 +175,7 @@ async fn roll_back(context: &StepContext<'_>, primary: &Primary, to: u32) -> Res
 }
 
 async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
-    let Some(current) = context.current() else { return Ok(()) };
+    let Some(current) = context.current(primary) else { return Ok(()) };
     let env = context.environment(primary, Action::Uninstall);
     let current = with_recorded_objects(&env, current, &[]).await?;
     action::delete_objects(&env, &current.inventory).await?;

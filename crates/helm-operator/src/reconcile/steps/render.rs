@@ -79,7 +79,7 @@ impl StepContext<'_> {
             Unfinished::Ended => return Ok(NextStep::Anew.into()),
             Unfinished::Candidate(candidate) => return Ok(NextStep::Again.with([Learned::RenderedOther(candidate)])),
         }
-        let next = self.current().map_or(1, |current| current.next_version(&self.recorded_inputs(primary)));
+        let next = self.current(primary).map_or(1, |current| current.next_version(&self.recorded_inputs(primary)));
         match self.candidate(primary, next).await? {
             Rendered::Done(candidate) => Ok(NextStep::Again.with([Learned::RenderedOther(Arc::new(candidate))])),
             Rendered::Postponed => Ok(self.postpone()),
