@@ -70,6 +70,38 @@ async fn a_failed_upgrade_can_uninstall_the_release_and_the_next_attempt_install
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_failure_of_a_hook_deletes_nothing_of_a_resource_that_was_paused_meanwhile() {
+    let world = world(OnFailure::Uninstall, None);
+    world.reconcile().await;
+    let uids = |world: &World| -> Vec<Value> {
+        let maps = world.maps().into_iter().map(|name| world.server.object(&format!("{MAPS}/{name}")).unwrap());
+        maps.map(|mut map| map["metadata"]["uid"].take()).collect()
+    };
+    let before = uids(&world);
+    world.edit(|p| {
+        p["spec"] = hooks::with_hooks(json!([hooks::hook("check", "pre-upgrade")]));
+        p["spec"]["value"] = "2".into();
+    });
+    hooks::reconcile_while(&world, |world| {
+        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pause": "true"}));
+        let path = format!("{}/check", hooks::JOBS);
+        let mut job = world.server.object(&path).unwrap();
+        job["status"]["conditions"] = json!([{"type": "Failed", "status": "True", "message": "no"}]);
+        world.server.put(&path, job, "kube-controller-manager");
+    })
+    .await;
+    assert_eq!((before.len(), uids(&world)), (3, before.clone()));
+    assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+    world.edit(|p| {
+        p["metadata"]["annotations"] = json!({});
+        p["spec"] = spec();
+    });
+    set(&world, "3");
+    world.reconcile().await;
+    assert_eq!((uids(&world), world.value_of("a")), (before, json!("3")), "the next attempt starts from there");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_neither_uninstalls_nor_uses_up_retries() {
     let world = world(OnFailure::Uninstall, Some(1));
     world.reconcile().await;

@@ -43,6 +43,20 @@ pub(crate) enum Stage {
     Action,
 }
 
+impl Remedy {
+    /// Returns the remedy, given the resource as the attempt began and as it is now. Nothing is deleted once the resource
+    /// is to be left alone, or has another `spec`, whose attempt starts from what is there.
+    fn as_wanted_now(self, begun: &Primary, now: Option<&Primary>) -> Remedy {
+        let is_outdated = |now: &Primary| {
+            now.uid() == begun.uid() && (now.annotations.leaves_alone() || now.spec.digest() != begun.spec.digest())
+        };
+        match self {
+            Remedy::RemoveFailedInstall | Remedy::Uninstall if now.is_some_and(is_outdated) => Remedy::Nothing,
+            remedy => remedy,
+        }
+    }
+}
+
 fn remedy(release: &ReleaseRecords, policy: OnFailure, stage: Stage, is_vouched: impl Fn(u32) -> bool) -> Remedy {
     // A revision that this operator did not record is Helm's, which a person may be writing right now, or someone
     // else's.
@@ -109,7 +123,8 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
     let release = context.release().filter(|release| is_ours(release));
     let Some(release) = release else { return message };
     let is_vouched = |version| context.vouches(&release, version, primary);
-    match remedy(&release, context.shared.settings.on_failure, stage, is_vouched) {
+    let remedy = remedy(&release, context.shared.settings.on_failure, stage, is_vouched);
+    match remedy.as_wanted_now(primary, context.shared.cache.primary(context.key).as_deref()) {
         Remedy::Nothing => message,
         Remedy::RollBack(to) => match roll_back(context, primary, to).await {
             Ok(()) => message,
@@ -253,8 +268,10 @@ mod tests {
 
     use controller::runtime::freshness::Stamp;
     use helm_release::storage::Marks;
+    use serde_json::{Value, json};
 
     use super::*;
+    use crate::view::primary::Received;
 
     /// Returns a release with these revisions. The newest one has these marks.
     fn release(statuses: &[(u32, Status)], marks: Option<Marks>) -> ReleaseRecords {
@@ -309,6 +326,38 @@ mod tests {
             let unproven = remedy(&ours, OnFailure::Rollback, Action, |_| false);
             assert!(!matches!(unproven, RollBack(_)), "{statuses:?}");
         }
+    }
+
+    fn primary(change: impl FnOnce(&mut Value)) -> Primary {
+        let mut object = json!({
+            "apiVersion": "example.com/v1", "kind": "Shop", "spec": {"a": 1},
+            "metadata": {"name": "a", "namespace": "ns", "uid": "u1", "annotations": {}},
+        });
+        change(&mut object);
+        serde_json::from_value::<Received>(object).unwrap().primary
+    }
+
+    #[test]
+    fn nothing_is_deleted_that_the_resource_asks_to_keep_by_now() {
+        use Remedy::{Nothing, RemoveFailedInstall, RollBack, Uninstall};
+        let annotate = |p: &mut Value, key: &str| {
+            p["metadata"]["annotations"][format!("helm.sdk.operatorframework.io/{key}")] = "true".into();
+        };
+        let correct = |p: &mut Value| p["spec"]["a"] = 2.into();
+        let check = |now: Option<Primary>, expected: Remedy, remedy: Remedy| {
+            assert_eq!(remedy.as_wanted_now(&primary(|_| ()), now.as_ref()), expected, "{remedy:?}");
+        };
+        for deletes in [RemoveFailedInstall, Uninstall] {
+            check(Some(primary(|_| ())), deletes, deletes);
+            check(Some(primary(|p| p["metadata"]["labels"] = json!({"a": "b"}))), deletes, deletes);
+            check(Some(primary(|p| annotate(p, "pause"))), Nothing, deletes);
+            check(Some(primary(|p| annotate(p, "suspend"))), Nothing, deletes);
+            check(Some(primary(correct)), Nothing, deletes);
+            // No attempt of this resource follows.
+            check(None, deletes, deletes);
+            check(Some(primary(|p| (p["metadata"]["uid"] = "u2".into(), correct(p)).1)), deletes, deletes);
+        }
+        check(Some(primary(|p| annotate(p, "pause"))), RollBack(1), RollBack(1));
     }
 
     #[test]
