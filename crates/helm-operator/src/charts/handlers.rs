@@ -34,6 +34,7 @@ impl EventHandler<Received> for Primaries {
         let left = Departure::of(shared, &received);
         let Some(primary) = shared.admit(received) else { return shared.primary_left(&left) };
         let Departure { key, .. } = left;
+        shared.primary_replaced(&key, primary.uid());
         let is_drained = primary.is_drained;
         if let Some(shard) = &shared.shard
             && (!epoch.is_list || shared.queue.is_open())

@@ -228,6 +228,12 @@ impl ControllerContext {
         self.forget(key, self.cache.remove_primary(key, uid));
     }
 
+    /// Forgets the earlier resource whose name one with this uid has taken. No event may have reported its deletion.
+    pub(crate) fn primary_replaced(&self, key: &ResourceKey, by: &str) {
+        let earlier = self.cache.primary(key).filter(|known| known.uid() != by);
+        earlier.into_iter().for_each(|earlier| self.primary_deleted(key, earlier.uid()));
+    }
+
     /// Forgets a resource that a complete list lacks, unless one with another uid has its name.
     pub(crate) fn primary_unlisted(&self, key: &ResourceKey, uid: &str) {
         self.forget(key, self.cache.unlist_primary(key, uid));

@@ -271,6 +271,56 @@ async fn a_deleted_resource_leaves_no_failure_for_its_successor() {
     assert!(world.shared.memory.of(&key()).fault().is_none());
 }
 
+/// Creates a controller that tries everything once.
+fn without_retries(server: Arc<MemoryApi>) -> World {
+    World::with_events(server, Arc::new(Stub::default()), |settings| settings.retries = Some(0))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_a_list_shows_in_place_of_another_has_not_failed_yet() {
+    let world = without_retries(World::new(json!({"maps": ["a", "b"], "value": "bad"})).server);
+    failure_policy::refuse(&world, 422);
+    world.reconcile().await;
+    assert_eq!((world.state("Stalled").as_str(), world.history()), ("True/RetriesExceeded", vec![]));
+    world.server.accept();
+    // Its deletion falls into a gap of the watch.
+    world.recreate(PRIMARY);
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history()), (2, vec!["1 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_takes_the_place_of_one_during_its_action_has_not_failed_yet() {
+    let world = without_retries(World::new(spec()).server);
+    let (server, shared) = (world.server.clone(), world.shared.clone());
+    let is_replaced = std::sync::atomic::AtomicBool::new(false);
+    let epoch = Epoch { number: world.lists.load(Ordering::Relaxed) + 1, began: Instant::now(), is_list: false };
+    let received = |server: &MemoryApi| {
+        let mut resource = server.object(PRIMARY).unwrap();
+        resource["metadata"]["namespace"] = "ns".into();
+        serde_json::from_value::<Received>(resource).unwrap()
+    };
+    world.server.refuse(move |call| {
+        let is_b = call.method == http::Method::PATCH && call.path.starts_with(&format!("{MAPS}/b"));
+        if is_b && !is_replaced.swap(true, Ordering::Relaxed) {
+            let primaries = Primaries(shared.clone());
+            primaries.deleted(received(&server));
+            server.remove(PRIMARY);
+            let (path, again) = primary("ns", "web", spec());
+            server.put(&path, again, "user");
+            primaries.changed(received(&server), epoch);
+        }
+        is_b.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    let old = world.shared.cache.primary(&key()).unwrap();
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    assert_ne!(world.shared.cache.primary(&key()).unwrap().uid(), old.uid());
+    assert!(world.shared.memory.of(&key()).fault().is_none());
+    world.server.accept();
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_is_added_to_the_new_version_when_the_resource_has_just_changed() {
     for (code, gone) in [(409, false), (404, true)] {

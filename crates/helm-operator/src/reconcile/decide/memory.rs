@@ -49,18 +49,16 @@ impl Memory {
         change_in(&mut lock(&self.0), key, change)
     }
 
-    /// Changes a resource's memory if the resource is still known. Nothing can be forgotten between the check and the
-    /// change.
-    pub(crate) fn change_if(
+    /// Changes a resource's memory if the resource is still known; returns `None` otherwise. Nothing can be forgotten
+    /// between the check and the change.
+    pub(crate) fn change_if<T>(
         &self,
         is_known: impl FnOnce() -> bool,
         key: &ResourceKey,
-        change: impl FnOnce(&mut ResourceMemory),
-    ) {
+        change: impl FnOnce(&mut ResourceMemory) -> T,
+    ) -> Option<T> {
         let mut memories = lock(&self.0);
-        if is_known() {
-            change_in(&mut memories, key, change);
-        }
+        is_known().then(|| change_in(&mut memories, key, change))
     }
 
     pub(crate) fn forget(&self, key: &ResourceKey) {

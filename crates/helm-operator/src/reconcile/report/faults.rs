@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::other_operator;
-use crate::reconcile::decide::memory::LastFailure;
+use crate::reconcile::decide::memory::{LastFailure, ResourceMemory};
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::learned::NextStep;
 use crate::reconcile::step_context::StepContext;
@@ -60,16 +60,18 @@ impl StepContext<'_> {
         NextStep::At(at)
     }
 
-    /// Records a failure. The same inputs wait longer each time; other inputs are tried immediately.
+    /// Records a failure. The same inputs wait longer each time; other inputs are tried immediately. The failure of a
+    /// resource that is gone is only logged: one that has its name by now has not failed.
     pub(crate) fn fail(&self, primary: &Primary, failed: &Failed) {
         let (inputs, fault) = (self.attempt(primary), failed.fault());
         let retries = self.shared.settings.retries;
         let now = Instant::now();
-        let (news, exhausted, next) = self.shared.memory.change(self.key, |memory| {
+        let noted = self.change_memory_of(primary, |memory| {
             let news = memory.fail(failed, inputs.clone(), now, retries);
             let exhausted = memory.is_exhausted(&inputs);
             (news, exhausted, memory.held_until(&inputs, now).filter(|_| !exhausted))
         });
+        let Some((news, exhausted, next)) = noted else { return log_fault(self.key, fault, None) };
         log_fault(self.key, fault, next.map(|at| at - now));
         if news {
             self.publish_fault(primary, fault);
@@ -84,11 +86,17 @@ impl StepContext<'_> {
     /// Records a failed repair, which delays only repairs.
     pub(crate) fn fail_repair(&self, primary: &Primary, fault: &Fault) {
         let noted = fault.clone();
-        let news = self.shared.memory.change(self.key, |h| h.drift.fail(noted, Instant::now()));
+        let news = self.change_memory_of(primary, |h| h.drift.fail(noted, Instant::now()));
         log_fault(self.key, fault, None);
-        if news {
+        if news == Some(true) {
             self.publish_fault(primary, fault);
         }
+    }
+
+    /// Changes what is remembered of this very resource; returns `None` if it is gone.
+    fn change_memory_of<T>(&self, primary: &Primary, change: impl FnOnce(&mut ResourceMemory) -> T) -> Option<T> {
+        let is_there = || self.shared.cache.primary(self.key).is_some_and(|known| known.uid() == primary.uid());
+        self.shared.memory.change_if(is_there, self.key, change)
     }
 
     /// Logs and publishes a new fault.
