@@ -178,6 +178,9 @@ mod tests {
         assert_eq!(judged(applying(Error::from_status(422, "Invalid", "no"))), (true, Reason::UpgradeError));
         assert_eq!(judged(ApplyError::Foreign(Vec::new())), (true, Reason::ReleaseConflict));
         assert_eq!(judged(storage::Error::TooLarge { name: "web".into(), size: 1 }), (true, Reason::RecordTooLarge));
+        let unreadable =
+            storage::Error::Unreadable { name: "web".into(), source: helm_release::release::Error::TooDeep };
+        assert_eq!(judged(unreadable), (true, Reason::RecordTooLarge));
         assert_eq!(judged(applying(Error::from_status(503, "", "away"))), unanswered);
         assert_eq!(judged(applying(Error::Transport("reset".into()))), unanswered);
         for code in [403, 404, 409, 422, 500] {

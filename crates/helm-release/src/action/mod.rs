@@ -497,7 +497,7 @@ impl Error {
             | Error::Manifest(_)
             | Error::Record(_)
             | Error::Unproven { .. } => true,
-            Error::Storage(error) => !matches!(error, storage::Error::TooLarge { .. }),
+            Error::Storage(error) => !error.is_unrecordable(),
             Error::Group(_) => false,
             Error::Hook(error) => error.is_unanswered(),
             Error::Apply(_) => kube::is_unanswered(self),
@@ -548,9 +548,9 @@ impl Error {
         matches!(self, Error::Storage(error) if error.is_taken())
     }
 
-    /// Returns whether the release is larger than its record may be.
+    /// Returns whether the release is larger, or nests deeper, than its record may.
     pub fn is_too_large(&self) -> bool {
-        matches!(self, Error::Storage(storage::Error::TooLarge { .. }))
+        matches!(self, Error::Storage(error) if error.is_unrecordable())
     }
 
     /// Returns whether the release may not contain one of its objects.

@@ -754,6 +754,33 @@ async fn releases_with_delete_hooks_are_first_recorded_as_uninstalling() {
     }
 }
 
+/// Returns values that no record can be read with.
+fn too_deep() -> Value {
+    (0..200).fold(json!({}), |inner, _| json!({"a": inner}))
+}
+
+#[tokio::test]
+async fn a_release_whose_record_could_not_be_read_again_fails_before_anything_is_written() {
+    let world = World::new();
+    let deep = Candidate { config: too_deep(), ..candidate(&[map("a", "1")]) };
+    let failure = install(&world.env(), &deep, None).await.unwrap_err();
+    assert!(failure.cause.is_too_large() && !failure.cause.is_unanswered(), "{}", failure.cause);
+    assert!(failure.recorded.is_none() && world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test]
+async fn an_uninstall_by_the_chart_leaves_out_values_that_no_record_can_be_read_with() {
+    for (config, kept) in [(json!({"a": 1}), json!({"a": 1})), (too_deep(), Value::Null)] {
+        let (world, mut at) = installed_with(&[HookEvent::PreDelete]).await;
+        let hooks = vec![sample::hook("bye", &[HookEvent::PreDelete])];
+        let candidate = Candidate { config, hooks, ..candidate(&[map("a", "1")]) };
+        begin_with_hooks(&world.env(), &mut at, &candidate).await.unwrap();
+        assert_eq!(world.storage.get("ns", "web", 1).await.unwrap().release.facts().config, kept);
+        run_pre_delete(&world.env(), &mut at).await.unwrap();
+        assert!(world.server.object(&format!("{MAPS}/bye")).is_some(), "the hook ran");
+    }
+}
+
 #[tokio::test]
 async fn post_delete_hooks_run_unless_disabled_or_given_up() {
     for (disable_hooks, failed_post_deletes, runs) in

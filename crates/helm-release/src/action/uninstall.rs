@@ -11,7 +11,7 @@ use super::resume::{await_next, has, has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error, Records, read_release, read_sealed};
 use crate::kube::{Adopted, HookError, HookRun, Left, Owner, Removal, intern, recorded_objects, uninstall_order};
 use crate::release::{HookEvent, Packed, Release, Status};
-use crate::storage::{self, MarkedObject, Marks, Stored, Written};
+use crate::storage::{self, MarkedObject, Marks, Stored, Written, check_fits};
 
 /// Number of failures of post-delete hooks after which the release is removed without them. Attempts that ended because
 /// the API server did not answer, or because they were interrupted, do not count.
@@ -95,7 +95,7 @@ async fn clean_up_again(env: &Environment<'_>, release: &Release, run: &HookRun<
 }
 
 /// Starts an uninstall with the chart's render (hooks, manifest and values) instead of a record that this operator did
-/// not write.
+/// not write. Leaves out values with which the record could not be read again: the hooks do not need them.
 ///
 /// # Errors
 /// The record cannot be written.
@@ -105,6 +105,9 @@ pub async fn begin_with_hooks(
     candidate: &Candidate,
 ) -> Result<(), Error> {
     let mut release = candidate.as_release(&env.decoration, at.version);
+    if check_fits(&release).is_err() {
+        release.config = serde_json::Value::Null;
+    }
     begin(&mut release);
     let owner = env.decoration.owner.as_ref();
     at.marks.owner = intern(owner.map_or("", |owner| &owner.uid));

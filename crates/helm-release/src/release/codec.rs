@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 
 use super::Release;
 use super::sources::{FILES, files_digest};
-use super::weight::weight;
+use super::weight::{depth, weight};
 
 /// Maximum size of a record's unpacked JSON, in bytes. etcd stores at most about 1.5 MiB compressed, so real records
 /// stay far below.
@@ -27,6 +27,13 @@ const MAX_UNPACKED: u64 = 32 << 20;
 /// Maximum memory in bytes of the values in a record. A Secret of 1 MiB can hold millions of values; real releases have
 /// thousands.
 const MAX_WEIGHT: usize = 64 << 20;
+
+/// Maximum depth of a record's JSON: `serde_json` reads no deeper one.
+const MAX_DEPTH: usize = 127;
+
+/// Bytes and memory that a record may grow by after an action's first write: phases of hooks, and the description of a
+/// failure.
+const MARGIN: usize = 1 << 20;
 
 /// Why a record could not be encoded or decoded.
 #[derive(Debug, thiserror::Error)]
@@ -40,11 +47,20 @@ pub enum Error {
     TooLarge,
     #[error("release record needs more than {MAX_WEIGHT} bytes of memory")]
     TooManyValues,
+    #[error("release record nests more than {MAX_DEPTH} levels deep")]
+    TooDeep,
     #[error("cannot parse release record")]
     Json(#[from] serde_json::Error),
     /// The process ends, or decoding panicked.
     #[error("reading the release record was interrupted")]
     Interrupted,
+}
+
+impl Error {
+    /// Returns whether the record is at fault, and will be at the next attempt.
+    pub fn is_damage(&self) -> bool {
+        !matches!(self, Error::Interrupted)
+    }
 }
 
 /// A chart inside a release record, compressed. Its name and versions are readable without unpacking.
@@ -95,6 +111,11 @@ impl ChartDocument {
         gzip.write_all(b",")?;
         let member = gzip.finish()?.into();
         Ok(ChartDocument { name: metadata.name, version: metadata.version, app_version: metadata.app_version, member })
+    }
+
+    /// Returns the size of its JSON in bytes, which gzip writes last.
+    fn unpacked_size(&self) -> u64 {
+        self.member.last_chunk::<4>().map_or(0, |size| u64::from(u32::from_le_bytes(*size)))
     }
 
     /// Unpacks the chart's JSON.
@@ -178,6 +199,19 @@ impl Packed {
         // Text that does not compress grows by five bytes per block, and gzip adds 18.
         let gzip = release.chart.member.len() + json.len() + json.len() / 1000 + 64;
         Ok(gzip.div_ceil(3) * 4)
+    }
+
+    /// Checks that the record of a release can be read again, also after an action has added its outcome.
+    ///
+    /// # Errors
+    /// The record would be too large unpacked, need too much memory or nest too deep.
+    pub(crate) fn check_readable(release: &Release) -> Result<(), Error> {
+        let json = serde_json::to_vec(release)?;
+        if release.chart.unpacked_size() + (json.len() + MARGIN) as u64 > MAX_UNPACKED {
+            return Err(Error::TooLarge);
+        }
+        check_weight(weight(&json) + MARGIN)?;
+        if depth(&json) > MAX_DEPTH { Err(Error::TooDeep) } else { Ok(()) }
     }
 
     /// Returns the bytes that it alone holds: its own part, and its chart unless others share it.

@@ -36,18 +36,31 @@ pub enum Error {
         /// The record's size in bytes.
         size: usize,
     },
+    /// The record would fit, but no process could read it again.
+    #[error(
+        "release {name:?} cannot be recorded, because its record could not be read again; simplify the values of its resource, or split the chart"
+    )]
+    Unreadable {
+        name: String,
+        #[source]
+        source: release::Error,
+    },
 }
 
 impl Error {
     /// Returns whether the record was read but is damaged.
     pub fn is_damage(&self) -> bool {
-        matches!(self, Error::Codec { source, .. } if !matches!(source, release::Error::Interrupted))
-            || matches!(self, Error::Incomplete { .. })
+        matches!(self, Error::Codec { source, .. } if source.is_damage()) || matches!(self, Error::Incomplete { .. })
     }
 
     /// Returns whether the record does not exist.
     pub fn is_missing(&self) -> bool {
         matches!(self, Error::Api { source, .. } if source.is_missing_object())
+    }
+
+    /// Returns whether the release is too large, or nests too deep, for any record.
+    pub(crate) fn is_unrecordable(&self) -> bool {
+        matches!(self, Error::TooLarge { .. } | Error::Unreadable { .. })
     }
 
     /// Returns whether the server may have written the record although the request failed.

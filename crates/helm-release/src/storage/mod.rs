@@ -622,8 +622,10 @@ fn secret_labels(metadata: ObjectMeta) -> BTreeMap<String, String> {
     labels.into_iter().filter(|(key, _)| !SYSTEM_LABELS.contains(&key.as_str())).collect()
 }
 
-/// Checks that a revision can be recorded, including the outcome of its hooks and its own.
+/// Checks that a revision can be recorded, including the outcome of its hooks and its own, and that its record can be read
+/// again.
 pub(crate) fn check_fits(release: &Release) -> Result<(), Error> {
+    Packed::check_readable(release).map_err(|source| Error::Unreadable { name: release.name.clone(), source })?;
     let bound = Packed::bound(release).map_err(|source| Error::Codec { key: release.key(), source })?;
     if bound + HEADROOM <= MAX_RECORD {
         return Ok(());

@@ -384,6 +384,27 @@ fn a_release_must_leave_room_for_its_outcome() {
 }
 
 #[test]
+fn a_release_whose_record_could_not_be_read_again_is_refused() {
+    let nested = |levels: usize| (1..levels).fold(json!({}), |inner, _| json!({"a": inner}));
+    for levels in [1, 125, 126, 127, 200] {
+        let release = Release { config: nested(levels), ..release(1, 1, 1) };
+        let packed = Packed::pack(&release).unwrap();
+        let is_read = Packed::from_record(packed.to_record().as_bytes(), BTreeMap::new()).is_ok();
+        assert_eq!((packed.unpack().is_ok(), is_read), (levels < 127, levels < 127), "{levels}");
+        assert_eq!(check_fits(&release).is_ok(), is_read, "{levels}");
+    }
+    let refused = |release: Release| outside::chain(&check_fits(&release).unwrap_err());
+    let heavy = refused(Release { config: json!(vec![json!({}); 110_000]), ..release(1, 1, 1) });
+    assert!(heavy.ends_with(": release record needs more than 67108864 bytes of memory"), "{heavy}");
+    let large = refused(Release { manifest: "a".repeat(32 << 20), ..release(1, 1, 1) });
+    assert!(large.ends_with(": release record is larger than 33554432 bytes unpacked"), "{large}");
+    let deep = refused(Release { config: nested(200), ..release(1, 1, 1) });
+    let expected = "release \"web\" cannot be recorded, because its record could not be read again; simplify the values of its \
+                    resource, or split the chart: release record nests more than 127 levels deep";
+    assert_eq!(deep, expected);
+}
+
+#[test]
 fn a_clock_that_was_set_back_does_not_make_a_record_look_newer_than_now() {
     let now = jiff::Timestamp::from_second(1_000_000).unwrap();
     let written = |created: i64, label: i64| {

@@ -236,6 +236,7 @@ impl StepContext<'_> {
 pub(crate) fn is_unproven(error: &action::Error) -> bool {
     matches!(error, action::Error::Unproven { .. } | action::Error::Manifest(_))
         || matches!(error, action::Error::Storage(error) if error.is_damage())
+        || matches!(error, action::Error::Record(error) if error.is_damage())
 }
 
 /// Returns whether this operator's own uninstall has started.
@@ -264,6 +265,18 @@ pub(crate) fn has_delete_hooks(candidate: &Candidate) -> bool {
 mod tests {
     use super::*;
     use crate::reconcile::failure::{FailedAttempt, Unanswered};
+
+    #[test]
+    fn a_record_in_memory_that_cannot_be_decoded_is_judged_like_one_in_storage() {
+        use helm_release::release::Error;
+        let check = |error: fn() -> Error, expected: bool| {
+            let stored = helm_release::storage::Error::Codec { key: "k".into(), source: error() };
+            assert_eq!((is_unproven(&error().into()), is_unproven(&stored.into())), (expected, expected));
+        };
+        check(|| Error::TooDeep, true);
+        check(|| Error::TooLarge, true);
+        check(|| Error::Interrupted, false);
+    }
 
     #[test]
     fn an_uninstall_waits_for_a_chart_of_which_nothing_is_known_but_for_no_source_of_values() {
