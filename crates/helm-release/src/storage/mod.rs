@@ -392,6 +392,46 @@ impl Storage {
         Ok(version_of(&self.patch(namespace, &key, &patch).await?))
     }
 
+    /// Marks a revision superseded whose record was read with this result. Of a record that is damaged or cannot be
+    /// rewritten, changes only the status label, if it is still the known record. Returns the record's resource version.
+    ///
+    /// # Errors
+    /// As [`update`](Storage::update), or the record was not read for another reason.
+    pub async fn supersede_as_read(
+        &self,
+        of: (&str, &str),
+        known: Known,
+        read: Result<Record, Error>,
+    ) -> Result<u64, Error> {
+        let written = match read {
+            Ok(record) => self.supersede(record).await,
+            Err(error) => Err(error),
+        };
+        match (written, known.resource_version) {
+            (Err(error), Some(version)) if error.prevents_rewrite() => {
+                let unchanged = Precondition::ResourceVersion(version);
+                self.relabel(of, known.version, Status::Superseded, &unchanged).await
+            }
+            (written, _) => written,
+        }
+    }
+
+    /// Writes only the status label of a revision. No seal is valid for the record afterwards. Returns the record's resource
+    /// version.
+    async fn relabel(
+        &self,
+        (namespace, name): (&str, &str),
+        version: u32,
+        status: Status,
+        precondition: &Precondition,
+    ) -> Result<u64, Error> {
+        let (namespace, name) = self.home.record(namespace, name);
+        let mut patch = json!({"metadata": {"labels": {"status": status.as_str()}}});
+        precondition.add_to(&mut patch["metadata"]);
+        self.name_writer(&mut patch["metadata"]);
+        Ok(version_of(&self.patch(namespace, &release::key(&name, version), &patch).await?))
+    }
+
     /// Reads one revision.
     ///
     /// # Errors

@@ -423,6 +423,37 @@ fn a_clock_that_was_set_back_does_not_make_a_record_look_newer_than_now() {
     }
 }
 
+#[tokio::test]
+async fn a_replaced_revision_whose_record_cannot_be_rewritten_changes_only_its_label() {
+    let too_large = Release { manifest: release(1, 1, 1_200_000).info.notes, ..release(1, 1, 1) };
+    let too_large = STANDARD.encode(Packed::pack(&too_large).unwrap().to_record());
+    for data in ["AAAA".to_owned(), too_large] {
+        let server = Arc::new(MemoryApi::new());
+        let storage = Storage::new(server.clone(), sample::keys());
+        let deployed = Release { info: Info { status: Status::Deployed, ..Info::default() }, ..release(1, 1, 1) };
+        storage.create(&deployed, &marks()).await.unwrap();
+        let mut secret = server.object(RECORD).unwrap();
+        secret["data"]["release"] = data.into();
+        server.put(RECORD, secret, "user");
+        let before = server.object(RECORD).unwrap();
+        let version = before["metadata"]["resourceVersion"].as_str().unwrap().parse::<u64>().unwrap();
+        let superseded = async |resource_version| {
+            let known = Known { version: 1, resource_version };
+            storage.supersede_as_read(WEB, known, storage.get("ns", "web", 1).await).await
+        };
+        superseded(None).await.unwrap_err();
+        superseded(Some(version - 1)).await.unwrap_err();
+        assert_eq!(server.object(RECORD).unwrap(), before, "it may be another one");
+        let written = superseded(Some(version)).await.unwrap();
+        let after = server.object(RECORD).unwrap();
+        assert_eq!(after["metadata"]["resourceVersion"], written.to_string());
+        assert_eq!(after["metadata"]["labels"]["status"], "superseded");
+        for field in ["/data", "/metadata/uid", "/metadata/annotations", "/metadata/labels/modifiedAt"] {
+            assert_eq!(after.pointer(field), before.pointer(field), "{field}");
+        }
+    }
+}
+
 /// Returns a record with this JSON, as anyone could put it into a Secret.
 fn crafted(json: &str) -> String {
     use std::io::Write as _;

@@ -497,6 +497,44 @@ async fn a_damaged_record_of_an_interrupted_action_stops_neither_the_same_inputs
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_damaged_record_of_a_replaced_revision_does_not_keep_its_successor_from_being_ready() {
+    for is_interrupted in [false, true] {
+        let world = installed(spec()).await;
+        let upgrade = |world: &World| world.edit(|p| p["spec"]["value"] = "2".into());
+        if is_interrupted {
+            let is_record = |path: &str| path.starts_with(&record_path(1));
+            world.server.refuse(move |call| {
+                (call.method == "PATCH" && is_record(&call.path)).then(|| Error::Transport("away".into()))
+            });
+            upgrade(&world);
+            world.reconcile().await;
+            world.server.accept();
+            assert_eq!(world.history(), ["1 deployed", "2 deployed"]);
+        }
+        let mut secret = world.server.object(&record_path(1)).unwrap();
+        secret["data"]["release"] = "AAAA".into();
+        world.server.put(&record_path(1), secret, "tenant");
+        let before = world.server.object(&record_path(1)).unwrap();
+        let world = restarted(world);
+        if !is_interrupted {
+            upgrade(&world);
+        }
+        for _ in 0..3 {
+            world.reconcile().await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert_eq!((world.state("Ready"), world.condition("Irreconcilable")), ("True/Ready".to_owned(), None));
+        assert_eq!(world.value_of("a"), "2");
+        assert_eq!(world.history(), ["1 superseded", "2 deployed"], "{is_interrupted}");
+        let after = world.server.object(&record_path(1)).unwrap();
+        assert_eq!(after["metadata"]["labels"]["status"], "superseded");
+        assert_eq!((&after["metadata"]["uid"], &after["data"]), (&before["metadata"]["uid"], &before["data"]));
+        let unproven = world.condition("UnprovenRecords").unwrap();
+        assert!(unproven.contains("the release records sh.helm.release.v1.web.v1 as they are"), "{unproven}");
+    }
+}
+
 /// Returns a keyring of the second key, which accepts the seals of the first one if `previous`.
 fn second_key(previous: bool) -> Keyring {
     let key = |byte| Key::new(&[byte; 32]).unwrap();

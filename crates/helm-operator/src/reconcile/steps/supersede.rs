@@ -3,6 +3,7 @@
 
 use helm_release::action;
 use helm_release::release::Status;
+use helm_release::storage::Known;
 
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::NextStep;
@@ -38,7 +39,9 @@ pub(crate) async fn try_supersede(context: &StepContext<'_>) {
 }
 
 async fn mark(context: &StepContext<'_>, version: u32) -> Result<u64, action::Error> {
-    let storage = &context.storage;
-    let record = storage.get(&context.key.namespace, &context.key.name, version).await?;
-    Ok(storage.supersede(record).await?)
+    let of = (&*context.key.namespace, &*context.key.name);
+    let known = context.records().into_iter().find(|known| known.version == version);
+    let known = known.unwrap_or(Known { version, resource_version: None });
+    let read = context.storage.get(of.0, of.1, version).await;
+    Ok(context.storage.supersede_as_read(of, known, read).await?)
 }

@@ -7,7 +7,7 @@ use crate::action::resume::{await_next, has, has_delete_hooks};
 use crate::action::{Candidate, Completed, Current, Environment, Error, Failure, RecordedFailure, failure};
 use crate::kube::{Adopted, Applied, Decoration, Found, Object, ObjectKey, Owner, intern};
 use crate::release::{HookEvent, Info, Release, Status};
-use crate::storage::{MarkedObject, Marks, Record, Stored, Tests};
+use crate::storage::{Known, MarkedObject, Marks, Record, Stored, Tests};
 
 /// Builds the pending revision. If it continues an interrupted one, it has the same number.
 pub(super) fn pending_release(
@@ -215,11 +215,7 @@ impl Attempt<'_> {
     /// Marks a revision superseded and keeps its marks. A record that this operator did not write stays unproven.
     /// Returns the revision with the record's resource version.
     async fn mark_superseded(&self, version: u32, record: Result<Record, Error>) -> Option<(u32, u64)> {
-        let marked = match record {
-            Ok(record) => self.env.storage.supersede(record).await.map_err(Error::from),
-            Err(error) => Err(error),
-        };
-        match marked {
+        match self.supersede_as_read(version, record).await {
             Ok(resource_version) => Some((version, resource_version)),
             Err(error) => {
                 let release = &self.env.decoration.release;
@@ -227,5 +223,17 @@ impl Attempt<'_> {
                 None
             }
         }
+    }
+
+    async fn supersede_as_read(&self, version: u32, record: Result<Record, Error>) -> Result<u64, Error> {
+        let read = match record {
+            Err(Error::Storage(error)) => Err(error),
+            record => Ok(record?),
+        };
+        let records = self.current.map(|current| &*current.records).unwrap_or_default();
+        let known = records.iter().find(|known| known.version == version).copied();
+        let known = known.unwrap_or(Known { version, resource_version: None });
+        let Decoration { namespace, release, .. } = &self.env.decoration;
+        Ok(self.env.storage.supersede_as_read((namespace, release), known, read).await?)
     }
 }
