@@ -110,7 +110,7 @@ pub(crate) async fn reconcile(
         tracing::info!(resource = %key, "Stopping because the resource is gone or goes to another shard");
         return ReconcileResult::Success;
     }
-    status_writer::finish(&reconcile.context, end).await
+    status_writer::finish(&reconcile.context, reconcile.last.as_deref(), end).await
 }
 
 /// Records that a reconcile panicked. It is retried with backoff, as after any failure.
@@ -121,7 +121,7 @@ pub(crate) async fn after_panic(shared: &ControllerContext, key: &ResourceKey) -
         let fault = Fault { condition: condition::IRRECONCILABLE, reason: Reason::InternalError, message };
         context.fail(&primary, &Failed::Blocked(fault));
     }
-    status_writer::finish(&context, End::Failed).await
+    status_writer::finish(&context, None, End::Failed).await
 }
 
 struct ReconcileLoop<'a> {

@@ -90,6 +90,59 @@ async fn after_a_restart_the_status_keeps_the_chart_of_the_running_revision_and_
     assert_eq!(nothing, published);
 }
 
+/// Returns a world whose chart takes ten seconds to fail.
+fn failing_slowly() -> World {
+    World::new(json!({"maps": ["a"], "value": "1", "seconds": 10, "broken": true}))
+}
+
+/// Reconciles, and changes the resource meanwhile.
+async fn reconcile_while(world: &World, change: impl FnOnce()) {
+    tokio::join!(world.reconcile(), async {
+        tokio::time::sleep(5 * SECOND).await;
+        change();
+        world.feed();
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_failure_of_a_generation_is_not_reported_as_that_of_the_next_one() {
+    let world = failing_slowly();
+    let generation = || world.server.object(PRIMARY).unwrap()["metadata"]["generation"].clone();
+    let first = generation();
+    reconcile_while(&world, || {
+        world.edit(|p| {
+            p["spec"] = spec();
+            p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/reconcile-now": "token"});
+        })
+    })
+    .await;
+    assert_eq!(
+        (world.state("Ready").as_str(), world.state("Stalled").as_str()),
+        ("False/RenderError", "True/RenderError")
+    );
+    let written = status(&world);
+    assert_ne!(generation(), first);
+    assert_eq!((&written["observedGeneration"], &written["lastHandled"]), (&first, &Value::Null));
+    for condition in written["conditions"].as_array().unwrap() {
+        assert_eq!(condition["observedGeneration"], first, "{condition}");
+    }
+    world.reconcile().await;
+    assert_eq!((world.state("Ready"), &status(&world)["observedGeneration"]), ("True/Ready".into(), &generation()));
+    assert_eq!(status(&world)["lastHandled"]["reconcileNow"], "token");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_failure_of_a_deleted_resource_is_not_reported_on_another_one_of_its_name() {
+    let world = failing_slowly();
+    let uid = || world.server.object(PRIMARY).unwrap()["metadata"]["uid"].clone();
+    let first = uid();
+    reconcile_while(&world, || world.recreate(PRIMARY)).await;
+    assert_ne!(uid(), first);
+    assert_eq!(status(&world)["conditions"], Value::Null);
+    world.reconcile().await;
+    assert_eq!(world.state("Ready"), "False/RenderError");
+}
+
 #[tokio::test(start_paused = true)]
 async fn operator_sdks_manifest_is_removed_from_the_status() {
     let server = World::new(spec()).server;

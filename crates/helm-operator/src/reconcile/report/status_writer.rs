@@ -28,10 +28,15 @@ use crate::status::{DeployedRelease, Facts, Fault, Health, ObjectCount, Stall, S
 use crate::view::primary::{Primary, Received};
 use crate::view::release::{Holder, ReleaseRecords, Revision, Trust};
 
-/// Writes the status and schedules the next reconcile.
-pub(crate) async fn finish(context: &StepContext<'_>, end: End) -> ReconcileResult {
+/// Writes the status and schedules the next reconcile. `decided` is the resource that the last step was decided on, if any.
+/// If the cached one is newer by now, the status is that of the older generation; another one of its name gets none.
+pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>, end: End) -> ReconcileResult {
     let Some(primary) = context.shared.cache.primary(context.key) else { return ReconcileResult::Success };
-    context.handle_failed(&primary, end);
+    let decided = decided.unwrap_or(&primary);
+    if decided.uid() != primary.uid() {
+        return plan(context, &primary, end);
+    }
+    context.handle_failed(decided, end);
     let mut known_health = None;
     if has_status(&primary) {
         // The previous process's failure stays until the first attempt. The health of the objects is unknown until they
@@ -41,7 +46,7 @@ pub(crate) async fn finish(context: &StepContext<'_>, end: End) -> ReconcileResu
             read_description(context, &primary).await;
             let (health, objects) = current_health(context, &primary).await;
             known_health = Some(health.clone());
-            write_status(context, &primary, health, objects).await;
+            write_status(context, (&primary, decided.generation), health, objects).await;
         }
     }
     context.leave_rollout(&primary, known_health.as_ref());
@@ -244,10 +249,17 @@ fn deployed_release(context: &StepContext<'_>, primary: &Primary, version: u32) 
     }
 }
 
-async fn write_status(context: &StepContext<'_>, primary: &Primary, health: Health, objects: ObjectCount) {
+/// Writes the status, if it differs, as that of this generation.
+async fn write_status(
+    context: &StepContext<'_>,
+    (primary, generation): (&Primary, i64),
+    health: Health,
+    objects: ObjectCount,
+) {
     let memory = context.shared.memory.of(context.key);
     let is_ready = health == Health::Ready;
     let (facts, fault) = facts(context, primary, health, objects);
+    let facts = Facts { generation, ..facts };
     report_field_fault(context, primary, fault.filter(|_| is_ready && facts.release.is_some()));
     let Some(status) = primary.status.next(&facts, outside::now()) else {
         return written(context);
