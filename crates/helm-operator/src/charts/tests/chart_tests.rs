@@ -342,3 +342,21 @@ async fn the_end_of_a_failed_hooks_log_is_in_an_event_only_by_choice_and_redacte
         assert!(!events.concat().contains("Correct-Horse-9"), "{events:#?}");
     }
 }
+
+/// Only control characters after the ASCII ones reach the log unescaped, because the server in memory answers in JSON.
+#[tokio::test(start_paused = true)]
+async fn a_value_is_redacted_in_a_hooks_log_whether_control_characters_split_or_belong_to_it() {
+    let split: String = "Correct-Horse-9".chars().flat_map(|c| [c, '\u{7f}']).collect();
+    for (password, logged) in [("Correct-Horse-9", &*split), ("Correct\u{7f}Horse", "Correct\u{7f}Horse")] {
+        let mut spec = with_hooks(json!([hook("check", "pre-install")]));
+        spec["password"] = password.into();
+        let world = World::with_events(World::new(spec).server, Arc::new(Stub::default()), |settings| {
+            settings.hook_logs = true;
+        });
+        fail_with_log(&world, json!({"cannot log in with": logged, "because": "locked"})).await;
+        let events = published(&world).await;
+        assert!(events.iter().any(|event| event.contains(" HookLog ") && event.contains("locked")), "{events:#?}");
+        let printed: String = events.concat().chars().filter(|c| !c.is_control()).collect();
+        assert!(!printed.contains("Correct-Horse-9") && !printed.contains("CorrectHorse"), "{events:#?}");
+    }
+}

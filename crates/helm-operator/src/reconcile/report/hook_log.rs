@@ -45,8 +45,10 @@ impl StepContext<'_> {
         }
         let mask = self.redactions(primary).await;
         for HookLog { of, text } in logs {
-            let quoted = quote(&mask.clone().hide_apart(text).await);
-            let note = format!("the log of {of} ends with: {quoted}");
+            // A value may contain control characters, and one that they split, as in UTF-16, shows once they are gone.
+            let hidden = mask.clone().hide_apart(text).await;
+            let hidden = mask.clone().hide_apart(plain(&hidden)).await;
+            let note = format!("the log of {of} ends with: {}", quote(&hidden));
             self.shared.publish(primary, Outcome::warning("HookLog", "Hook", note));
         }
     }
@@ -134,10 +136,14 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-.".contains(&byte))
 }
 
-/// Returns the last lines that fit, on one line and without control characters.
+/// Returns the text without control characters, except ends of lines.
+fn plain(text: &str) -> String {
+    text.chars().filter(|c| *c == '\n' || !c.is_control()).collect()
+}
+
+/// Returns the last lines that fit, on one line.
 fn quote(text: &str) -> String {
-    let plain = |line: &str| line.chars().filter(|c| !c.is_control()).collect::<String>().trim().to_owned();
-    let lines: Vec<String> = text.lines().map(plain).filter(|line| !line.is_empty()).collect();
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let all = lines.join(" | ");
     match all.len().checked_sub(QUOTED) {
         None | Some(0) => all,
@@ -179,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_quotation_is_one_line_with_the_end_of_the_log() {
-        assert_eq!(quote("\u{1b}[31mfirst\r\n\n  second\n"), "[31mfirst | second");
+        assert_eq!(quote(&plain("\u{1b}[31mfirst\r\n\n  second\n")), "[31mfirst | second");
         let long = quote(&"é".repeat(1000));
         assert!(long.len() <= QUOTED + '…'.len_utf8() && long.starts_with('…') && long.ends_with('é'), "{long}");
     }
