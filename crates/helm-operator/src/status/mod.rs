@@ -89,6 +89,10 @@ const OURS: &[&str] = &[
     condition::PLANNED,
 ];
 
+fn is_ours(condition: &Condition) -> bool {
+    OURS.contains(&&*condition.kind)
+}
+
 /// The maximum length of a message, in bytes. Conditions may have 32 KiB, but a whole list of resources must stay
 /// small.
 pub(crate) const MAX_MESSAGE: usize = 4096;
@@ -354,7 +358,7 @@ impl Status {
     pub(crate) fn next(&self, facts: &Facts, now: Timestamp) -> Option<Status> {
         let mut conditions: Vec<Condition> =
             wanted(facts, self).into_iter().map(|c| self.keep_time(c, facts.generation, now)).collect();
-        conditions.extend(self.conditions.iter().filter(|c| !OURS.contains(&&*c.kind)).cloned());
+        conditions.extend(self.conditions.iter().filter(|c| !is_ours(c)).cloned());
         let next = Status {
             conditions,
             deployed_release: facts.release.clone(),
@@ -408,11 +412,23 @@ impl Status {
         sorted
     }
 
+    /// Returns the status with the conditions of others as another one of the same resource has them.
+    pub(crate) fn with_others_of(&self, newer: &Status) -> Status {
+        let ours = self.conditions.iter().filter(|c| is_ours(c));
+        let others = newer.conditions.iter().filter(|c| !is_ours(c));
+        Status { conditions: ours.chain(others).cloned().collect(), ..self.clone() }
+    }
+
+    /// Returns whether it has conditions of others.
+    pub(crate) fn has_others(&self) -> bool {
+        !self.conditions.iter().all(is_ours)
+    }
+
     /// Returns the fields to apply, with the release's objects, which the status in memory does not contain.
     /// Conditions of others are included only in an atomic list; otherwise the apply would delete them.
     pub(crate) fn to_apply(&self, conditions: ListType, inventory: Option<&Inventory>) -> Value {
-        let ours = |c: &&Condition| conditions == ListType::Atomic || OURS.contains(&&*c.kind);
-        let conditions: Vec<&Condition> = self.conditions.iter().filter(ours).collect();
+        let sent = |c: &&Condition| conditions == ListType::Atomic || is_ours(c);
+        let conditions: Vec<&Condition> = self.conditions.iter().filter(sent).collect();
         let mut status = json!({"conditions": conditions, "observedGeneration": self.observed_generation});
         if let Some(release) = &self.deployed_release {
             status["deployedRelease"] = json!(release);

@@ -144,6 +144,35 @@ async fn the_failure_of_a_deleted_resource_is_not_reported_on_another_one_of_its
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_condition_that_its_controller_has_just_changed_is_not_put_back_where_the_list_is_one_field() {
+    for now in [Some("True"), None] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        let back_up = |result: Option<&str>| {
+            let mut primary = world.server.object(PRIMARY).unwrap();
+            let conditions = primary["status"]["conditions"].as_array_mut().unwrap();
+            conditions.retain(|condition| condition["type"] != "Backup");
+            conditions.extend(result.map(|status| {
+                json!({"type": "Backup", "status": status, "reason": "Nightly", "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z"})
+            }));
+            world.server.put(PRIMARY, primary, "backup");
+        };
+        back_up(Some("False"));
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        world.feed();
+        // No event says so.
+        back_up(now);
+        reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
+        let written = status(&world);
+        assert_eq!((&written["deployedRelease"]["revision"], world.value_of("a")), (&json!(2), json!("2")));
+        let mut backups = written["conditions"].as_array().unwrap().iter().filter(|c| c["type"] == "Backup");
+        assert_eq!(backups.next().map(|condition| &condition["status"]), now.map(Value::from).as_ref());
+        assert!(backups.next().is_none());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn operator_sdks_manifest_is_removed_from_the_status() {
     let server = World::new(spec()).server;
     let mut primary = server.object(PRIMARY).unwrap();

@@ -24,9 +24,12 @@ use crate::status::declared_fields::Lesson;
 use crate::status::history::HistoryEntry;
 use crate::status::reason::Reason;
 use crate::status::summary;
-use crate::status::{DeployedRelease, Facts, Fault, Health, ObjectCount, Stall, Status, condition};
+use crate::status::{DeployedRelease, Facts, Fault, Health, ListType, ObjectCount, Stall, Status, condition};
 use crate::view::primary::{Primary, Received};
 use crate::view::release::{Holder, ReleaseRecords, Revision, Trust};
+
+/// How often a status is sent again because somebody else has changed the resource.
+const MAX_RACES: usize = 3;
 
 /// Writes the status and schedules the next reconcile. `decided` is the resource that the last step was decided on, if any.
 /// If the cached one is newer by now, the status is that of the older generation; another one of its name gets none.
@@ -411,15 +414,27 @@ async fn apply(
     status: &Status,
 ) -> Result<Option<Received>, helm_release::kube::Error> {
     let inventory = held(shared, primary).and_then(|release| history::inventory(&release));
+    let mut races = 0;
     loop {
-        let mut fields = status.to_apply(primary.conditions, inventory.as_ref());
+        // Others may have changed their conditions since the resource was read, which took as long as a diagnosis.
+        let known = shared.cache.primary(&primary.key()).filter(|known| known.uid() == primary.uid());
+        let newest = known.as_deref().unwrap_or(primary);
+        let status = status.with_others_of(&newest.status);
+        let sends_others = newest.conditions == ListType::Atomic && status.has_others();
+        let read = sends_others.then(|| newest.resource_version());
+        let mut fields = status.to_apply(newest.conditions, inventory.as_ref());
         if !shared.undeclared.remove_from(&mut fields) {
             return Ok(None);
         }
-        let error = match apply_fields(shared, primary, &fields).await {
+        let error = match apply_fields(shared, primary, &fields, read).await {
             Err(error) => error,
             answer => return answer.map(Some),
         };
+        let is_race = read.is_some() && error.is_conflict() && races < MAX_RACES;
+        if is_race && reread::read(shared, &primary.key(), primary).await.is_ok() {
+            races += 1;
+            continue;
+        }
         match shared.undeclared.learn(&error) {
             Lesson::Nothing => return Err(error),
             Lesson::Learned(fields) => report_undeclared(primary, &fields),
@@ -427,15 +442,20 @@ async fn apply(
     }
 }
 
+/// Applies status fields, which must not replace another version of the resource than the one in `read`, if any.
 async fn apply_fields(
     shared: &ControllerContext,
     primary: &Primary,
     fields: &serde_json::Value,
+    read: Option<&str>,
 ) -> Result<Received, helm_release::kube::Error> {
     let path = shared.resource.path(primary.namespace(), primary.name())?;
     let mut metadata = json!({"name": primary.name(), "uid": primary.uid()});
     if !primary.own_namespace().is_empty() {
         metadata["namespace"] = primary.own_namespace().into();
+    }
+    if let Some(version) = read {
+        metadata["resourceVersion"] = version.into();
     }
     let body = json!({
         "apiVersion": &*primary.api_version, "kind": &*primary.kind, "metadata": metadata, "status": fields,
