@@ -185,6 +185,15 @@ impl ReleaseRecords {
         self.revisions.insert(version, revision);
     }
 
+    /// Stores that we gave up a revision, whose marks stay.
+    pub(crate) fn given_up(&mut self, version: u32, written: &Written) {
+        let Some(revision) = self.revisions.get_mut(&version) else { return };
+        revision.status = Status::Failed;
+        revision.trust = Trust::Written(Some(written.packed.content()));
+        revision.rewritten(written.resource_version);
+        self.packed = self.packed.take().filter(|(of, _)| *of != version);
+    }
+
     /// Removes revisions, by their numbers and the versions of their records, and the record in memory of a removed one.
     pub(crate) fn lose(&mut self, mut is_lost: impl FnMut(u32, u64) -> bool) {
         self.revisions.retain(|version, revision| !is_lost(*version, revision.resource_version));

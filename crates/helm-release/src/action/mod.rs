@@ -37,7 +37,8 @@
 //! [`RecordedFailure`] or the storage describes.
 //! - After an error caused by the candidate, the revision is `failed`; the next attempt makes a new revision.
 //! - After any other error ([`Error::is_unanswered`]), the revision stays pending; the next attempt continues it under
-//!   the same number. With other inputs, the next attempt marks it failed and makes a new revision.
+//!   the same number. With other inputs, the next attempt gives it up and makes a new revision ([`give_up()`]): what its
+//!   hooks started is deleted as after an interruption, and it is marked failed.
 //! - If [`Slot::interruption`] ends a hook, the hook and the revision have failed.
 //! - Dropping the future, or a crash, has the same effect as a request without an answer. With the same inputs, the
 //!   next attempt of a chart with hooks continues from the recorded manifest, including its random values, and waits
@@ -47,6 +48,7 @@ mod account;
 mod admit;
 mod deploy;
 mod failure;
+mod give_up;
 mod handover;
 mod import;
 mod inspect;
@@ -84,6 +86,7 @@ use resume::not_run;
 pub use account::{Account, Made};
 pub use admit::{Admission, Admitted, admit};
 pub use failure::Refusal;
+pub use give_up::give_up;
 pub use import::{Imported, import, imported_inventory};
 pub use inspect::inspect;
 pub use install::{install, replace_crds};

@@ -343,30 +343,13 @@ impl Storage {
     /// # Errors
     /// As [`update`](Storage::update).
     pub async fn supersede(&self, record: Record) -> Result<u64, Error> {
-        self.close(record, Status::Superseded, None).await
-    }
-
-    /// Marks an interrupted revision failed and keeps its manifest and marks. A record that this operator did not write
-    /// stays unproven.
-    ///
-    /// # Errors
-    /// As [`update`](Storage::update).
-    pub async fn give_up(&self, record: Record, why: &str) -> Result<(), Error> {
-        self.close(record, Status::Failed, Some(why)).await.map(drop)
-    }
-
-    /// Gives a revision its last status, and the reason as its description. Returns the record's resource version.
-    async fn close(&self, record: Record, status: Status, why: Option<&str>) -> Result<u64, Error> {
         match (record.release, record.marks) {
             (Stored::Sealed(old), Some(marks)) => {
                 let mut old = old.into_inner();
-                match why {
-                    Some(why) => old.set_status(status, why),
-                    None => old.info.status = status,
-                }
+                old.info.status = Status::Superseded;
                 Ok(self.update(&old, &marks).await?.resource_version)
             }
-            (old, _) => self.rewrite(old.facts(), status).await,
+            (old, _) => self.rewrite(old.facts(), Status::Superseded).await,
         }
     }
 

@@ -682,6 +682,63 @@ async fn a_corrected_install_leaves_nothing_of_the_interrupted_one() {
     assert_eq!((uid_of(&world, "wrong"), uid_of(&world, "right").is_string()), (Value::Null, true));
 }
 
+/// Returns where the last request that starts like this is in the server's log.
+fn last(world: &World, request: &str) -> Option<usize> {
+    world.server.log().iter().rposition(|line| line.starts_with(request))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_a_dead_process_started_ends_before_the_one_of_the_next_revision_begins() {
+    let renamed = |name: &str| with_hooks(json!([hook(name, "pre-install")]));
+    let world = World::new(renamed("migrate-1"));
+    killed_after(&world, 30).await;
+    assert!(uid_of(&world, "migrate-1").is_string());
+    world.edit(|p| p["spec"] = renamed("migrate-2"));
+    let world = World::on(world.server);
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.history(), world.maps().len()), (vec!["1 failed".to_owned(), "2 deployed".to_owned()], 3));
+    assert_eq!((uid_of(&world, "migrate-1"), uid_of(&world, "migrate-2").is_string()), (Value::Null, true));
+    assert!(last(&world, &format!("DELETE {JOBS}/migrate-1")) < last(&world, &format!("POST {JOBS}")));
+    let both = (phases(&world, 1).await, phases(&world, 2).await);
+    assert_eq!(both, (vec!["migrate-1 Failed".to_owned()], vec!["migrate-2 Succeeded".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_a_dead_process_started_ends_before_those_of_the_uninstall_begin() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-upgrade"), hook("farewell", "pre-delete")])));
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    killed_after(&world, 30).await;
+    assert!(uid_of(&world, "migrate").is_string());
+    let world = World::on(world.server);
+    world.delete();
+    reconcile(&world, "Complete").await;
+    assert_eq!(world.server.paths(), [format!("{JOBS}/farewell")]);
+    assert!(last(&world, &format!("DELETE {JOBS}/migrate")) < last(&world, &format!("POST {JOBS}")));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2);
+    // No hook of the uninstall gives a reason to look.
+    let world = World::new(with_hooks(json!([hook("migrate", "post-install")])));
+    killed_after(&world, 30).await;
+    let world = World::on(world.server);
+    world.delete();
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn disabling_hooks_ends_one_that_a_dead_process_started() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    killed_after(&world, 30).await;
+    assert!(uid_of(&world, "migrate").is_string());
+    world.edit(|p| {
+        p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/install-disable-hooks": "true"})
+    });
+    let world = World::on(world.server);
+    world.reconcile().await;
+    assert_eq!((world.history(), world.maps().len()), (vec!["1 deployed".to_owned()], 3));
+    assert_eq!((uid_of(&world, "migrate"), phases(&world, 1).await), (Value::Null, vec!["migrate Failed".to_owned()]));
+}
+
 /// The first attempts leave the history, which has room for three revisions.
 #[tokio::test(start_paused = true)]
 async fn an_install_that_is_corrected_again_and_again_remains_an_install() {

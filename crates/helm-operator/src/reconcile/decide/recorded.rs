@@ -103,6 +103,12 @@ impl ReleaseRecords {
         until.filter(|until| (under_way || is_broken) && now < *until)
     }
 
+    /// Returns the newest revision if it is an action of ours that has not ended.
+    pub(crate) fn unfinished(&self) -> Option<u32> {
+        let (version, newest) = self.newest()?;
+        (newest.is_sealed() && newest.status.is_pending()).then_some(version)
+    }
+
     /// Returns whether Helm created one of the revisions.
     pub(crate) fn is_taken_over(&self) -> bool {
         self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.taken_over))

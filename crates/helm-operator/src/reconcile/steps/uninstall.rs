@@ -253,6 +253,7 @@ async fn delete(
     beginning: Beginning,
 ) -> Result<Option<String>, action::Error> {
     let env = context.environment(primary, Action::Uninstall);
+    give_up_unfinished(context, &env).await?;
     let recorded =
         uninstalling(context).filter(|_| !context.is_displaced(primary) || context.recorded(primary) != Recorded::Lost);
     let Some(mut at) = recorded else { return delete_lost(context, primary, &env).await };
@@ -283,6 +284,21 @@ async fn delete(
     context.shared.cache.forget_records(context.key, &records);
     publish_left_records(context, primary).await;
     Ok(None)
+}
+
+/// Gives up the action that the uninstall follows, which another process began: its hooks must neither run beside those
+/// of the uninstall nor outlive it.
+async fn give_up_unfinished(context: &StepContext<'_>, env: &Environment<'_>) -> Result<(), action::Error> {
+    let Some(version) = context.release().and_then(|release| release.unfinished()) else { return Ok(()) };
+    match action::give_up(env, version, "Interrupted by the uninstall").await {
+        Ok(Some(written)) => {
+            context.shared.cache.change_release(context.key, |release| release.given_up(version, &written));
+            Ok(())
+        }
+        // It was deleted a moment ago.
+        Err(action::Error::Storage(error)) if error.is_missing() => Ok(()),
+        given_up => given_up.map(drop),
+    }
 }
 
 /// Publishes which records a release had before its watch got a `storageNamespace`. `helm list` shows them, and they

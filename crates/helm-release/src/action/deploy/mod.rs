@@ -114,10 +114,15 @@ async fn keys(env: &Environment<'_>, candidate: &Candidate) -> Result<Vec<Object
 }
 
 impl Attempt<'_> {
-    /// Runs the pre hooks, unless they succeeded before an interruption.
+    /// Runs the pre hooks, unless they succeeded before an interruption. If hooks are disabled, ends those that began
+    /// before it.
     async fn run_before(&self, release: &mut Release, ahead: &mut Marks) -> Result<(), Error> {
         let (env, kind) = (self.env, &self.kind);
-        if env.options.disable_hooks || !has(&release.hooks, kind.before) {
+        if env.options.disable_hooks {
+            let records = Records { storage: env.storage, marks: ahead };
+            return Ok(env.applier.abandon_hooks(release, &env.hook_run(&records)).await?);
+        }
+        if !has(&release.hooks, kind.before) {
             return Ok(());
         }
         let journalled = ahead.clone();

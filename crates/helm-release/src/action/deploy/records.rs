@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use super::{ActionKind, Attempt, Changes, Observations};
+use crate::action::give_up::give_up;
 use crate::action::resume::{await_next, has, has_delete_hooks};
 use crate::action::{Candidate, Completed, Current, Environment, Error, Failure, RecordedFailure, failure};
 use crate::kube::{Adopted, Applied, Decoration, Found, Object, ObjectKey, Owner, intern};
@@ -120,25 +121,12 @@ impl Attempt<'_> {
             written.map_err(|error| failure::unwritten(error, release.version))?
         } else {
             if let Some(pending) = pending {
-                self.give_up(pending).await?;
+                give_up(self.env, pending, "Interrupted, and followed by another revision").await?;
             }
             let written = storage.create(release, ahead).await;
             written.map_err(|error| failure::unconfirmed(error, release, ahead))?
         };
         release.record_uid = written.packed.get().record_uid();
-        Ok(())
-    }
-
-    /// Marks an interrupted revision failed that no attempt continues. Its manifest stays: some of its objects may be
-    /// live, and merges must know what it applied.
-    async fn give_up(&self, version: u32) -> Result<(), Error> {
-        let Decoration { namespace, release, .. } = &self.env.decoration;
-        let record = match self.env.storage.get(namespace, release, version).await {
-            // What is damaged cannot be rewritten, and no longer counts.
-            Err(error) if error.is_missing() || error.is_damage() => return Ok(()),
-            record => record?,
-        };
-        self.env.storage.give_up(record, "Interrupted, and followed by another revision").await?;
         Ok(())
     }
 

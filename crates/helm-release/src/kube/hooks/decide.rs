@@ -1,7 +1,9 @@
 //! Interprets the state of hooks' objects. Pure functions.
 
+use jiff::Timestamp;
 use serde_json::Value;
 
+use super::{INTERRUPTED, SUCCEEDED};
 use crate::kube::objects::expiry::expires;
 use crate::release::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
 
@@ -69,6 +71,27 @@ pub(super) fn needed_by_begun(hooks: &[Hook], order: &[usize]) -> Vec<usize> {
     let may_be_gone =
         |at: &usize| hooks[*at].last_run.phase == HookPhase::Succeeded && goes_with_a_failure(&hooks[*at]);
     order[..begun].iter().copied().filter(may_be_gone).collect()
+}
+
+/// Sets the hooks to failed that began and that nothing continues. Returns the hooks whose objects may be left, with the
+/// policies that delete them. One may have failed here before, by a process that died before it deleted them.
+pub(super) fn abandon(hooks: &mut [Hook], now: Timestamp) -> Vec<(usize, &'static [DeletePolicy])> {
+    let mut left = Vec::new();
+    for (at, hook) in hooks.iter_mut().enumerate().filter(|(_, hook)| hook.last_run.started_at.is_some()) {
+        let policies = match hook.last_run.phase {
+            HookPhase::NotRun => continue,
+            HookPhase::Succeeded => SUCCEEDED,
+            HookPhase::Failed => INTERRUPTED,
+            HookPhase::Running | HookPhase::Unknown => {
+                (hook.last_run.phase, hook.last_run.completed_at) = (HookPhase::Failed, Some(now));
+                INTERRUPTED
+            }
+        };
+        if hook.delete_policies.iter().any(|policy| policies.contains(policy)) {
+            left.push((at, policies));
+        }
+    }
+    left
 }
 
 /// Returns whether a hook's objects are deleted when a later hook fails, and are needed for another attempt.

@@ -2,8 +2,10 @@
 //! `pkg/action/hooks.go`.
 //!
 //! `one` runs a single hook, within the time of its `clock`. `objects` creates, finds and deletes its objects, and
-//! `overwrite` applies them over existing ones. `decide` interprets their state.
+//! `overwrite` applies them over existing ones. `abandon` ends hooks that nothing continues. `decide` interprets their
+//! state.
 
+mod abandon;
 mod clock;
 mod decide;
 mod objects;
@@ -19,12 +21,13 @@ use outside::Error;
 
 use crate::kube::waiting::slot::{Slot, without_slot};
 use crate::kube::writes::apply::{Applier, describe};
-use crate::kube::{Adopt, Decoration, HOOK_RUN_ANNOTATION, NotOurs, ObjectError, OutOfReach, Reach};
+use crate::kube::{Adopt, Decoration, HOOK_RUN_ANNOTATION, NotOurs, Object, ObjectError, OutOfReach, Reach};
 use crate::release::{DeletePolicy, Hook, HookEvent, LastRun, Release};
 use clock::Clock;
 use objects::Stamp;
 
 const SUCCEEDED: &[DeletePolicy] = &[DeletePolicy::HookSucceeded];
+const INTERRUPTED: &[DeletePolicy] = &[DeletePolicy::HookFailed, DeletePolicy::BeforeHookCreation];
 
 /// The events that may end the wait for a hook before its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -169,7 +172,7 @@ impl HookError {
     /// immediately if the chart deletes them before each run.
     fn policies(&self) -> &'static [DeletePolicy] {
         match self {
-            HookError::Interrupted { .. } => &[DeletePolicy::HookFailed, DeletePolicy::BeforeHookCreation],
+            HookError::Interrupted { .. } => INTERRUPTED,
             _ => &[DeletePolicy::HookFailed],
         }
     }
@@ -323,16 +326,23 @@ impl Applier {
         policies: &[DeletePolicy],
         run: &HookRun<'_>,
     ) -> Result<(), HookError> {
-        let applies = hook.delete_policies.iter().any(|policy| policies.contains(policy));
-        if hook.kind == "CustomResourceDefinition" || !applies {
-            return Ok(());
-        }
         let clock = Clock::start(hook, run);
-        for object in objects::of(hook)?.iter().filter(|object| !object.name.is_empty()) {
+        for object in &deleted_by(hook, policies)? {
             self.delete_hook(object, &clock).await?;
         }
         Ok(())
     }
+}
+
+/// Returns the objects of a hook that are deleted if it has one of these policies.
+fn deleted_by(hook: &Hook, policies: &[DeletePolicy]) -> Result<Vec<Object>, HookError> {
+    let applies = hook.delete_policies.iter().any(|policy| policies.contains(policy));
+    if hook.kind == "CustomResourceDefinition" || !applies {
+        return Ok(Vec::new());
+    }
+    let mut objects = objects::of(hook)?;
+    objects.retain(|object| !object.name.is_empty());
+    Ok(objects)
 }
 
 fn log_cleanup(result: Result<(), HookError>) {

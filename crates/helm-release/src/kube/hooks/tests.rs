@@ -4,7 +4,7 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::decide::{Absence, Evidence, Expiry, HookResult, absence, evidence, expiry, order, outcome};
+use super::decide::{Absence, Evidence, Expiry, HookResult, abandon, absence, evidence, expiry, order, outcome};
 use super::*;
 
 /// A reach without limits.
@@ -122,6 +122,20 @@ impl World {
         };
         let skipped = self.applier.run_hooks(release, event, &run).await?;
         Ok(skipped.iter().map(ToString::to_string).collect())
+    }
+
+    async fn abandon(&self, release: &mut Release) -> Result<(), HookError> {
+        let decoration = decoration();
+        let run = HookRun {
+            reach: &EVERYWHERE,
+            decoration: &decoration,
+            timeout: self.timeout,
+            unclaimed: self.unclaimed,
+            slot: &self.notes,
+            journal: &self.notes,
+            patience: Patience::UntilInterrupted,
+        };
+        self.applier.abandon_hooks(release, &run).await
     }
 
     /// Runs hooks, and changes the server after some time.
@@ -262,6 +276,60 @@ async fn a_failed_job_fails_the_hook_and_skips_later_ones() {
     assert_eq!(world.server.paths(), Vec::<String>::new());
     use HookPhase::{Failed, NotRun, Succeeded};
     assert_eq!(release.hooks.iter().map(|h| h.last_run.phase).collect::<Vec<_>>(), [Succeeded, Failed, NotRun]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_abandoned_hook_has_failed_and_what_its_own_run_made_goes() {
+    let of_another_run = "2.2026-01-01T00:00:00Z".to_owned();
+    for is_own in [true, false] {
+        let world = World::new();
+        // Longer ago than a hook may take.
+        let (mut release, stamp) = begun(job(""), HookPhase::Running, Duration::from_secs(4000));
+        put_job(&world.server, if is_own { &stamp } else { &of_another_run }, json!({}));
+        let before = world.server.object(JOB).unwrap()["metadata"]["uid"].clone();
+        world.abandon(&mut release).await.unwrap();
+        let left = world.server.object(JOB).map(|job| job["metadata"]["uid"].clone());
+        assert_eq!(left, Some(before).filter(|_| !is_own));
+        let last_run = &release.hooks[0].last_run;
+        assert_eq!((last_run.phase, last_run.completed_at.is_some()), (HookPhase::Failed, true));
+        assert_eq!(*world.notes.phases.lock().unwrap(), [[HookPhase::Failed]], "recorded");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_of_an_abandoned_hook_is_deleted_before_its_failure_is_recorded() {
+    let world = World::new();
+    let (mut release, stamp) = begun(job("ttlSecondsAfterFinished: 60"), HookPhase::Running, Duration::from_secs(60));
+    put_job(&world.server, &stamp, json!({"ttlSecondsAfterFinished": 60}));
+    world.notes.refuse.lock().unwrap().push(Error::from_status(500, "InternalError", "no leader"));
+    assert!(world.abandon(&mut release).await.unwrap_err().is_unanswered());
+    assert_eq!(world.server.paths(), [JOB]);
+    world.abandon(&mut release).await.unwrap();
+    assert_eq!(world.server.paths(), Vec::<String>::new());
+}
+
+#[test]
+fn only_hooks_that_began_are_abandoned_and_lose_what_an_interruption_would_delete() {
+    use DeletePolicy::{BeforeHookCreation, HookFailed, HookSucceeded};
+    use HookPhase::{Failed, NotRun, Running, Succeeded, Unknown};
+    for (phase, policy, then, is_left) in [
+        (Running, BeforeHookCreation, Failed, true),
+        (Unknown, HookFailed, Failed, true),
+        (Running, HookSucceeded, Failed, false),
+        (Failed, BeforeHookCreation, Failed, true),
+        (Succeeded, HookSucceeded, Succeeded, true),
+        (Succeeded, BeforeHookCreation, Succeeded, false),
+        (NotRun, BeforeHookCreation, NotRun, false),
+    ] {
+        let (mut release, _) = begun(job(""), phase, Duration::from_secs(1));
+        release.hooks[0].delete_policies = vec![policy];
+        let left = abandon(&mut release.hooks, Timestamp::now());
+        assert_eq!((release.hooks[0].last_run.phase, !left.is_empty()), (then, is_left), "{phase:?}, {policy:?}");
+    }
+    // A phase that a newer version of Helm recorded.
+    let mut never_begun = release(vec![job("")]);
+    never_begun.hooks[0].last_run.phase = Unknown;
+    assert!(abandon(&mut never_begun.hooks, Timestamp::now()).is_empty());
 }
 
 #[tokio::test(start_paused = true)]

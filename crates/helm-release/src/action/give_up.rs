@@ -1,0 +1,34 @@
+//! Gives up an interrupted action that nothing continues: its hooks end, and its revision has failed.
+
+use super::{Environment, Error, Records};
+use crate::kube::Decoration;
+use crate::release::Status;
+use crate::storage::{Stored, Written};
+
+/// Ends the hooks of an interrupted revision and marks it failed, for this reason. Its manifest and marks stay: some of
+/// its objects may be live, and merges must know what it applied. Returns the record as written; `None` if there is none
+/// that this operator wrote. One that it did not write stays unproven, and its hooks are left alone.
+///
+/// # Errors
+/// The record cannot be read or written. Repeat it then.
+pub async fn give_up(env: &Environment<'_>, version: u32, why: &str) -> Result<Option<Written>, Error> {
+    let Decoration { namespace, release, .. } = &env.decoration;
+    let record = match env.storage.get(namespace, release, version).await {
+        // What is damaged cannot be rewritten, and no longer counts.
+        Err(error) if error.is_missing() || error.is_damage() => return Ok(None),
+        record => record?,
+    };
+    match (record.release, record.marks) {
+        (Stored::Sealed(release), Some(marks)) => {
+            let mut release = release.into_inner();
+            let records = Records { storage: env.storage, marks: &marks };
+            env.applier.abandon_hooks(&mut release, &env.hook_run(&records)).await?;
+            release.set_status(Status::Failed, why);
+            Ok(Some(env.storage.update(&release, &marks).await?))
+        }
+        (release, _) => {
+            env.storage.rewrite(release.facts(), Status::Failed).await?;
+            Ok(None)
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Ends the hooks of an action that nothing continues, as an interruption does.
+
+use futures::future::BoxFuture;
+
+use super::clock::Clock;
+use super::objects::Stamp;
+use super::{CLEAN_UP, HookError, HookRun, Patience, decide, deleted_by, log_cleanup};
+use crate::kube::waiting::slot::without_slot;
+use crate::kube::writes::apply::{Applier, describe};
+use crate::release::{DeletePolicy, Release};
+
+impl Applier {
+    /// Ends the hooks that began, which have failed then: records that, and deletes by policy what these runs and those
+    /// that succeeded made. What cannot be deleted is only logged. Repeating it is safe.
+    ///
+    /// # Errors
+    /// The release cannot be recorded; then nothing is deleted.
+    pub(crate) fn abandon_hooks<'a>(
+        &'a self,
+        release: &'a mut Release,
+        run: &'a HookRun<'a>,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(async move {
+            let left = decide::abandon(&mut release.hooks, outside::now());
+            let Some((first, _)) = left.first() else { return Ok(()) };
+            // Before the deletion, or a Job with a TTL that is gone would count as succeeded.
+            let path = &release.hooks[*first].path;
+            let recorded = run.journal.record(release).await;
+            recorded.map_err(|source| HookError::Record { path: path.clone(), source })?;
+            let run = HookRun { timeout: Some(CLEAN_UP), patience: Patience::Full, ..*run };
+            let delete = async {
+                for (at, policies) in &left {
+                    log_cleanup(self.delete_run(release, *at, policies, &run).await);
+                }
+            };
+            without_slot(run.slot, delete).await;
+            Ok(())
+        })
+    }
+
+    /// Deletes the objects of a hook's recorded run if it has one of these policies. Those of another run stay.
+    async fn delete_run(
+        &self,
+        release: &Release,
+        at: usize,
+        policies: &[DeletePolicy],
+        run: &HookRun<'_>,
+    ) -> Result<(), HookError> {
+        let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
+        let clock = Clock::start(hook, run);
+        for object in &deleted_by(hook, policies)? {
+            let what = format!("{} to be found", describe(object));
+            if clock.retry(&what, || self.find(object, &stamp, run)).await?.is_some() {
+                self.delete_hook(object, &clock).await?;
+            }
+        }
+        Ok(())
+    }
+}
