@@ -434,6 +434,34 @@ async fn another_spec_or_a_deletion_ends_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rollback_ties_again_what_the_failed_upgrade_tied_otherwise() {
+    let mut spec = shop();
+    spec["hooks"] = json!([{"name": "backup", "events": ["pre-delete"]}]);
+    let world = world(spec);
+    reconcile(&world).await;
+    let tied = |world: &World| {
+        let metadata = live(world, "db").unwrap()["metadata"].take();
+        (
+            metadata["uid"].clone(),
+            metadata["ownerReferences"].is_array(),
+            metadata["annotations"]["operator-sdk/primary-resource"].clone(),
+        )
+    };
+    let before = tied(&world);
+    assert!(!before.1 && before.2 == "ns/web", "{before:?}");
+    world.server.refuse(|call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_second = call.path.contains("/configmaps/notes") && body.contains("\"2\"");
+        is_second.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    world.edit(|p| (p["spec"]["hooks"], p["spec"]["value"]) = (json!([]), "2".into()));
+    reconcile(&world).await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!(tied(&world), before);
+    assert!(count(&world, &format!("PATCH {DEPLOYMENTS}/db")) >= 3, "the failed upgrade had tied it otherwise");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_order_that_does_not_exist_is_an_error_before_the_first_write() {
     for (objects, expected) in [
         (

@@ -138,16 +138,20 @@ impl ReleaseRecords {
             // The objects are known, but not their marks.
             inventory.complete = false;
             inventory.adopted.extend(revision.marks.iter().flat_map(|marks| marks.adopted.iter().cloned()));
+            // A mark does not show how its object names its owner, so none counts of a revision that ties otherwise.
+            let is_tied_alike = revision.marks.as_ref().is_some_and(|marks| marks.tie() == inventory.tie());
+            let tied =
+                |object: &MarkedObject| MarkedObject { mark: object.mark.filter(|_| is_tied_alike), ..object.clone() };
             for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
                 match inventory.objects.iter_mut().find(|known| known.key == object.key) {
                     None => {
                         let turn = placed(object, revision, &inventory);
-                        inventory.objects.push(MarkedObject { turn, ..object.clone() });
+                        inventory.objects.push(MarkedObject { turn, ..tied(object) });
                     }
                     // The unfinished action has run this Job, or has applied this object of an ordered release and recorded that. A continuation does
                     // not repeat it.
                     Some(known) if object.expires || object.mark.is_some() => {
-                        *known = MarkedObject { turn: known.turn, ..object.clone() };
+                        *known = MarkedObject { turn: known.turn, ..tied(object) };
                     }
                     Some(known) => {
                         // It may have changed this object, and if it set the same fields, the mark does not show it.
@@ -403,6 +407,23 @@ mod tests {
         let (before, applied) = ([Some(Mark(1)); 2], [None, Some(Mark(1))]);
         let inventory = release(&[(Deployed, marked(before)), (PendingUpgrade, marked(applied))]).inventory();
         assert_eq!(inventory.objects.iter().map(|object| object.mark).collect::<Vec<_>>(), applied);
+    }
+
+    #[test]
+    fn what_a_failed_upgrade_tied_otherwise_is_not_as_the_revision_before_has_it() {
+        let of = |delete_hooks, marks: [Option<Mark>; 2], names: &[&str]| {
+            let mut all = Marks { delete_hooks, ..ours(names).unwrap() };
+            all.objects.iter_mut().zip(marks).for_each(|(object, mark)| object.mark = mark);
+            Some(all)
+        };
+        for (before, then, known) in
+            [(true, true, [Some(Mark(2)), Some(Mark(3))]), (true, false, [None; 2]), (false, true, [None; 2])]
+        {
+            let before = of(before, [Some(Mark(1)), None], &["a"]);
+            let failed = of(then, [Some(Mark(2)), Some(Mark(3))], &["a", "b"]);
+            let inventory = release(&[(Deployed, before), (Failed, failed)]).inventory();
+            assert_eq!(inventory.objects.iter().map(|object| object.mark).collect::<Vec<_>>(), known);
+        }
     }
 
     #[test]

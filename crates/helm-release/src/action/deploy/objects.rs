@@ -173,7 +173,7 @@ impl Attempt<'_> {
     }
 
     /// Returns whether objects name their owner in the same way as in the last revision.
-    fn is_tied_as_before(&self) -> bool {
+    pub(super) fn is_tied_as_before(&self) -> bool {
         self.current.is_none_or(|current| current.inventory.tie() == self.env.decoration.tie)
     }
 

@@ -47,13 +47,16 @@ impl Attempt<'_> {
             (Some(Found::Read(found)), None) => found.adopted,
             _ => None,
         };
-        let (namespace, is_ordered) = (&self.env.decoration.namespace, self.is_ordered());
+        let namespace = &self.env.decoration.namespace;
+        let may_be_intact = self.is_ordered() && self.is_tied_as_before();
         let object = |(object, key): (&Object, &ObjectKey)| MarkedObject {
             client: known(key).is_some_and(|known| known.client),
             expires: known(key).is_some_and(|known| known.expires && known.is_of(object, namespace)),
             adopted: adopted(key),
             // Proves to a continuation that the object is as this action applies it.
-            mark: known(key).filter(|known| is_ordered && known.is_of(object, namespace)).and_then(|known| known.mark),
+            mark: known(key)
+                .filter(|known| may_be_intact && known.is_of(object, namespace))
+                .and_then(|known| known.mark),
             ..MarkedObject::unapplied(key.clone(), object, namespace)
         };
         let mut objects: Vec<MarkedObject> = self.candidate.objects.iter().zip(&self.keys).map(object).collect();
