@@ -293,12 +293,16 @@ impl ReleaseRecords {
         }
     }
 
-    /// Drops the objects of revisions before the base, because only later ones may be live. The remaining marks are
-    /// mostly equal, so they are shared.
+    /// Drops the objects of revisions before the base, because only later ones and those left behind may be live. The
+    /// remaining marks are mostly equal, so they are shared.
     pub(crate) fn drop_old_objects(&mut self) {
         let base = self.base().map_or(0, |(version, _)| version);
+        let left_behind: Vec<u32> = self.left_behind().map(|(version, _)| version).collect();
         let mut last: Option<Arc<Marks>> = None;
-        for (_, revision) in self.revisions.iter_mut().take_while(|(version, _)| **version < base) {
+        let is_old = |version: &u32| !left_behind.contains(version);
+        for (_, revision) in
+            self.revisions.iter_mut().take_while(|(version, _)| **version < base).filter(|(version, _)| is_old(version))
+        {
             let Some(marks) = &mut revision.marks else { continue };
             if !marks.objects.is_empty() || !marks.inputs.is_empty() {
                 // With which inputs an upgrade failed counts as long as it is recorded.

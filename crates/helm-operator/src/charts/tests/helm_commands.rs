@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::runtime::key::ResourceKey;
+use helm_release::kube::Error;
 use helm_release::release::{ChartDocument, Info, Packed, Release, Status};
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::reporting::published;
 use crate::charts::tests::{MAPS, PRIMARY, Stub, World, key, record_path, spec};
+use crate::watches::OnFailure;
 
 /// Returns Helm's manifest of these ConfigMaps.
 fn manifest(names: &[&str], value: &str) -> String {
@@ -185,6 +187,51 @@ async fn an_upgrade_that_changed_nothing_makes_no_revision() {
     world.edit(|p| p["spec"]["maps"] = json!(["a"]));
     world.reconcile().await;
     assert_eq!((world.maps(), world.history().len()), (vec!["a".to_owned()], 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_a_failed_upgrade_made_goes_although_a_person_upgraded_after_it() {
+    let keeping = |server| {
+        World::with_events(server, Arc::new(Stub::default()), |settings| settings.on_failure = OnFailure::Keep)
+    };
+    for (change, maps, last) in [
+        ("another spec", vec!["a", "b", "c"], Some("4 deployed")),
+        ("the spec of the person's upgrade", vec!["a", "b", "c"], Some("3 deployed")),
+        ("a deletion", vec![], None),
+    ] {
+        let world = keeping(World::new(spec()).server);
+        world.reconcile().await;
+        world.server.refuse(|call| {
+            let is_written = call.method != http::Method::GET && call.path.contains("/deployments");
+            is_written.then(|| Error::from_status(422, "Invalid", "no"))
+        });
+        world.edit(|p| {
+            (p["spec"]["maps"], p["spec"]["deployments"]) = (json!(["a", "b", "c", "y"]), json!(["late"]));
+        });
+        world.reconcile().await;
+        world.server.accept();
+        assert_eq!(world.maps(), ["a", "b", "c", "y"]);
+        assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/suspend": "true"}));
+        ["a", "b", "c"].iter().for_each(|name| helm_applies(&world, name, "1"));
+        helm_supersedes(&world, 1).await;
+        helm_writes(&world, 3, Status::Deployed, &manifest(&["a", "b", "c"], "1"), MINUTE);
+        world.reconcile().await;
+        assert_eq!(world.maps(), ["a", "b", "c", "y"], "{change}: not yet");
+        let world = keeping(world.server);
+        world.edit(|p| (p["metadata"]["annotations"], p["spec"]) = (json!({}), spec()));
+        match change {
+            "another spec" => world.edit(|p| p["spec"]["value"] = "2".into()),
+            "a deletion" => world.delete(),
+            _ => {}
+        }
+        world.reconcile().await;
+        assert_eq!(
+            (world.maps(), world.history().last().map(String::as_str)),
+            (maps.iter().map(|name| (*name).to_owned()).collect(), last),
+            "{change}"
+        );
+    }
 }
 
 /// Writes a revision of the resource's own chart and values with this manifest, as `helm upgrade --reuse-values` does.

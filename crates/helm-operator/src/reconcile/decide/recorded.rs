@@ -74,11 +74,24 @@ impl ReleaseRecords {
         newest(&[Status::Deployed, Status::Uninstalling]).or_else(|| newest(&[Status::Superseded]))
     }
 
-    /// Returns the revisions that may have live objects: the base revision and every later one.
+    /// Returns the revisions that may have live objects: the base revision, every later one, and those left behind.
     pub(crate) fn live(&self) -> impl Iterator<Item = (u32, &Revision)> {
         let base = self.base().map_or(0, |(version, _)| version);
         let live = self.revisions.iter().filter(move |(version, _)| **version >= base);
-        live.map(|(version, revision)| (*version, revision))
+        self.left_behind().chain(live.map(|(version, revision)| (*version, revision)))
+    }
+
+    /// Returns our revisions that did not end well directly before a base that Helm deployed. What only they made may be
+    /// live: Helm compares with the revision that was deployed before.
+    pub(crate) fn left_behind(&self) -> impl Iterator<Item = (u32, &Revision)> {
+        let is_helms = |base: &Revision| base.status == Status::Deployed && !is_made_by_us(base);
+        let base = self.base().filter(|(_, base)| is_helms(base)).map_or(0, |(version, _)| version);
+        let was_deployed = |revision: &Revision| revision.status != Status::Failed && !revision.status.is_pending();
+        let before = self.revisions.iter().rev().find(|(version, one)| **version < base && was_deployed(one));
+        let first = before.map_or(0, |(version, _)| *version) + 1;
+        let left =
+            self.revisions.iter().filter(move |(version, one)| (first..base).contains(*version) && one.is_sealed());
+        left.map(|(version, revision)| (*version, revision))
     }
 
     /// Returns the revisions that may have live objects but no marks, because Helm created them, or dropped our marks
@@ -124,7 +137,7 @@ impl ReleaseRecords {
         self.revisions.iter().rev().find_map(|(_, r)| r.marks.as_ref()?.first_deployed)
     }
 
-    /// Returns the objects that may be live: those of the base revision and of every later one.
+    /// Returns the objects that may be live: those of the base revision, of every later one, and of those left behind.
     pub(crate) fn inventory(&self) -> Marks {
         let base = self.base();
         let mut inventory = base.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
@@ -134,6 +147,7 @@ impl ReleaseRecords {
             (inventory.owner, inventory.owner_type) = (marks.owner.clone(), marks.owner_type.clone());
             (inventory.former, inventory.delete_hooks) = (marks.former.clone(), marks.delete_hooks);
         }
+        self.left_behind().for_each(|(_, revision)| add_left_behind(&mut inventory, revision));
         for (_, revision) in self.revisions.iter().filter(|(version, _)| **version >= from) {
             // The objects are known, but not their marks.
             inventory.complete = false;
@@ -166,6 +180,18 @@ impl ReleaseRecords {
     }
 }
 
+/// Adds the objects that only this revision before the base has.
+fn add_left_behind(inventory: &mut Marks, revision: &Revision) {
+    inventory.complete = false;
+    inventory.adopted.extend(revision.marks.iter().flat_map(|marks| marks.adopted.iter().cloned()));
+    for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
+        if inventory.find(&object.key).is_none() {
+            let turn = placed(object, revision, inventory);
+            inventory.objects.push(MarkedObject { turn, mark: None, expires: false, ..object.clone() });
+        }
+    }
+}
+
 /// Returns the turn, among those of a release, of an object that only this later revision has. Each revision counts its
 /// own rounds: one that lacks a group has smaller numbers for the same objects.
 fn placed(object: &MarkedObject, revision: &Revision, inventory: &Marks) -> Turn {
@@ -177,6 +203,12 @@ fn placed(object: &MarkedObject, revision: &Revision, inventory: &Marks) -> Turn
     let rounds = earlier.filter_map(|one| inventory.find(&one.key)).map(|known| known.turn.round());
     let round = rounds.max().unwrap_or_default().max(object.turn.round());
     object.turn.in_round(round.into())
+}
+
+/// Returns whether this operator made the revision from a resource. The marks of one that it only read or keeps in place
+/// have no inputs.
+fn is_made_by_us(revision: &Revision) -> bool {
+    revision.marks.as_ref().is_some_and(|marks| !marks.inputs.is_empty())
 }
 
 /// Returns whether the revision's objects are known. Marks without objects belong to an empty release, or to one with
@@ -487,6 +519,16 @@ mod tests {
             &["a", "b"],
             false,
         );
+        // Helm deployed the base, and does not know what our failed revisions before it made.
+        let helms = || complete(&["a"]).map(|marks| Marks { inputs: String::new(), complete: false, ..marks });
+        let failed = || (Failed, ours(&["a", "y"]));
+        for superseded in [None, complete(&["a", "old"])] {
+            let revisions = [(Superseded, superseded), failed(), failed(), (Deployed, helms())];
+            check(&revisions, Some(4), &[], &["a", "y"], false);
+        }
+        check(&[failed(), (Superseded, None), (Deployed, helms())], Some(3), &[], &["a"], false);
+        check(&[failed(), (Failed, None), (Deployed, None)], Some(3), &[3], &["a", "y"], false);
+        check(&[failed(), (Deployed, complete(&["a"]))], Some(2), &[], &["a"], true);
         // A crash left an older revision deployed before the uninstall started. Its hooks must not run instead of the
         // newer one's.
         check(&[(Deployed, complete(&["a"])), (Uninstalling, complete(&["b"]))], Some(2), &[], &["b"], true);

@@ -195,6 +195,7 @@ async fn take(
     whole.owner_type = intern(&primary.owner().annotated_type());
     // What a pinned release has was not made from what the resource says now.
     if context.pinned(primary).is_none() && !context.is_held_back(primary) {
+        prune_left_behind(context, &env, &whole).await?;
         whole.inputs = context.recorded_inputs(primary);
     }
     let written = action::record_ownership(&env, admitted, &whole).await.map_err(|e| fault(&e))?;
@@ -205,6 +206,23 @@ async fn take(
     tracing::info!(resource = %context.key, version, "Took over release");
     context.succeed();
     Ok(())
+}
+
+/// Deletes what only failed revisions before a person's `helm upgrade` made. No revision of ours follows that would do
+/// it. Definitions stay: the chart may ship them apart.
+async fn prune_left_behind(context: &StepContext<'_>, env: &Environment<'_>, taken: &Marks) -> Result<(), Failed> {
+    let release = context.release().unwrap_or_default();
+    let has = |key: &ObjectKey| {
+        let mut left = release.left_behind().filter_map(|(_, revision)| revision.marks.as_deref());
+        left.any(|marks| marks.find(key).is_some())
+    };
+    let is_pruned = |object: &&MarkedObject| {
+        !object.kept && &*object.key.kind != "CustomResourceDefinition" && taken.find(&object.key).is_none()
+    };
+    let inventory = release.inventory();
+    let left: Vec<&MarkedObject> =
+        inventory.objects.iter().filter(is_pruned).filter(|object| has(&object.key)).collect();
+    action::delete_each(env, &left).await.map_err(|e| fault(&e))
 }
 
 /// Reads the objects that we wrote and whose events are overdue.
