@@ -6,7 +6,7 @@
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::UserInfo;
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::admission::{Operation, Rejection, Warnings};
 
@@ -77,8 +77,15 @@ impl Question {
         self.operation == Operation::Update
             && is_going(&self.old_object)
             && is_going(&self.object)
-            && self.object.get("spec") == self.old_object.get("spec")
+            && has_same_content(&self.object, &self.old_object)
     }
+}
+
+/// Returns whether two states of an object differ in metadata and status at most. Many built-in kinds have no `spec`.
+fn has_same_content(one: &Value, other: &Value) -> bool {
+    let fields = [one, other].into_iter().filter_map(Value::as_object).flat_map(Map::keys);
+    let mut contents = fields.filter(|field| !matches!(field.as_str(), "metadata" | "status"));
+    contents.all(|field| one.get(field) == other.get(field))
 }
 
 impl Answer {
@@ -123,4 +130,38 @@ fn status(rejection: &Rejection, kind: &GroupVersionKind, name: &str) -> Value {
         status["details"] = json!({"group": kind.group, "kind": kind.kind, "name": name, "causes": causes});
     }
     status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns whether an update of an object that is going is let go. Both states have these fields.
+    fn lets_go(object: Value, old: Value) -> bool {
+        let going = |mut object: Value| {
+            object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+            object
+        };
+        let kind = json!({"group": "", "version": "v1", "kind": "ConfigMap"});
+        let request = json!({"uid": "u", "kind": kind, "operation": "UPDATE", "userInfo": {"username": "ada"},
+            "object": going(object), "oldObject": going(old)});
+        Question::read(json!({"request": request}).to_string().as_bytes()).unwrap().lets_go()
+    }
+
+    #[test]
+    fn an_object_that_is_going_may_change_metadata_and_status_and_nothing_else_unasked() {
+        let old = json!({"metadata": {"finalizers": ["f"]}, "data": {"size": "3"}, "status": {"ready": true}});
+        let changed = |field: &str, value: Value| {
+            let mut object = old.clone();
+            object[field] = value;
+            lets_go(object, old.clone())
+        };
+        assert!(changed("metadata", json!({})), "its finalizer goes");
+        assert!(changed("status", json!({"ready": false})));
+        assert!(!changed("data", json!({"size": "10"})));
+        assert!(!changed("binaryData", json!({"size": "MTA="})), "a new field");
+        assert!(!changed("spec", json!({})));
+        let without = json!({"metadata": {}});
+        assert!(!lets_go(without, old), "a field less");
+    }
 }
