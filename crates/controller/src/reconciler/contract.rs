@@ -70,7 +70,8 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
     }
 
     /// Undoes what the garbage collector cannot. Called for each [finalizer](Self::finalizers) that a deleted resource
-    /// has, in their order. The finalizer stays until the call returns [`Next::Wait`]; then the next one follows.
+    /// has, in their order. The finalizer stays until the call returns [`Next::Wait`]; then the next one follows. A call
+    /// is repeated if the resource's `spec` changes meanwhile; without a generation, if anything changes.
     fn cleanup(
         &self,
         _finalizer: &str,

@@ -43,6 +43,9 @@ const SHORTEST: Duration = Duration::from_millis(100);
 /// How long to wait for the event of a change that a write met, before the write is tried again.
 const SEEN: Duration = Duration::from_secs(1);
 
+/// How often the removal of a finalizer is tried before its cleanup is repeated.
+const RELEASES: u32 = 3;
+
 pub(super) struct Serving<R: Reconciler> {
     context: Context,
     reconciler: R,
@@ -121,12 +124,48 @@ impl<R: Reconciler> Serving<R> {
             return Ok(Next::Wait);
         }
         match self.reconciler.cleanup(finalizer, &scope, &self.caches).await.map_err(Failure::Reconciler)? {
-            Next::Wait => {
-                let others = resource.finalizers().iter().map(|name| &**name).filter(|name| *name != finalizer);
-                self.set_finalizers(context, resource, others.collect()).await
-            }
+            Next::Wait => self.release(context, resource, finalizer).await,
             later => Ok(later),
         }
+    }
+
+    /// Removes a finalizer whose cleanup is done. The cleanup itself and others may have written the resource since it
+    /// began; only a new spec repeats the cleanup. After a conflict, the resource is read.
+    async fn release(
+        &self,
+        context: &Context,
+        cleaned: &Arc<R::Resource>,
+        finalizer: &str,
+    ) -> Result<Next, Failure<R::Error>> {
+        let newest = self.resources.store().newest(cleaned);
+        for attempt in 0..RELEASES {
+            let now = if attempt == 0 { Some(newest.meta().clone()) } else { self.read(cleaned).await? };
+            let Some(now) = now.filter(|now| self.is_kept_by(finalizer, now)) else { return Ok(Next::Wait) };
+            if !is_same_work(cleaned.meta(), &now) {
+                break;
+            }
+            let others = now.finalizers.iter().flatten().map(|name| &**name).filter(|name| *name != finalizer);
+            match self.write_finalizers(context, &now, others.collect()).await {
+                Ok(released) => {
+                    // The event of an earlier change may come first, and must not repeat the cleanup.
+                    if now.resource_version == newest.meta().resource_version {
+                        self.resources.wrote(with_metadata(&*newest, released));
+                    }
+                    return Ok(Next::Wait);
+                }
+                Err(error) if is_conflict(&error) => {}
+                Err(error) if is_gone(&error) => return Ok(Next::Wait),
+                Err(error) => return Err(Failure::Finalizer(error)),
+            }
+        }
+        Ok(Next::After(SEEN))
+    }
+
+    /// Returns whether a resource is being deleted, is this shard's, and has the finalizer.
+    fn is_kept_by(&self, finalizer: &str, resource: &ObjectMeta) -> bool {
+        resource.deletion_timestamp.is_some()
+            && self.settings.standing(resource) == Standing::Ours
+            && resource.finalizers.iter().flatten().any(|name| name == finalizer)
     }
 
     /// Writes the finalizers; the event of that change continues the work. If the resource changed in the meantime, the
@@ -137,17 +176,29 @@ impl<R: Reconciler> Serving<R> {
         resource: &R::Resource,
         finalizers: Vec<&str>,
     ) -> Result<Next, Failure<R::Error>> {
-        let namespace = resource.namespace().unwrap_or_default();
-        let resources = kind::api::<R::Resource>(context.client.clone(), &namespace);
-        let (uid, version) = (resource.uid(), resource.resource_version());
-        let patch = json!({"metadata": {"uid": uid, "resourceVersion": version, "finalizers": finalizers}});
-        let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
-        match resources.patch_metadata(&resource.name_any(), &params, &Patch::Merge(patch)).await {
+        match self.write_finalizers(context, resource.meta(), finalizers).await {
             Ok(_) => Ok(Next::Wait),
             Err(error) if is_conflict(&error) => Ok(Next::After(SEEN)),
             Err(error) if is_gone(&error) => Ok(Next::Wait),
             Err(error) => Err(Failure::Finalizer(error)),
         }
+    }
+
+    /// Writes the finalizers of a resource in the version that was seen. Returns its new metadata.
+    async fn write_finalizers(
+        &self,
+        context: &Context,
+        seen: &ObjectMeta,
+        finalizers: Vec<&str>,
+    ) -> Result<ObjectMeta, kube::Error> {
+        let namespace = seen.namespace.as_deref().unwrap_or_default();
+        let resources = kind::api::<R::Resource>(context.client.clone(), namespace);
+        let (uid, version) = (&seen.uid, &seen.resource_version);
+        let patch = json!({"metadata": {"uid": uid, "resourceVersion": version, "finalizers": finalizers}});
+        let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
+        let name = seen.name.as_deref().unwrap_or_default();
+        let written = resources.patch_metadata(name, &params, &Patch::Merge(patch)).await?;
+        Ok(written.metadata)
     }
 
     /// Gives a resource up to another shard, once no write for it is in flight. The sharder assigns it as soon as the
@@ -187,14 +238,16 @@ impl<R: Reconciler> Serving<R> {
     /// serves everything knows by its watch.
     async fn is_confirmed(&self, resource: &R::Resource) -> Result<bool, Failure<R::Error>> {
         let Some(shard) = &self.settings.shard else { return Ok(true) };
+        let now = self.read(resource).await?;
+        Ok(now.is_some_and(|now| now.deletion_timestamp.is_some() && shard.standing(&now) == Standing::Ours))
+    }
+
+    /// Reads a resource's metadata afresh. Returns `None` if it is gone, even if another has its name.
+    async fn read(&self, resource: &R::Resource) -> Result<Option<ObjectMeta>, Failure<R::Error>> {
         let namespace = resource.namespace().unwrap_or_default();
         let resources = kind::api::<R::Resource>(self.context.client.clone(), &namespace);
         let now = resources.get_metadata_opt(&resource.name_any()).await.map_err(Failure::Finalizer)?;
-        Ok(now.is_some_and(|now| {
-            now.metadata.deletion_timestamp.is_some()
-                && now.metadata.uid == resource.uid()
-                && shard.standing(&now.metadata) == Standing::Ours
-        }))
+        Ok(now.map(|now| now.metadata).filter(|now| now.uid == resource.meta().uid))
     }
 
     /// Returns whether the reconciler has work for the resource. A deleted resource is cleaned up even if the filters
@@ -270,6 +323,18 @@ impl<R: Reconciler> Serving<R> {
 /// Returns the first of the reconciler's finalizers that the resource has: the next one to clean up for.
 pub(super) fn due_finalizer<'r, R: Reconciler>(reconciler: &'r R, resource: &R::Resource) -> Option<&'r str> {
     reconciler.finalizers().iter().copied().find(|name| has_finalizer(resource, name))
+}
+
+/// Returns whether the cleanup of one state of a resource is that of another, too. Without a generation, the states may
+/// differ in anything.
+fn is_same_work(cleaned: &ObjectMeta, now: &ObjectMeta) -> bool {
+    now.resource_version == cleaned.resource_version || now.generation.is_some() && now.generation == cleaned.generation
+}
+
+fn with_metadata<K: kube::Resource + Clone>(object: &K, metadata: ObjectMeta) -> K {
+    let mut object = object.clone();
+    *object.meta_mut() = metadata;
+    object
 }
 
 fn has_finalizer<K: kube::Resource>(resource: &K, name: &str) -> bool {

@@ -241,8 +241,12 @@ impl<K: Kind> Store<K> {
     /// Keeps the response to a write of this process until its event arrives.
     pub(super) fn wrote(&self, object: K) {
         let mut state = self.write();
-        let seen = state.objects.get(&ResourceKey::of(&object));
-        if !seen.is_some_and(|kept| is_as_new(kept.meta(), object.meta())) {
+        let is_outdated = match state.objects.get(&ResourceKey::of(&object)) {
+            Some(kept) => is_as_new(kept.meta(), object.meta()),
+            // The event of the deletion that the write completed came first.
+            None => object.meta().deletion_timestamp.is_some(),
+        };
+        if !is_outdated {
             state.written.add(reduced(object));
         }
     }
@@ -504,6 +508,23 @@ mod tests {
         feed(&store, WatchScope::ALL, events).await;
         let kept = store.get(&ResourceKey::new("a", "x")).unwrap();
         assert_eq!(kept.metadata.uid.as_deref(), Some("2"));
+    }
+
+    #[tokio::test]
+    async fn a_response_that_comes_after_the_deletion_is_not_kept() {
+        let going = |version: &str| -> ConfigMap {
+            let metadata = json!({"namespace": "a", "name": "x", "uid": "1", "resourceVersion": version,
+                "deletionTimestamp": "2026-01-01T00:00:00Z"});
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        let (store, seen) = (Arc::new(Store::new(vec![])), Arc::new(going("1")));
+        let newest = || store.newest(&seen).metadata.resource_version.clone();
+        feed(&store, WatchScope::ALL, list(&[going("1")])).await;
+        store.wrote(going("2"));
+        assert_eq!(newest().as_deref(), Some("2"));
+        feed(&store, WatchScope::ALL, vec![Event::Delete(Decoded::Valid(going("3")))]).await;
+        store.wrote(going("3"));
+        assert_eq!(newest().as_deref(), Some("1"));
     }
 
     #[tokio::test(start_paused = true)]

@@ -457,6 +457,14 @@ impl Reconciler for Notes {
         _: &Cache<ConfigMap>,
     ) -> Result<Next, WriteError> {
         lock(&self.reconciled).push(format!("{finalizer} of {}", scope.resource().name_any()));
+        match &*scope.resource().spec.text {
+            "tell" => {
+                let text = format!("cleanup {}", lock(&self.reconciled).len());
+                scope.status(&NoteStatus { text }).await?;
+            }
+            "slow" => pass(2).await,
+            _ => {}
+        }
         Ok(Next::Wait)
     }
 }
@@ -826,6 +834,48 @@ async fn a_finalizer_is_set_before_the_first_reconcile_and_removed_after_the_cle
     run(&world, &notes, 1).await;
     assert_eq!(*lock(&notes.reconciled), ["example.com/note of a"]);
     assert_eq!(world.note("a").unwrap()["metadata"]["finalizers"], json!(["other"]));
+}
+
+/// A process whose watches deliver, or do not in time, while the cleanup or another manager writes.
+#[tokio::test(start_paused = true)]
+async fn a_cleanup_is_repeated_after_a_change_of_the_spec_and_after_no_other_write() {
+    let path = "/apis/example.com/v1/namespaces/ns/notes/a";
+    for (text, generation, delivers, cleanups, status) in [
+        ("tell", 1, false, 1, "cleanup 1"),
+        ("tell", 1, true, 1, "cleanup 1"),
+        ("slow", 1, false, 1, "theirs"),
+        ("slow", 1, true, 1, "theirs"),
+        ("slow", 2, true, 2, "theirs"),
+    ] {
+        let case = format!("{text} {generation} {delivers}");
+        let mut world = World::new();
+        if delivers {
+            let (config, shutdown) = (ControllerConfig::default(), CancellationToken::new());
+            let context = Context::new(watched::client(&world.server), config, Metrics::default(), shutdown);
+            world.context = context.for_controller(MANAGER);
+        }
+        let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": text},
+            "metadata": {"name": "a", "namespace": "ns", "generation": 1, "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "finalizers": ["other", "example.com/note"]}});
+        world.server.put(path, note, "user");
+        let uid = world.note("a").unwrap()["metadata"]["uid"].clone();
+        let story = async {
+            pass(1).await;
+            if text == "slow" {
+                let mut told = world.note("a").unwrap();
+                told["status"] = json!({"text": "theirs"});
+                told["metadata"]["generation"] = generation.into();
+                world.server.put(path, told, "other");
+            }
+        };
+        let notes = Notes { finalizers: &["example.com/note"], ..Notes::default() };
+        tokio::join!(run(&world, &notes, 10), story);
+        assert_eq!(*lock(&notes.reconciled), vec!["example.com/note of a"; cleanups], "{case}");
+        let left = world.note("a").unwrap();
+        assert_eq!(left["metadata"]["finalizers"], json!(["other"]), "{case}");
+        assert_eq!((&left["metadata"]["uid"], &left["status"]["text"]), (&uid, &json!(status)), "{case}");
+        assert_eq!(world.events("a"), Vec::<String>::new(), "{case}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
