@@ -107,11 +107,9 @@ fn rules(webhooks: &Webhooks, name: &str) -> String {
             "- apiGroups: [{group}]\n  resources: [{resources}]\n  resourceNames: [{names}]\n  verbs: [get, list, watch, patch]\n"
         )
     };
-    let mut rules = String::new();
-    if webhooks.has_admission {
-        let resources = "validatingwebhookconfigurations, mutatingwebhookconfigurations";
-        rules += &rule("admissionregistration.k8s.io", resources, name);
-    }
+    // An older version of the program may have filled the configurations.
+    let resources = "validatingwebhookconfigurations, mutatingwebhookconfigurations";
+    let mut rules = rule("admissionregistration.k8s.io", resources, name);
     if !webhooks.definitions.is_empty() {
         rules += &rule("apiextensions.k8s.io", "customresourcedefinitions", &webhooks.definitions.join(", "));
     }
@@ -187,7 +185,8 @@ mod tests {
         assert_eq!(project.changes().count(), 0);
         generate(&mut project, &Webhooks { has_admission: false, ..both() }, Existing::Keep).unwrap();
         assert!(!project.contains("config/webhook/configurations.yaml"));
-        assert!(!project.text("config/rbac/webhook_role.yaml").unwrap().contains("admissionregistration"));
+        let role = project.text("config/rbac/webhook_role.yaml").unwrap();
+        assert!(role.contains("admissionregistration"), "it empties what an older version filled");
     }
 
     #[test]

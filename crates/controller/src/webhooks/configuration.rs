@@ -55,13 +55,10 @@ impl Object {
     }
 }
 
-/// Returns the objects that configure these webhooks.
+/// Returns the objects that configure these webhooks. A process without admission webhooks has their configurations,
+/// too, because an older version may have filled them.
 pub(super) fn objects(webhooks: &Webhooks, place: &Endpoint) -> Vec<Object> {
-    let mut all = Vec::new();
-    if !webhooks.admissions.is_empty() {
-        all.push(Object::Validating(place.name.clone()));
-        all.push(Object::Mutating(place.name.clone()));
-    }
+    let mut all = vec![Object::Validating(place.name.clone()), Object::Mutating(place.name.clone())];
     all.extend(webhooks.converted_definitions().into_iter().map(Object::Definition));
     all
 }

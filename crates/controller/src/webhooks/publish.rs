@@ -199,15 +199,23 @@ impl Publishing {
         let given = Some(bundle).filter(|bundle| !bundle.is_empty());
         let (mut missing, mut errors, mut due) = (Vec::new(), Vec::new(), None::<Instant>);
         for Wanted { object, content } in wanted(&self.webhooks, &self.certificates.place, given) {
+            let is_empty = content["webhooks"].as_array().is_some_and(Vec::is_empty);
             if let Some(Some(why)) = self.unlisted.get(&object) {
+                if is_empty {
+                    // Nothing in it needs the bundle. The role of a process without such webhooks may lack it.
+                    continue;
+                }
                 // Whether it exists, and with which bundle, is unknown.
                 self.trusted = None;
                 errors.push(format!("cannot read {} {}: {why}", object.kind(), object.name()));
                 continue;
             }
             let live = self.live.get(&object);
-            let is_empty = content["webhooks"].as_array().is_some_and(Vec::is_empty);
-            if live.is_some_and(|live| is_current(&live.data, &content)) || live.is_none() && is_empty {
+            let other = live.and_then(|live| other_address(&live.data, &self.certificates.place));
+            // Without admission webhooks, the process may share its name with one that has some.
+            let is_others = other.is_some() && is_empty && !self.webhooks.has_admission();
+            let is_done = live.map_or(is_empty, |live| is_current(&live.data, &content));
+            if is_done || is_others {
                 self.disputes.is_current(&object);
                 continue;
             }
@@ -220,7 +228,6 @@ impl Publishing {
             // The API server does not have the bundle.
             self.trusted = None;
             let uid = live.and_then(|live| live.uid());
-            let other = live.and_then(|live| other_address(&live.data, &self.certificates.place));
             let author = if other.is_some() { Author::Operator } else { Author::Other };
             if let Some(until) = self.disputes.pause(&object, &content, author) {
                 other.into_iter().for_each(|other| self.report_dispute(&object, &other));

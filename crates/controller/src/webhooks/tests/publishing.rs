@@ -226,6 +226,53 @@ async fn a_refused_definition_stops_no_other_and_no_certificate_is_served_that_i
     );
 }
 
+/// Returns the number of webhooks in both configurations.
+fn configured(server: &MemoryApi) -> [usize; 2] {
+    ["validating", "mutating"].map(|kind| {
+        let configuration = server.object(&path(kind)).unwrap();
+        configuration["webhooks"].as_array().map_or(0, Vec::len)
+    })
+}
+
+fn conversions() -> Webhooks {
+    Webhooks::new().convert::<Shop, Shop>()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_version_without_admission_webhooks_removes_those_of_the_last_one_and_no_others() {
+    for (namespace, expected) in [("x", [0, 0]), ("y", [1, 1])] {
+        let server = cluster();
+        let shops = define(&server, "shops.example.com");
+        let uids =
+            || ["validating", "mutating"].map(|kind| server.object(&path(kind)).unwrap()["metadata"]["uid"].clone());
+        let before = uids();
+        let last = Endpoint { name: "hook".into(), namespace: Some(namespace.into()), url: None };
+        let stop = lead_at(&server, last, webhooks());
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!(configured(&server), [1, 1]);
+        stop.cancel();
+        sleep(Duration::from_secs(1)).await;
+        lead_with(&server, "x", conversions());
+        sleep(Duration::from_secs(5)).await;
+        assert_eq!((configured(&server), uids()), (expected, before), "of namespace {namespace}");
+        assert!(server.object(&shops).unwrap()["spec"]["conversion"].is_object());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_configuration_that_is_to_be_empty_and_cannot_be_read_does_not_delay_the_certificate() {
+    let server = cluster();
+    let shops = define(&server, "shops.example.com");
+    server.refuse(|call| {
+        let is_refused = call.method == Method::GET && call.path.contains("webhookconfigurations");
+        is_refused.then(|| Error::from_status(403, "Forbidden", "no role"))
+    });
+    lead_with(&server, "x", conversions());
+    sleep(Duration::from_secs(5)).await;
+    assert!(server.object(&shops).unwrap()["spec"]["conversion"].is_object());
+    assert!(rotates(&server).await);
+}
+
 /// Makes a definition name this client, as its installation does.
 fn name_client(server: &MemoryApi, path: &str, conversion: &Value) {
     let mut definition = server.object(path).unwrap();
