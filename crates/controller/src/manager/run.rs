@@ -19,7 +19,7 @@ use crate::reconciler::{self, Controller};
 use crate::runtime::namespaces::Namespaces;
 use crate::server::{self, Listener, Senders, Server, Site};
 use crate::shards::{RING_LABEL, Ring};
-use crate::webhooks::{self, Certificates, Endpoint, NeedsCertificate, Publisher, Webhooks};
+use crate::webhooks::{self, Certificates, Endpoint, NeedsCertificate, Publisher, Replicas, Webhooks};
 
 /// The file that holds a pod's own namespace.
 const NAMESPACE_FILE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
@@ -362,6 +362,7 @@ struct Hooks {
     certificates: Certificates,
     certificate: server::Certificate,
     listener: Listener,
+    replicas: Replicas,
 }
 
 impl Hooks {
@@ -374,11 +375,13 @@ impl Hooks {
         let namespace = own_namespace(Path::new(NAMESPACE_FILE), &config.leader_election_namespace);
         let place = Endpoint::of(&config.webhooks, name, namespace, listener.port());
         let certificates = Certificates::new(&config.webhooks, place);
-        Ok(Hooks { webhooks, certificates, certificate, listener })
+        let replicas = if config.leader_elect { Replicas::Several } else { Replicas::One };
+        Ok(Hooks { webhooks, certificates, certificate, listener, replicas })
     }
 
     fn publisher(&self) -> Box<dyn Controller> {
-        Box::new(Publisher { webhooks: self.webhooks.clone(), certificates: self.certificates.clone() })
+        let (webhooks, certificates) = (self.webhooks.clone(), self.certificates.clone());
+        Box::new(Publisher { webhooks, certificates, replicas: self.replicas })
     }
 }
 
@@ -411,7 +414,7 @@ impl Servers {
 
     /// Serves webhooks beside the controllers, so that authors' code delays neither the lease nor the probes.
     fn add_webhooks(&mut self, hooks: Hooks, context: &Context, workers: &Handle) {
-        let Hooks { webhooks, certificates, certificate, listener } = hooks;
+        let Hooks { webhooks, certificates, certificate, listener, .. } = hooks;
         let server = listener.routes(webhooks::router(webhooks, context.client.clone(), context.metrics.clone()));
         tracing::info!(bindAddress = %server.address, secure = true, "Serving webhooks");
         self.tasks.spawn_on(server.serve(self.shutdown.clone()), workers);

@@ -33,5 +33,5 @@ pub(crate) use keeper::NeedsCertificate;
 pub(crate) use publish::Publisher;
 pub use registry::Webhooks;
 pub(crate) use serve::router;
-pub(crate) use settings::Endpoint;
 pub use settings::Settings;
+pub(crate) use settings::{Endpoint, Replicas};

@@ -22,6 +22,7 @@ use super::configuration::{
 use super::disputes::{Author, Disputes};
 use super::follow::Certificates;
 use super::registry::Webhooks;
+use super::settings::Replicas;
 use crate::context::Context;
 use crate::reconciler::{Controller, Error};
 use crate::report::{Outcome, chain};
@@ -32,6 +33,7 @@ use crate::runtime::{backoff, pages};
 pub(crate) struct Publisher {
     pub(crate) webhooks: Webhooks,
     pub(crate) certificates: Certificates,
+    pub(crate) replicas: Replicas,
 }
 
 impl Controller for Publisher {
@@ -56,6 +58,7 @@ impl Controller for Publisher {
 struct Publishing {
     webhooks: Webhooks,
     certificates: Certificates,
+    replicas: Replicas,
     context: Context,
     /// The objects as last seen.
     live: HashMap<Object, DynamicObject>,
@@ -88,11 +91,12 @@ enum Change {
 
 impl Publishing {
     fn new(publisher: Publisher, context: Context) -> Publishing {
-        let Publisher { webhooks, certificates } = publisher;
+        let Publisher { webhooks, certificates, replicas } = publisher;
         let unlisted = objects(&webhooks, &certificates.place).into_iter().map(|object| (object, None)).collect();
         Publishing {
             webhooks,
             certificates,
+            replicas,
             context,
             live: HashMap::new(),
             unlisted,
@@ -327,24 +331,21 @@ impl Publishing {
         Ok(())
     }
 
-    /// Empties the configurations that name this process itself rather than a Service: after it stops, no one answers
-    /// there. Definitions return to the earlier Service, because applying one with a Service would not remove the URL.
+    /// Empties the configurations that name this process itself rather than a Service or all replicas: after it stops,
+    /// no one answers there. Definitions return to the earlier Service, because applying one with a Service would not
+    /// remove the URL.
     async fn remove_own(&self) {
         let place = &self.certificates.place;
-        if place.url.is_none() {
+        if !place.ends_with_process(self.replicas) {
             return;
         }
-        for (object, live) in &self.live {
+        for (object, live) in self.live.iter().filter(|(_, live)| other_address(&live.data, place).is_none()) {
             let removed = match (object, self.replaced.get(object)) {
                 (Object::Validating(_) | Object::Mutating(_), _) => {
                     self.apply(object, live.uid(), json!({"webhooks": []})).await
                 }
-                (Object::Definition(_), Some(before))
-                    if place.is_loopback() && other_address(&live.data, place).is_none() =>
-                {
-                    self.exchange(object, before).await
-                }
-                (Object::Definition(_), _) => continue,
+                (Object::Definition(_), Some(before)) => self.exchange(object, before).await,
+                (Object::Definition(_), None) => continue,
             };
             if let Err(error) = removed {
                 tracing::warn!(error, "Cannot remove this process from the configuration of webhooks");

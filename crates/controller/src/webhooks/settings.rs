@@ -47,6 +47,15 @@ pub(crate) struct Endpoint {
     pub(crate) url: Option<String>,
 }
 
+/// How many processes may answer at an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Replicas {
+    /// This one alone.
+    One,
+    /// Also those that wait for this one's lease.
+    Several,
+}
+
 impl Endpoint {
     /// Returns the endpoint of a process that listens on this port.
     pub(crate) fn of(settings: &Settings, name: String, namespace: Option<String>, port: u16) -> Endpoint {
@@ -78,8 +87,12 @@ impl Endpoint {
         url.host().map(|host| host.trim_matches(['[', ']']).to_owned())
     }
 
-    /// Returns whether only this process can answer at the URL. Other replicas may answer at one of another host.
-    pub(super) fn is_loopback(&self) -> bool {
+    /// Returns whether the URL leads nowhere once this process stops. Other replicas may answer at one of another host.
+    pub(super) fn ends_with_process(&self, replicas: Replicas) -> bool {
+        self.url.is_some() && (replicas == Replicas::One || self.is_loopback())
+    }
+
+    fn is_loopback(&self) -> bool {
         let host = self.url_host().unwrap_or_default();
         host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }

@@ -39,18 +39,19 @@ fn lead(server: &Arc<MemoryApi>, namespace: &str) {
 }
 
 fn lead_with(server: &Arc<MemoryApi>, namespace: &str, webhooks: Webhooks) {
-    lead_at(server, Endpoint { name: "hook".into(), namespace: Some(namespace.into()), url: None }, webhooks);
+    let place = Endpoint { name: "hook".into(), namespace: Some(namespace.into()), url: None };
+    lead_at(server, place, Replicas::Several, webhooks);
 }
 
 /// Serves webhooks at this place. Returns what stops the leader.
-fn lead_at(server: &Arc<MemoryApi>, place: Endpoint, webhooks: Webhooks) -> CancellationToken {
+fn lead_at(server: &Arc<MemoryApi>, place: Endpoint, replicas: Replicas, webhooks: Webhooks) -> CancellationToken {
     let certificates = Certificates::new(&Settings::default(), place);
     let client = watched::client(server);
     let needs = NeedsCertificate(Readiness::default().require("certificate", "none"));
     tokio::spawn(certificates.clone().run(client.clone(), Default::default(), needs));
     let shutdown = CancellationToken::new();
     let context = Context::new(client, Default::default(), Default::default(), shutdown.clone());
-    let publisher = Box::new(Publisher { webhooks, certificates });
+    let publisher = Box::new(Publisher { webhooks, certificates, replicas });
     tokio::spawn(publisher.run(context.for_controller("webhooks")));
     shutdown
 }
@@ -247,7 +248,7 @@ async fn a_version_without_admission_webhooks_removes_those_of_the_last_one_and_
             || ["validating", "mutating"].map(|kind| server.object(&path(kind)).unwrap()["metadata"]["uid"].clone());
         let before = uids();
         let last = Endpoint { name: "hook".into(), namespace: Some(namespace.into()), url: None };
-        let stop = lead_at(&server, last, webhooks());
+        let stop = lead_at(&server, last, Replicas::Several, webhooks());
         sleep(Duration::from_secs(5)).await;
         assert_eq!(configured(&server), [1, 1]);
         stop.cancel();
@@ -281,24 +282,33 @@ fn name_client(server: &MemoryApi, path: &str, conversion: &Value) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_url_takes_the_place_of_a_definitions_service_and_gives_it_back() {
-    for (url, expected) in [("https://127.0.0.1:1", "back"), ("https://balancer", "kept for the other replicas")] {
+async fn a_url_takes_the_place_of_a_service_until_its_last_process_stops() {
+    for (url, replicas, expected) in [
+        ("https://127.0.0.1:1", Replicas::Several, "back"),
+        ("https://balancer", Replicas::Several, "kept for the other replicas"),
+        ("https://tunnel", Replicas::One, "back"),
+    ] {
         let server = cluster();
         let path = define(&server, "shops.example.com");
         let webhooks = webhooks().convert::<Shop, Shop>();
         let installed = webhooks.conversion("shops.example.com", ("other", "y")).unwrap();
         name_client(&server, &path, &installed);
         let place = Endpoint { name: "hook".into(), namespace: Some("x".into()), url: Some(url.into()) };
-        let shutdown = lead_at(&server, place, webhooks);
+        let shutdown = lead_at(&server, place, replicas, webhooks);
         sleep(Duration::from_secs(5)).await;
         let conversion = || server.object(&path).unwrap()["spec"]["conversion"].clone();
         let published = conversion();
         let client = &published["webhook"]["clientConfig"];
         assert_eq!(client["url"], format!("{url}/convert/example.com/shops"));
         assert!(client["caBundle"].is_string() && client.get("service").is_none(), "{client}");
+        assert_eq!(configured(&server), [1, 1]);
+        let asked = || server.object(&self::path("validating")).unwrap()["webhooks"][0]["clientConfig"]["url"].clone();
+        assert_eq!(asked(), format!("{url}/validate/example.com/v1/shops"));
         shutdown.cancel();
         sleep(Duration::from_secs(5)).await;
-        assert_eq!(conversion(), if expected == "back" { installed } else { published }, "{expected}");
+        let is_back = expected == "back";
+        assert_eq!(conversion(), if is_back { installed } else { published }, "{url}: {expected}");
+        assert_eq!(configured(&server), if is_back { [0, 0] } else { [1, 1] }, "{url}: {expected}");
     }
 }
 
