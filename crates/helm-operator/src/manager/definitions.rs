@@ -7,6 +7,7 @@ use scaffold::webhooks::Service;
 use serde_json::Value;
 
 use super::Error;
+use super::integers::bounded;
 
 /// Returns each kind's definition as JSON, in the order of their first versions, which are the stored ones.
 ///
@@ -27,7 +28,7 @@ fn with_versions(first: &CustomResourceDefinition, later: &[CustomResourceDefini
     }
     // The merge takes them from the end.
     versions[1..].reverse();
-    let merged = merge_crds(versions, version(first));
+    let merged = merge_crds(versions.into_iter().map(bounded).collect(), version(first));
     let kind = &first.spec.names.kind;
     let merged = merged.map_err(|source| Error::Versions { kind: kind.clone(), source: Box::new(source) })?;
     serde_json::to_value(merged).map_err(|source| Error::Versions { kind: kind.clone(), source: Box::new(source) })

@@ -4,6 +4,7 @@
 
 pub(crate) mod charts;
 mod definitions;
+mod integers;
 pub(crate) mod operator;
 pub(crate) mod secrecy;
 #[cfg(test)]
