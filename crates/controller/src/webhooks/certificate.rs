@@ -20,6 +20,9 @@ use serde::{Deserialize, Serialize};
 /// How long a certificate is valid.
 const LIFETIME: Duration = Duration::from_secs(90 * DAY);
 
+/// How long before its making a certificate is valid, for API servers whose clocks are behind.
+const VALID_BEFORE: Duration = Duration::from_secs(DAY);
+
 /// How long before its end a certificate is replaced.
 const REPLACED_BEFORE: Duration = Duration::from_secs(30 * DAY);
 
@@ -86,9 +89,10 @@ pub(super) enum Step {
 impl Certificate {
     /// Makes a certificate for these host names.
     pub(super) fn make(hosts: &[String], now: Timestamp) -> Result<Certificate, rcgen::Error> {
-        let expires = now + SignedDuration::try_from(LIFETIME).unwrap_or_default();
+        let signed = |span: Duration| SignedDuration::try_from(span).unwrap_or_default();
+        let (from, expires) = (now - signed(VALID_BEFORE), now + signed(LIFETIME));
         let valid = |mut params: CertificateParams, name: &str| {
-            set_validity(&mut params, now - SignedDuration::from_hours(24), expires);
+            set_validity(&mut params, from, expires);
             params.distinguished_name.push(DnType::CommonName, name);
             params
         };
@@ -132,9 +136,11 @@ impl Stored {
     ) -> Step {
         let left = Duration::try_from(self.current.about.expires.duration_since(now)).unwrap_or_default();
         let due = left.saturating_sub(REPLACED_BEFORE);
+        // A clock that was ahead made it.
+        let is_early = left > LIFETIME + VALID_BEFORE;
         let is_wrong = hosts.iter().any(|host| !self.current.about.hosts.contains(host));
         match (&self.next, trusted_for) {
-            (None, _) if due.is_zero() || is_wrong || self.is_unwanted => Step::Prepare,
+            (None, _) if due.is_zero() || is_early || is_wrong || self.is_unwanted => Step::Prepare,
             (None, _) => Step::Wait(due),
             // Nothing trusts the current one either, and most objects may trust the next.
             (Some(_), None) if left.is_zero() => Step::Promote,
@@ -271,7 +277,10 @@ mod tests {
         assert_eq!(step(&first, 0, None), Step::Wait(Duration::from_secs(60 * DAY)));
         assert_eq!(step(&first, 60, None), Step::Prepare);
         assert_eq!(step(&first, 200, None), Step::Prepare, "an expired one, too");
+        assert_eq!(step(&first, -1, None), Step::Wait(Duration::from_secs(61 * DAY)));
+        assert_eq!(step(&first, -40, None), Step::Prepare, "one that is not valid yet");
         let prepared = first.prepared(Certificate::make(&hosts(), now()).unwrap());
+        assert_eq!(step(&prepared, -40, Some(SETTLE)), Step::Promote);
         assert!(matches!(step(&prepared, 60, None), Step::Wait(_)), "not every object trusts it yet");
         assert_eq!(step(&prepared, 200, None), Step::Promote, "the current one has expired");
         assert_eq!(step(&prepared, 60, Some(SETTLE / 3)), Step::Wait(SETTLE - SETTLE / 3));
