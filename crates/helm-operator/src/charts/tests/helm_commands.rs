@@ -268,7 +268,7 @@ async fn what_a_post_renderer_did_is_undone_even_if_that_has_to_wait() {
     let world = limited(World::new(spec()).server);
     world.reconcile().await;
     let another = ResourceKey::new("ns", "another");
-    world.shared.rollout.claim(&another);
+    assert!(world.shared.rollout.take(&another));
     helm_applies(&world, "a", "rendered again");
     helm_supersedes(&world, 1).await;
     helm_repeats(&world, &manifest(&["a", "b", "c"], "rendered again"));

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::values_from::ValuesSource;
+use crate::watches::OnFailure;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
 
@@ -334,6 +335,134 @@ async fn a_resource_that_failed_before_it_waits_is_woken_by_a_free_place() {
     assert!(world.shared.rollout.holds(&b), "it was next in line");
     world.reconcile_one(&b).await;
     assert_eq!(world.value_of("b"), "x by v2");
+}
+
+/// Creates three releases at v1, of which `a` and `b` have a ready Deployment, and a process with one slot that has
+/// brought v2 to `a`, which is not ready yet. The others wait.
+async fn with_two_in_line() -> World {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let world = serving(server, "v1", 1);
+    let [a, b, c, _] = keys();
+    world.add("ns", "a", json!({"maps": ["a"], "deployments": ["a"], "value": "x"}));
+    world.add("ns", "b", json!({"maps": ["b"], "deployments": ["b"], "value": "x"}));
+    world.add("ns", "c", json!({"maps": ["c"], "value": "x"}));
+    for key in [&a, &b, &c] {
+        world.reconcile_one(key).await;
+    }
+    for (name, key) in [("a", &a), ("b", &b)] {
+        set_deployment_ready(&world, name, true);
+        world.reconcile_one(key).await;
+    }
+    let world = serving(world.server, "v2", 1);
+    set_ready(&world, false);
+    for key in [&a, &b, &c] {
+        world.reconcile_one(key).await;
+    }
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("x by v2"), json!("x by v1")));
+    assert!(world.shared.rollout.is_waiting(&b) && world.shared.rollout.is_waiting(&c));
+    world
+}
+
+/// Makes `a` ready with its new chart.
+async fn finish_a(world: &World) {
+    set_ready(world, true);
+    world.reconcile_one(&keys()[0]).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_its_owner_changes_in_line_leaves_its_place_to_the_next_even_if_it_is_not_ready() {
+    for (is_given, is_refused) in [(false, false), (false, true), (true, false), (true, true)] {
+        let world = with_two_in_line().await;
+        let [_, b, c, _] = keys();
+        if is_refused {
+            refuse(&world.server, "b");
+        }
+        if is_given {
+            finish_a(&world).await;
+            assert!(world.shared.rollout.holds(&b), "it was next in line");
+        }
+        let path = primary("ns", "b", Value::Null).0;
+        let mut object = world.server.object(&path).unwrap();
+        (object["spec"]["value"], object["metadata"]["generation"]) = ("y".into(), 2.into());
+        world.server.put(&path, object, "user");
+        set_deployment_ready(&world, "b", false);
+        world.reconcile_one(&b).await;
+        assert_eq!(world.value_of("b"), if is_refused { "x by v1" } else { "y by v2" });
+        let rollout = &world.shared.rollout;
+        assert!(!rollout.is_waiting(&b) && !rollout.holds(&b), "given: {is_given}, refused: {is_refused}");
+        let activity = world.condition_of(&b, "Reconciling").unwrap_or_default();
+        assert!(!activity.contains("UpgradeQueued"), "{activity}");
+        if !is_given {
+            finish_a(&world).await;
+        }
+        world.reconcile_one(&c).await;
+        assert_eq!(world.value_of("c"), "x by v2", "given: {is_given}, refused: {is_refused}");
+        assert!(!restarted(&world).shared.rollout.holds(&b), "after a restart");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_is_not_ready_keeps_its_place_while_someone_changes_its_objects() {
+    let world = with_deployment(true).await;
+    let [a, b, ..] = keys();
+    set_ready(&world, false);
+    world.reconcile_one(&a).await;
+    for _ in 0..8 {
+        let mut changed = world.server.object(&format!("{MAPS}/a")).unwrap();
+        changed["data"]["value"] = "mine".into();
+        world.server.put(&format!("{MAPS}/a"), changed, "fighter");
+        world.reconcile_one(&a).await;
+    }
+    assert!(world.condition_of(&a, "Irreconcilable").unwrap().contains("DriftLoop"));
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v1");
+    finish_a(&world).await;
+    assert!(world.condition_of(&a, "Irreconcilable").unwrap().contains("DriftLoop"));
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v2", "the others do not wait for the end of a drift loop");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_failed_keeps_its_place_while_the_server_does_not_answer() {
+    let world = rolling_out(1).await;
+    refuse(&world.server, "a");
+    let [a, b, ..] = keys();
+    world.reconcile_one(&a).await;
+    assert!(world.condition_of(&a, "ReleaseFailed").unwrap().contains("UpgradeError"));
+    world.server.refuse(|call| {
+        let is_record = call.method == http::Method::POST && call.path.contains("/secrets");
+        is_record.then(|| Error::from_status(503, "", "away"))
+    });
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile_one(&a).await;
+    assert_eq!(world.condition_of(&a, "ReleaseFailed"), None);
+    assert!(world.condition_of(&a, "Irreconcilable").is_some(), "nothing was tried");
+    world.server.accept();
+    world.reconcile_one(&b).await;
+    assert_eq!(upgraded(&world), [] as [&str; 0]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_fails_again_after_a_restart_keeps_its_place_although_its_release_stalls() {
+    let keeping = |server| {
+        World::with_events(server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
+            (settings.max_parallel_upgrades, settings.on_failure) = (1, OnFailure::Keep);
+        })
+    };
+    let world = keeping(with_deployment(true).await.server);
+    let [a, b, ..] = keys();
+    refuse(&world.server, "a");
+    world.reconcile_one(&a).await;
+    set_ready(&world, false);
+    let world = keeping(world.server);
+    for _ in 0..5 {
+        world.reconcile_one(&a).await;
+        world.reconcile_one(&b).await;
+        tokio::time::advance(Duration::from_secs(300)).await;
+    }
+    assert!(world.condition_of(&a, "ReleaseFailed").unwrap().contains("UpgradeError"));
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("x by v1"), json!("x by v1")));
 }
 
 /// Creates a controller with one slot, whose resources each have a Secret with values.

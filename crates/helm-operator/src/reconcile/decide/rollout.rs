@@ -6,9 +6,9 @@
 //! releases. A release that was not ready before gives its slot up once it is stalled, because the upgrade did not
 //! break it. One that only its own sources of values change also gives its slot up once the upgrade fails: that is its
 //! owner's doing, and must not stop all others. So does one that gets a slot while it has to wait for its turn in a
-//! rollout or for a dependency. Waiting for a slot does not occupy a worker.
+//! rollout or for a dependency, and one that needs no slot any more. Waiting for a slot does not occupy a worker.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 
 use controller::runtime::key::ResourceKey;
@@ -18,7 +18,7 @@ use outside::sync;
 
 use super::inputs;
 use crate::status::reason::Reason;
-use crate::status::{Condition, Status, condition};
+use crate::status::{Condition, Health, Status, condition};
 use crate::view::release::{ReleaseRecords, Revision};
 
 /// The upgrade slots of one controller.
@@ -30,13 +30,106 @@ pub(crate) struct Rollout {
 
 #[derive(Default)]
 struct State {
-    holders: HashSet<ResourceKey>,
-    /// Holders whose release was already unready before the upgrade.
-    ailing: HashSet<ResourceKey>,
-    /// Holders whose upgrade only their own sources of values cause.
-    by_sources: HashSet<ResourceKey>,
+    /// The releases that have a slot, with the upgrade that has begun in it.
+    holders: HashMap<ResourceKey, Option<Begun>>,
     waiting: VecDeque<ResourceKey>,
     queued: HashSet<ResourceKey>,
+}
+
+/// An upgrade that has begun in a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Begun {
+    /// The release's state before.
+    pub(crate) before: Before,
+    pub(crate) cause: Cause,
+}
+
+/// What causes an upgrade that needs a slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cause {
+    /// Something that many releases share, such as the chart.
+    Shared,
+    /// Only the release's own sources of values.
+    Sources,
+}
+
+/// The place of a release among the upgrades of its watch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// It is in line for a slot.
+    Waiting,
+    /// It has a slot, in which no upgrade has begun yet.
+    Given,
+    /// It has a slot, in which this upgrade has begun.
+    Begun(Begun),
+}
+
+/// The upgrade that a release is due for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// None: its deployed revision has the current inputs.
+    Nothing,
+    /// One that needs no slot, because its owner changed the resource or a person requested it.
+    Freely,
+    /// One that needs a slot.
+    InSlot,
+}
+
+/// How far the upgrade to the current inputs has come, if it is not completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Attempt {
+    /// Nothing of it is recorded.
+    None,
+    /// Its revision is pending.
+    Unfinished,
+    /// The last attempt failed.
+    Failed,
+}
+
+/// What decides whether a release keeps its place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Claim<'h> {
+    /// Its upgrade is not wanted: the release is left alone, pinned, deleted or someone else's, or was rolled back from
+    /// the current inputs.
+    pub(crate) is_left: bool,
+    pub(crate) due: Due,
+    pub(crate) attempt: Attempt,
+    /// No upgrade can begin now: the chart does not render, the server does not answer, or it is not its turn.
+    pub(crate) is_blocked: bool,
+    /// No test of the deployed revision is to run, and none failed so that the revision is rolled back.
+    pub(crate) is_tested: bool,
+    /// The health of the objects, if it is known.
+    pub(crate) health: Option<&'h Health>,
+}
+
+impl Place {
+    /// Returns whether a release keeps its place.
+    pub(crate) fn is_kept(self, claim: &Claim<'_>) -> bool {
+        match self {
+            _ if claim.is_left => false,
+            // Even if it cannot begin now: nothing else would wake it.
+            Place::Waiting => claim.due == Due::InSlot,
+            // Its turn, its dependency or its next attempt wakes it, and it queues again.
+            Place::Given => claim.due == Due::InSlot && !claim.is_blocked,
+            Place::Begun(begun) => !claim.is_over(begun),
+        }
+    }
+}
+
+impl Claim<'_> {
+    /// Returns whether an upgrade that has begun needs its slot no longer.
+    fn is_over(&self, begun: Begun) -> bool {
+        let is_stalled = matches!(self.health, Some(Health::TimedOut(_) | Health::Failed(_)));
+        let is_excused = begun.before == Before::Unready || begun.cause == Cause::Sources;
+        match (self.attempt, self.due) {
+            (Attempt::Unfinished, _) => false,
+            _ if is_stalled && is_excused => true,
+            (Attempt::Failed, _) => begun.cause == Cause::Sources,
+            (Attempt::None, Due::Nothing) => self.is_tested && self.health == Some(&Health::Ready),
+            // A chart that does not render, for example, has changed nothing.
+            (Attempt::None, Due::Freely | Due::InSlot) => self.is_blocked,
+        }
+    }
 }
 
 impl Rollout {
@@ -53,73 +146,53 @@ impl Rollout {
     }
 
     pub(crate) fn holds(&self, key: &ResourceKey) -> bool {
-        self.state().holders.contains(key)
+        self.state().holders.contains_key(key)
     }
 
     pub(crate) fn is_waiting(&self, key: &ResourceKey) -> bool {
         self.state().queued.contains(key)
     }
 
+    /// Returns the place of a release, if it has one.
+    pub(crate) fn place(&self, key: &ResourceKey) -> Option<Place> {
+        let state = self.state();
+        match state.holders.get(key) {
+            Some(begun) => Some(begun.map_or(Place::Given, Place::Begun)),
+            None => state.queued.contains(key).then_some(Place::Waiting),
+        }
+    }
+
     /// Takes a slot, or queues for one; returns whether a slot was taken.
     pub(crate) fn take(&self, key: &ResourceKey) -> bool {
         let mut state = self.state();
-        let is_free = state.holders.contains(key) || state.holders.len() < self.limit;
+        let is_free = state.holders.contains_key(key) || state.holders.len() < self.limit;
         if is_free {
             state.leave_line(key);
-            state.holders.insert(key.clone());
+            state.holders.entry(key.clone()).or_default();
         } else if state.queued.insert(key.clone()) {
             state.waiting.push_back(key.clone());
         }
         is_free
     }
 
-    /// Takes a slot even if none is free, because the upgrade has already started.
-    pub(crate) fn claim(&self, key: &ResourceKey) {
+    /// Records that an upgrade begins. Takes a slot even if none is free, because an earlier process may have begun it.
+    pub(crate) fn begin(&self, key: &ResourceKey, next: Begun) {
         if self.is_limited() {
             let mut state = self.state();
             state.leave_line(key);
-            state.by_sources.remove(key);
-            state.holders.insert(key.clone());
+            let known = state.holders.get(key).copied().flatten();
+            state.holders.insert(key.clone(), Some(known.map_or(next, |known| known.followed_by(next))));
         }
     }
 
     /// Restores the slot that an upgrade of the previous process had.
     pub(crate) fn restore(&self, key: &ResourceKey, before: Before) {
-        self.claim(key);
-        if before == Before::Unready {
-            self.note_ailing(key);
-        }
+        self.begin(key, Begun { before, cause: Cause::Shared });
     }
 
-    /// Records that a holder's release was already unready before its upgrade.
-    pub(crate) fn note_ailing(&self, key: &ResourceKey) {
-        let mut state = self.state();
-        if state.holders.contains(key) {
-            state.ailing.insert(key.clone());
-        }
-    }
-
-    /// Records that only its own sources of values cause a holder's upgrade.
-    pub(crate) fn note_by_sources(&self, key: &ResourceKey) {
-        let mut state = self.state();
-        if state.holders.contains(key) {
-            state.by_sources.insert(key.clone());
-        }
-    }
-
-    pub(crate) fn is_by_sources(&self, key: &ResourceKey) -> bool {
-        self.state().by_sources.contains(key)
-    }
-
-    /// Returns whether a holder's release was ready before its upgrade.
-    pub(crate) fn before(&self, key: &ResourceKey) -> Option<Before> {
-        let state = self.state();
-        let before = if state.ailing.contains(key) { Before::Unready } else { Before::Ready };
-        state.holders.contains(key).then_some(before)
-    }
-
-    pub(crate) fn is_ailing(&self, key: &ResourceKey) -> bool {
-        self.state().ailing.contains(key)
+    /// Returns the upgrade that has begun in a release's slot.
+    pub(crate) fn begun(&self, key: &ResourceKey) -> Option<Begun> {
+        self.state().holders.get(key).copied().flatten()
     }
 
     /// Releases the slot or queue position. Returns the resources that now hold a slot and must be requeued.
@@ -127,14 +200,12 @@ impl Rollout {
         let mut state = self.state();
         state.leave_line(key);
         state.holders.remove(key);
-        state.ailing.remove(key);
-        state.by_sources.remove(key);
         let mut next = Vec::new();
         while state.holders.len() < self.limit
             && let Some(first) = state.waiting.pop_front()
         {
             state.queued.remove(&first);
-            state.holders.insert(first.clone());
+            state.holders.insert(first.clone(), None);
             next.push(first);
         }
         next
@@ -145,12 +216,44 @@ impl Rollout {
     }
 }
 
+impl Begun {
+    /// Returns what counts once another upgrade begins in the same slot. A change of a release's own sources excuses
+    /// nothing that an upgrade before it broke.
+    fn followed_by(self, next: Begun) -> Begun {
+        match (self.cause, next.cause) {
+            (Cause::Shared, Cause::Sources) => self,
+            _ if self.before == Before::Unready => Begun { before: Before::Unready, ..next },
+            _ => next,
+        }
+    }
+}
+
 impl State {
     fn leave_line(&mut self, key: &ResourceKey) {
         if self.queued.remove(key) {
             self.waiting.retain(|waiting| waiting != key);
         }
     }
+}
+
+/// Returns how far the upgrade to these inputs has come, as the records say.
+pub(crate) fn attempt(release: &ReleaseRecords, inputs: &str) -> Attempt {
+    match release.newest().map(|(_, newest)| newest.status) {
+        Some(status) if status.is_pending() => Attempt::Unfinished,
+        Some(Outcome::Failed) => Attempt::Failed,
+        _ if has_failed(release, inputs) => Attempt::Failed,
+        _ => Attempt::None,
+    }
+}
+
+/// Returns whether an upgrade to these inputs has failed since the deployed revision was made.
+pub(crate) fn has_failed(release: &ReleaseRecords, inputs: &str) -> bool {
+    let Some((version, deployed)) = release.deployed() else { return false };
+    // A rollback is newer than the failure that it undoes.
+    let base = deployed.marks.as_ref().and_then(|marks| marks.rolled_back_to).unwrap_or(version);
+    let is_to = |one: &Revision| one.marks.as_ref().is_some_and(|marks| inputs::is_equal(&marks.inputs, inputs));
+    let is_failed = |one: &Revision| one.status == Outcome::Failed && one.is_sealed() && is_to(one);
+    release.revisions.iter().any(|(version, one)| *version > base && is_failed(one))
 }
 
 /// Returns the state that a release had before an upgrade that keeps its slot across a restart, because it failed, is
@@ -187,7 +290,13 @@ fn is_ready(status: &Status, version: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use controller::runtime::freshness::Stamp;
+    use helm_release::storage::Marks;
+
     use super::*;
+    use crate::view::release::Trust;
 
     fn key(name: &str) -> ResourceKey {
         ResourceKey::new("ns", name)
@@ -212,9 +321,144 @@ mod tests {
         let rollout = Rollout::new(1);
         assert!(rollout.take(&key("a")));
         assert!(!rollout.take(&key("b")) && !rollout.take(&key("c")));
-        rollout.claim(&key("b"));
+        rollout.begin(&key("b"), BEGUN);
         assert_eq!(rollout.leave(&key("a")), [], "b has the only place");
         assert_eq!(rollout.leave(&key("b")), [key("c")]);
-        Rollout::new(0).claim(&key("a"));
+        Rollout::new(0).begin(&key("a"), BEGUN);
+    }
+
+    #[test]
+    fn a_place_is_given_before_its_upgrade_begins() {
+        let rollout = Rollout::new(1);
+        let places = || ["a", "b"].map(|name| rollout.place(&key(name)));
+        assert!(rollout.take(&key("a")) && !rollout.take(&key("b")));
+        assert_eq!(places(), [Some(Place::Given), Some(Place::Waiting)]);
+        rollout.begin(&key("a"), BEGUN);
+        assert!(rollout.take(&key("a")));
+        assert_eq!(places(), [Some(Place::Begun(BEGUN)), Some(Place::Waiting)]);
+        rollout.leave(&key("a"));
+        assert_eq!(places(), [None, Some(Place::Given)]);
+        assert_eq!(rollout.begun(&key("b")), None);
+    }
+
+    #[test]
+    fn a_later_upgrade_in_the_same_place_excuses_nothing_by_its_sources() {
+        let by_sources = Begun { cause: Cause::Sources, ..BEGUN };
+        let ailing = Begun { before: Before::Unready, ..BEGUN };
+        for (first, next, expected) in [
+            (BEGUN, BEGUN, BEGUN),
+            (BEGUN, ailing, ailing),
+            (ailing, BEGUN, ailing),
+            (BEGUN, by_sources, BEGUN),
+            (BEGUN, Begun { before: Before::Unready, ..by_sources }, BEGUN),
+            (by_sources, BEGUN, BEGUN),
+            (by_sources, by_sources, by_sources),
+        ] {
+            assert_eq!(first.followed_by(next), expected, "{first:?}, {next:?}");
+        }
+    }
+
+    const BEGUN: Begun = Begun { before: Before::Ready, cause: Cause::Shared };
+
+    /// A release that an upgrade in its slot is due for.
+    const CLAIM: Claim<'_> = Claim {
+        is_left: false,
+        due: Due::InSlot,
+        attempt: Attempt::None,
+        is_blocked: false,
+        is_tested: true,
+        health: Some(&Health::Ready),
+    };
+
+    #[test]
+    fn a_place_is_kept_only_while_an_upgrade_needs_it() {
+        let by_sources = Place::Begun(Begun { cause: Cause::Sources, ..BEGUN });
+        let ailing = Place::Begun(Begun { before: Before::Unready, ..BEGUN });
+        let all = [Place::Waiting, Place::Given, Place::Begun(BEGUN), by_sources, ailing];
+        let (progressing, stalled) = (Health::Progressing("x".into()), Health::TimedOut("x".into()));
+        let (progressing, stalled) = (Some(&progressing), Some(&stalled));
+        let blocked = Claim { is_blocked: true, ..CLAIM };
+        let failed = Claim { attempt: Attempt::Failed, ..CLAIM };
+        let unfinished = Claim { attempt: Attempt::Unfinished, ..CLAIM };
+        let made = Claim { due: Due::Nothing, ..CLAIM };
+        let own = Claim { due: Due::Freely, ..CLAIM };
+        for (behaviour, claim, kept) in [
+            ("it is due", CLAIM, [true, true, true, true, true]),
+            ("due, and unready", Claim { health: progressing, ..CLAIM }, [true, true, true, true, true]),
+            ("due, and stalled", Claim { health: stalled, ..CLAIM }, [true, true, true, false, false]),
+            ("left alone", Claim { is_left: true, ..unfinished }, [false; 5]),
+            ("it cannot begin", blocked, [true, false, false, false, false]),
+            ("it failed", failed, [true, true, true, false, true]),
+            ("failed, and stalled", Claim { health: stalled, ..failed }, [true, true, true, false, false]),
+            ("failed, then no answer", Claim { is_blocked: true, ..failed }, [true, false, true, false, true]),
+            ("pending", unfinished, [true, true, true, true, true]),
+            ("pending, no answer", Claim { is_blocked: true, ..unfinished }, [true, false, true, true, true]),
+            ("pending, the old one stalled", Claim { health: stalled, ..unfinished }, [true, true, true, true, true]),
+            ("made, and ready", made, [false; 5]),
+            ("made, with an unknown health", Claim { health: None, ..made }, [false, false, true, true, true]),
+            ("made, to be tested", Claim { is_tested: false, ..made }, [false, false, true, true, true]),
+            ("made, not ready", Claim { health: progressing, ..made }, [false, false, true, true, true]),
+            ("made, stalled", Claim { health: stalled, ..made }, [false, false, true, false, false]),
+            (
+                "made, not ready, no answer",
+                Claim { health: progressing, is_blocked: true, ..made },
+                [false, false, true, true, true],
+            ),
+            ("undone, not cleaned up", Claim { attempt: Attempt::Failed, ..made }, [false, false, true, false, true]),
+            ("a change of its own is due", own, [false, false, true, true, true]),
+            ("an own change failed", Claim { attempt: Attempt::Failed, ..own }, [false, false, true, false, true]),
+            (
+                "an own change is pending",
+                Claim { attempt: Attempt::Unfinished, ..own },
+                [false, false, true, true, true],
+            ),
+        ] {
+            assert_eq!(all.map(|place| place.is_kept(&claim)), kept, "{behaviour}");
+        }
+    }
+
+    fn records(revisions: &[(Outcome, Marks)]) -> ReleaseRecords {
+        let revision = |(status, marks): &(Outcome, Marks)| Revision {
+            status: *status,
+            resource_version: 1,
+            owners: Box::default(),
+            marks: Some(Arc::new(marks.clone())),
+            trust: Trust::Written(None),
+            stamp: Stamp::written(None),
+            written: None,
+        };
+        ReleaseRecords { revisions: (1..).zip(revisions.iter().map(revision)).collect(), ..ReleaseRecords::default() }
+    }
+
+    #[test]
+    fn an_upgrade_has_failed_if_the_records_since_the_deployed_revision_say_so() {
+        use Outcome::{Deployed, Failed, PendingUpgrade, Superseded};
+        let of = |inputs: &str| Marks { inputs: inputs.into(), ..Marks::default() };
+        let (old, new) = (of("2:old.own.chart=1"), of("2:new.own.chart=2"));
+        let back = Marks { rolled_back_to: Some(1), ..old.clone() };
+        for (behaviour, revisions, expected) in [
+            ("not begun", vec![(Deployed, old.clone())], Attempt::None),
+            ("pending", vec![(Deployed, old.clone()), (PendingUpgrade, new.clone())], Attempt::Unfinished),
+            ("failed", vec![(Deployed, old.clone()), (Failed, new.clone())], Attempt::Failed),
+            ("failed with others", vec![(Deployed, old.clone()), (Failed, old.clone())], Attempt::Failed),
+            (
+                "rolled back",
+                vec![(Superseded, old.clone()), (Failed, new.clone()), (Deployed, back.clone())],
+                Attempt::Failed,
+            ),
+            (
+                "rolled back from others",
+                vec![(Superseded, old.clone()), (Failed, of("2:other.own.chart=3")), (Deployed, back)],
+                Attempt::None,
+            ),
+            (
+                "succeeded later",
+                vec![(Superseded, old.clone()), (Failed, new.clone()), (Deployed, new.clone())],
+                Attempt::None,
+            ),
+        ] {
+            assert_eq!(attempt(&records(&revisions), "2:new.own"), expected, "{behaviour}");
+        }
+        assert_eq!(attempt(&ReleaseRecords::default(), "2:new.own"), Attempt::None);
     }
 }

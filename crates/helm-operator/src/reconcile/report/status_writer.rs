@@ -40,19 +40,21 @@ pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>,
         return plan(context, &primary, end);
     }
     context.handle_failed(decided, end);
-    let mut known_health = None;
-    if has_status(&primary) {
-        // The previous process's failure stays until the first attempt. The health of the objects is unknown until they
-        // are listed.
-        let is_known = context.shared.memory.of(context.key).restored(&primary).is_none() && !context.is_listing();
-        if is_known {
-            read_description(context, &primary).await;
-            let (health, objects) = current_health(context, &primary).await;
-            known_health = Some(health.clone());
-            write_status(context, (&primary, decided.generation), health, objects).await;
-        }
+    // The previous process's failure stays until the first attempt. The health of the objects is unknown until they are
+    // listed.
+    let is_known = has_status(&primary)
+        && context.shared.memory.of(context.key).restored(&primary).is_none()
+        && !context.is_listing();
+    if is_known {
+        read_description(context, &primary).await;
     }
+    let found = if is_known { Some(current_health(context, &primary).await) } else { None };
+    let known_health = found.as_ref().map(|(health, _)| health.clone());
+    // The status says whether the release is in line.
     context.leave_rollout(&primary, known_health.as_ref());
+    if let Some((health, objects)) = found {
+        write_status(context, (&primary, decided.generation), health, objects).await;
+    }
     // As the status says now.
     if let Some(primary) = context.shared.cache.primary(context.key) {
         context.note_part(&primary, known_health.as_ref());

@@ -2,11 +2,14 @@
 //! that they do not delay others.
 
 use controller::runtime::retries::RetryInputs;
+use helm_release::storage::Before;
 
 use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::inputs;
-use crate::reconcile::decide::state::{Awaits, UpgradeSlot};
+use crate::reconcile::decide::rollout::{self, Attempt, Begun, Cause, Claim, Due};
+use crate::reconcile::decide::state::{Awaits, Inputs, Recorded, UpgradeSlot};
 use crate::reconcile::decide::turns::RolloutTurn;
+use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
 use crate::status::{Health, condition};
@@ -31,8 +34,7 @@ impl StepContext<'_> {
     /// Returns whether an upgrade needs a slot. An upgrade that a person requested needs none.
     pub(crate) fn upgrade_slot(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> UpgradeSlot {
         let rollout = &self.shared.rollout;
-        let is_free =
-            !rollout.is_limited() || self.full_reconcile(primary).is_some() || !self.is_from_outside(primary, release);
+        let is_free = !rollout.is_limited() || !self.needs_slot(primary, release);
         if !is_free && self.turn(primary) != RolloutTurn::Free {
             return UpgradeSlot::Waiting;
         }
@@ -51,18 +53,27 @@ impl StepContext<'_> {
 
     /// Records that an upgrade starts. One that an earlier process started takes a slot even if none is free.
     pub(crate) fn begin_upgrade(&self, primary: &Primary, release: Option<&ReleaseRecords>) {
-        if self.is_from_outside(primary, release) && self.full_reconcile(primary).is_none() {
-            self.shared.rollout.claim(self.key);
-            if self.is_by_sources(release) {
-                self.shared.rollout.note_by_sources(self.key);
-            }
-            let is_resumed =
-                release.and_then(ReleaseRecords::newest).is_some_and(|(_, newest)| newest.status.is_pending());
-            let is_first = !is_resumed && self.shared.memory.of(self.key).fault().is_none();
-            if is_first && primary.status.find(condition::READY).is_some_and(|ready| &*ready.status == "False") {
-                self.shared.rollout.note_ailing(self.key);
-            }
+        if self.needs_slot(primary, release) {
+            let cause = if self.is_by_sources(release) { Cause::Sources } else { Cause::Shared };
+            self.shared.rollout.begin(self.key, Begun { before: self.readiness_before(primary, release), cause });
         }
+    }
+
+    /// Returns the release's state before an upgrade. What an earlier attempt left behind does not count.
+    fn readiness_before(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> Before {
+        let inputs = self.inputs_digest(primary);
+        let is_repeated = release.is_some_and(|release| {
+            let is_resumed = release.newest().is_some_and(|(_, newest)| newest.status.is_pending());
+            is_resumed || rollout::has_failed(release, &inputs)
+        });
+        let is_first = !is_repeated && self.shared.memory.of(self.key).fault().is_none();
+        let is_unready = primary.status.find(condition::READY).is_some_and(|ready| &*ready.status == "False");
+        if is_first && is_unready { Before::Unready } else { Before::Ready }
+    }
+
+    /// Returns whether the next upgrade needs a slot. One that a person requested needs none.
+    fn needs_slot(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> bool {
+        self.full_reconcile(primary).is_none() && self.is_from_outside(primary, release)
     }
 
     /// Returns whether only the resource's own sources of values cause the upgrade.
@@ -79,46 +90,65 @@ impl StepContext<'_> {
         marks.is_some_and(|marks| inputs::is_from_outside(&marks.inputs, &self.inputs_digest(primary)))
     }
 
-    /// Releases the slot once the release is up to date, or no longer being worked on.
+    /// Releases the slot, or the position in line, that nothing needs any more.
     pub(crate) fn leave_rollout(&self, primary: &Primary, health: Option<&Health>) {
-        let rollout = &self.shared.rollout;
-        if !rollout.is_limited() || !(rollout.holds(self.key) || rollout.is_waiting(self.key)) {
-            return;
-        }
-        let is_pinned = self.pinned(primary).is_some();
-        let idle = primary.deleting || primary.annotations.leaves_alone() || is_pinned;
-        let memory = self.shared.memory.of(self.key);
-        let fault = memory.fault();
-        // A chart that does not render has changed nothing, unless an earlier attempt did. A release that waits in line
-        // keeps its position: nothing else would wake it.
-        let has_begun =
-            self.release().as_deref().and_then(ReleaseRecords::newest).is_some_and(|(_, r)| r.status.is_pending());
-        let is_blocked = fault.is_some_and(|fault| fault.condition == condition::IRRECONCILABLE);
-        let never_began = !has_begun && is_blocked && rollout.holds(self.key);
-        // It was handed the slot, but cannot start now. Its turn or its dependency wakes it, and it queues again.
-        let cannot_begin = !has_begun && fault.is_none() && rollout.holds(self.key) && self.waits_for_others(primary);
-        let is_tested = !self.is_test_due(primary);
-        let settled =
-            fault.is_none() && health == Some(&Health::Ready) && self.has_current_inputs(primary) && is_tested;
-        let is_undone = self.gate(primary, self.release().as_deref()) == Gate::Closed;
-        let is_stalled = matches!(health, Some(Health::TimedOut(_) | Health::Failed(_)));
-        let is_by_sources = rollout.is_by_sources(self.key);
-        let stalled = is_stalled && (is_by_sources || rollout.is_ailing(self.key));
-        let failed = is_by_sources && !has_begun && fault.is_some();
-        if idle || never_began || cannot_begin || settled || stalled || failed || is_undone {
+        let Some(place) = self.shared.rollout.place(self.key) else { return };
+        if !place.is_kept(&self.claim(primary, health)) {
             self.shared.leave_rollout(self.key);
         }
     }
 
-    /// Returns whether an upgrade has to wait for the rollout or for a dependency.
-    fn waits_for_others(&self, primary: &Primary) -> bool {
-        let is_due = !self.has_current_inputs(primary);
-        is_due && (self.turn(primary) != RolloutTurn::Free || self.awaits(primary) == Awaits::Missing)
+    /// Returns what decides whether the release keeps its place.
+    fn claim<'h>(&self, primary: &Primary, health: Option<&'h Health>) -> Claim<'h> {
+        let release = self.release();
+        let release = release.as_deref();
+        let gate = self.gate(primary, release);
+        let due = self.due(primary, release);
+        let is_unwanted = matches!(gate, Gate::Closed | Gate::Pin | Gate::Pinned);
+        let is_idle = primary.deleting || primary.annotations.leaves_alone();
+        Claim {
+            is_left: is_idle || is_unwanted || self.recorded(primary) == Recorded::Foreign,
+            due,
+            attempt: self.last_attempt(primary, release),
+            is_blocked: self.is_irreconcilable() || due != Due::Nothing && self.waits_for_others(primary),
+            is_tested: gate != Gate::RollBack && !self.is_test_due(primary),
+            health,
+        }
     }
 
-    fn has_current_inputs(&self, primary: &Primary) -> bool {
-        let release = self.release();
-        let marks = release.as_deref().and_then(ReleaseRecords::deployed_marks);
+    fn due(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> Due {
+        let is_same = matches!(self.found.judged, Some(Inputs::Same | Inputs::RenderedSame));
+        match is_same || self.has_current_inputs(primary, release) {
+            true => Due::Nothing,
+            false if self.needs_slot(primary, release) => Due::InSlot,
+            false => Due::Freely,
+        }
+    }
+
+    /// Returns how far the upgrade to the current inputs has come. A failure may have left no record.
+    fn last_attempt(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> Attempt {
+        let is_action = |failed: &Failed| {
+            matches!(failed, Failed::Attempt(_)) && failed.fault().condition == condition::RELEASE_FAILED
+        };
+        let memory = self.shared.memory.of(self.key);
+        let has_failed = memory.failure.as_ref().is_some_and(|failure| is_action(&failure.failed));
+        let recorded = release.map_or(Attempt::None, |release| rollout::attempt(release, &self.inputs_digest(primary)));
+        if has_failed && recorded == Attempt::None { Attempt::Failed } else { recorded }
+    }
+
+    /// Returns whether the last failure lets nothing be tried. A failed repair does not.
+    fn is_irreconcilable(&self) -> bool {
+        let memory = self.shared.memory.of(self.key);
+        memory.failure.as_ref().is_some_and(|failure| failure.failed.fault().condition == condition::IRRECONCILABLE)
+    }
+
+    /// Returns whether an upgrade has to wait for the rollout or for a dependency.
+    fn waits_for_others(&self, primary: &Primary) -> bool {
+        self.turn(primary) != RolloutTurn::Free || self.awaits(primary) == Awaits::Missing
+    }
+
+    fn has_current_inputs(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> bool {
+        let marks = release.and_then(ReleaseRecords::deployed_marks);
         marks.is_some_and(|marks| inputs::is_equal(&marks.inputs, &self.inputs_digest(primary)))
     }
 }

@@ -9,6 +9,7 @@ use crate::dependencies::Waiting;
 use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::decide::inputs::{self, NamedInput};
 use crate::reconcile::decide::progression::{Member, Part, Phase, Reached, RolloutProgress};
+use crate::reconcile::decide::rollout::Cause;
 use crate::reconcile::decide::turns::RolloutTurn;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::StepContext;
@@ -135,12 +136,12 @@ impl StepContext<'_> {
     /// upgrade, which keeps no slot. In a rollout in steps, only the upgrade that brings what is rolled out has one: the
     /// rollout neither counts nor undoes what the owner or a value source changes.
     pub(crate) fn state_before(&self, primary: &Primary) -> Option<Before> {
-        let before = self.shared.rollout.before(self.key)?;
+        let begun = self.shared.rollout.begun(self.key)?;
         let is_counted = match self.shared.turns.rule() {
             Some(_) => self.is_rolled_out(primary),
-            None => !self.shared.rollout.is_by_sources(self.key),
+            None => begun.cause == Cause::Shared,
         };
-        is_counted.then_some(before)
+        is_counted.then_some(begun.before)
     }
 
     /// Returns whether the next revision is the rollout's: it replaces one from before the rollout, and neither the
