@@ -465,6 +465,32 @@ async fn an_upgrade_that_fails_again_after_a_restart_keeps_its_place_although_it
     assert_eq!((world.value_of("a"), world.value_of("b")), (json!("x by v1"), json!("x by v1")));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_release_that_becomes_unready_long_after_its_upgrade_stops_no_others_after_a_restart() {
+    let world = with_deployment(true).await;
+    let [a, b, ..] = keys();
+    world.reconcile_one(&a).await;
+    finish_a(&world).await;
+    assert_eq!(world.value_of("a"), "x by v2");
+    assert!(!world.shared.rollout.holds(&a));
+    set_ready(&world, false);
+    world.reconcile_one(&a).await;
+    let path = primary("ns", "a", Value::Null).0;
+    let mut object = world.server.object(&path).unwrap();
+    for condition in object["status"]["conditions"].as_array_mut().unwrap() {
+        condition["lastTransitionTime"] = "2100-01-01T00:00:00Z".into();
+    }
+    world.server.put(&path, object, "clock");
+    let world = restarted(&world);
+    for _ in 0..5 {
+        world.reconcile_one(&a).await;
+        world.reconcile_one(&b).await;
+        tokio::time::advance(Duration::from_secs(300)).await;
+    }
+    assert!(world.condition_of(&a, "Stalled").unwrap().starts_with("True/ProgressTimeout/"));
+    assert_eq!(world.value_of("b"), "x by v2");
+}
+
 /// Creates a controller with one slot, whose resources each have a Secret with values.
 fn with_own_sources(server: Arc<MemoryApi>, chart: &'static str) -> World {
     let source = r#"[{"kind": "Secret", "name": "$(name)-values", "optional": true}]"#;

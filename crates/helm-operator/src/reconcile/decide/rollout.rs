@@ -14,12 +14,16 @@ use std::sync::{Mutex, MutexGuard};
 use controller::runtime::key::ResourceKey;
 use helm_release::release::Status as Outcome;
 use helm_release::storage::Before;
+use jiff::{SignedDuration, Timestamp};
 use outside::sync;
 
 use super::inputs;
 use crate::status::reason::Reason;
 use crate::status::{Condition, Health, Status, condition};
 use crate::view::release::{ReleaseRecords, Revision};
+
+/// How long after its record a new revision is reported as unready at the latest, unless the status cannot be written.
+const REPORTED: SignedDuration = SignedDuration::from_secs(60);
 
 /// The upgrade slots of one controller.
 pub(crate) struct Rollout {
@@ -263,15 +267,27 @@ pub(crate) fn unfinished(release: &ReleaseRecords, own: &str, status: &Status) -
     let deployed = release.deployed_marks()?;
     let (version, newest) = release.newest()?;
     let before = newest.marks.as_ref().and_then(|marks| marks.before);
+    let is_described = status.deployed_release.as_ref().is_some_and(|deployed| deployed.revision == version);
     let has_failed = |c: &Condition| *c.status == *"True" && *c.reason == Reason::UpgradeError;
     let unfinished = if status.find(condition::RELEASE_FAILED).is_some_and(has_failed) {
         before.or_else(|| (!has_failed_by_sources(release, &deployed.inputs)).then_some(Before::Ready))
-    } else if newest.status.is_pending() || !is_ready(status, version) {
+    } else if newest.status.is_pending() || !is_described {
+        // The status may still describe the previous revision.
         before
+    } else if became_unready_later(status, newest) {
+        // It left its slot when it was ready, unless the status was only written late.
+        before.map(|_| Before::Unready)
     } else {
-        None
+        before.filter(|_| !is_ready(status))
     };
     unfinished.filter(|_| inputs::has_own(&deployed.inputs, own))
+}
+
+/// Returns whether a release was ready with its newest revision before it became unready.
+fn became_unready_later(status: &Status, newest: &Revision) -> bool {
+    let unready = status.find(condition::READY).filter(|ready| *ready.status != *"True");
+    let since = unready.and_then(|ready| ready.last_transition_time.as_deref()?.parse::<Timestamp>().ok());
+    since.zip(newest.written).is_some_and(|(since, written)| since.duration_since(written) > REPORTED)
 }
 
 /// Returns whether the last upgrade that failed differs from the deployed revision only in sources of values.
@@ -282,10 +298,9 @@ fn has_failed_by_sources(records: &ReleaseRecords, deployed: &str) -> bool {
     marks.is_some_and(|marks| inputs::is_by_sources(deployed, &marks.inputs))
 }
 
-/// Returns whether the status says that this revision is ready. The status may still describe the previous revision.
-fn is_ready(status: &Status, version: u32) -> bool {
-    status.deployed_release.as_ref().is_some_and(|deployed| deployed.revision == version)
-        && status.find(condition::READY).is_some_and(|ready| *ready.status == *"True")
+/// Returns whether the status says that the release is ready.
+fn is_ready(status: &Status) -> bool {
+    status.find(condition::READY).is_some_and(|ready| *ready.status == *"True")
 }
 
 #[cfg(test)]
@@ -294,6 +309,7 @@ mod tests {
 
     use controller::runtime::freshness::Stamp;
     use helm_release::storage::Marks;
+    use serde_json::{Value, json};
 
     use super::*;
     use crate::view::release::Trust;
@@ -417,7 +433,7 @@ mod tests {
         }
     }
 
-    fn records(revisions: &[(Outcome, Marks)]) -> ReleaseRecords {
+    fn records(revisions: &[(Outcome, Marks)], written: Option<Timestamp>) -> ReleaseRecords {
         let revision = |(status, marks): &(Outcome, Marks)| Revision {
             status: *status,
             resource_version: 1,
@@ -425,7 +441,7 @@ mod tests {
             marks: Some(Arc::new(marks.clone())),
             trust: Trust::Written(None),
             stamp: Stamp::written(None),
-            written: None,
+            written,
         };
         ReleaseRecords { revisions: (1..).zip(revisions.iter().map(revision)).collect(), ..ReleaseRecords::default() }
     }
@@ -457,8 +473,38 @@ mod tests {
                 Attempt::None,
             ),
         ] {
-            assert_eq!(attempt(&records(&revisions), "2:new.own"), expected, "{behaviour}");
+            assert_eq!(attempt(&records(&revisions, None), "2:new.own"), expected, "{behaviour}");
         }
         assert_eq!(attempt(&ReleaseRecords::default(), "2:new.own"), Attempt::None);
+    }
+
+    #[test]
+    fn after_a_restart_an_upgrade_keeps_its_place_unless_its_release_was_ready_since() {
+        let written: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
+        let status = |ready: &str, since: Value, revision: u32| {
+            let ready = json!({"type": "Ready", "status": ready, "lastTransitionTime": since});
+            let status = json!({"conditions": [ready], "deployedRelease": {"name": "a", "revision": revision}});
+            serde_json::from_value::<Status>(status).unwrap()
+        };
+        let unfinished = |before, status: &Status| {
+            let marks = Marks { inputs: "2:new.own".into(), before, ..Marks::default() };
+            super::unfinished(&records(&[(Outcome::Deployed, marks)], Some(written)), "own", status)
+        };
+        let (was_ready, was_not) = (Some(Before::Ready), Some(Before::Unready));
+        for (ready, since, revision, expected) in [
+            ("True", json!("2026-01-01T00:00:05Z"), 1, None),
+            ("False", json!("2026-01-01T00:00:05Z"), 1, was_ready),
+            ("False", json!("2025-12-01T00:00:00Z"), 1, was_ready),
+            ("False", Value::Null, 1, was_ready),
+            ("False", json!("no time"), 1, was_ready),
+            ("False", json!("2026-01-05T00:00:00Z"), 1, was_not),
+            ("Unknown", json!("2026-01-05T00:00:00Z"), 1, was_not),
+            ("False", json!("2026-01-05T00:00:00Z"), 0, was_ready),
+            ("True", json!("2025-12-01T00:00:00Z"), 0, was_ready),
+        ] {
+            let status = status(ready, since, revision);
+            assert_eq!(unfinished(was_ready, &status), expected, "{status:?}");
+            assert_eq!(unfinished(None, &status), None, "it took no place: {status:?}");
+        }
     }
 }
