@@ -17,12 +17,21 @@ const CHART: [(&str, &str); 2] = [
 
 /// Creates an operator with this type of override values.
 async fn operator(server: Arc<MemoryApi>, kind: Option<OverrideValuesType>) -> World {
+    configured(server, kind, |_| {}).await
+}
+
+/// Creates an operator with this type of override values and these settings.
+async fn configured(
+    server: Arc<MemoryApi>,
+    kind: Option<OverrideValuesType>,
+    change: impl FnOnce(&mut Settings),
+) -> World {
     let texts = [("on".to_owned(), "false".to_owned())].into();
     let overrides = Overrides::parse(texts, kind).unwrap();
     let engine = Arc::new(Engine::new(Chart::from_files(CHART).unwrap()));
     let discovered = Arc::new(Discovered::read(&Applier::new(server.clone())).await.unwrap());
     let renderer = Arc::new(EngineRenderer::new(engine, overrides, discovered).unwrap());
-    World::with_events(server, renderer, |_| {})
+    World::with_events(server, renderer, change)
 }
 
 /// Creates a release as an upstream leaves it, with this type.
@@ -66,6 +75,27 @@ async fn a_release_of_operator_sdk_keeps_strings_and_says_which_key_decides() {
     world.edit(|p| p["spec"]["size"] = 3.into());
     world.reconcile().await;
     assert_eq!((world.history().len(), world.value_of("a")), (3, json!("string 3")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_of_operator_sdk_that_moves_to_another_namespace_for_records_keeps_strings() {
+    let server = upstreams(OverrideValuesType::String).await;
+    let uid = |server: &MemoryApi| server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].clone();
+    let before = uid(&server);
+    let recording = |settings: &mut Settings| settings.home = Home::in_namespace("records");
+    let world = configured(server, None, recording).await;
+    // As operator-sdk writes it.
+    world.edit(|primary| primary["status"]["deployedRelease"] = json!({"name": "web", "manifest": ""}));
+    world.reconcile().await;
+    assert_eq!((world.history(), world.value_of("a")), (vec!["2 deployed".to_owned()], json!("string 1")));
+    assert_eq!(uid(&world.server), before);
+    tokio::time::sleep(SECOND).await;
+    assert!(said(&world.server));
+    let world = configured(world.server, None, recording).await;
+    assert_eq!(world.requests().await, 0, "after a restart");
+    world.edit(|primary| primary["spec"]["size"] = 2.into());
+    world.reconcile().await;
+    assert_eq!(world.value_of("a"), json!("string 2"));
 }
 
 #[tokio::test(start_paused = true)]

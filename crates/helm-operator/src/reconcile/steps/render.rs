@@ -102,7 +102,10 @@ impl StepContext<'_> {
     async fn import(&self, primary: &Primary) -> Result<bool, Failed> {
         let env = self.environment(primary, Action::Upgrade);
         let imported = action::import(&env).await.map_err(|e| fault_of(&e))?;
-        let Some(Imported { version, packed, resource_version, marks }) = imported else { return Ok(false) };
+        let Some(Imported { version, packed, resource_version, mut marks }) = imported else { return Ok(false) };
+        if !packed.is_sealed() {
+            marks.string_overrides |= self.finds_strings(primary, packed.facts());
+        }
         tracing::info!(resource = %self.key, version, "Imported a release that was recorded elsewhere");
         self.shared.cache.change_release(self.key, |release| {
             let trust = if packed.is_sealed() { Trust::Written(Some(packed.content())) } else { Trust::Foreign };
