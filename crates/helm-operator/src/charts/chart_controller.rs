@@ -75,7 +75,8 @@ impl ChartController {
     /// The chart cannot be loaded, is a library, or lacks dependencies.
     pub fn load(watch: Watch) -> Result<ChartController, reconciler::Error> {
         if let Some(pull) = &watch.pull {
-            let waiting = Source::Own(Arc::new(Unavailable::new(pull.source.location.name())));
+            let waiting = Unavailable::new(pull.source.location.name(), watch.overrides.clone());
+            let waiting = Source::Own(Arc::new(waiting));
             return Ok(ChartController::from(watch, waiting));
         }
         let path = std::path::absolute(&watch.chart)?;

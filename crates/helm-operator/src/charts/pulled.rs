@@ -160,7 +160,8 @@ impl Lookout {
             }
             _ => {
                 tracing::error!(kind, %chart, error, "The chart cannot be fetched: its resources wait for it");
-                let unavailable = Unavailable::new(self.puller.pull().source.location.name());
+                let name = self.puller.pull().source.location.name();
+                let unavailable = Unavailable::new(name, self.watch.overrides.clone());
                 unavailable.because(why.0, self.explained(why.1));
                 Serving::Nothing(Arc::new(unavailable))
             }

@@ -8,18 +8,21 @@ use outside::sync::lock;
 
 use super::request::{RenderError, Rendered, Renderer, Request};
 use crate::status::reason::Reason;
+use crate::watches::Overrides;
 
 /// The renderer of a chart that is not there.
 pub(crate) struct Unavailable {
     name: String,
+    overrides: Overrides,
     why: Mutex<(Reason, String)>,
 }
 
 impl Unavailable {
-    /// Creates a stand-in for a chart that is not fetched yet. `name` is used instead of the chart's name.
-    pub(crate) fn new(name: &str) -> Unavailable {
+    /// Creates a stand-in for a chart that is not fetched yet. `name` is used instead of the chart's name. The override
+    /// values are those of the watch, which count before the chart is there.
+    pub(crate) fn new(name: &str, overrides: Overrides) -> Unavailable {
         let why = Mutex::new((Reason::ChartUnavailable, "the chart is being fetched".to_owned()));
-        Unavailable { name: name.to_owned(), why }
+        Unavailable { name: name.to_owned(), overrides, why }
     }
 
     /// Sets why the chart is not there. A resource says so with its next attempt.
@@ -35,6 +38,10 @@ impl Renderer for Unavailable {
 
     fn chart_name(&self) -> &str {
         &self.name
+    }
+
+    fn overrides(&self) -> Option<&Overrides> {
+        Some(&self.overrides)
     }
 
     fn render(&self, _: Request) -> BoxFuture<'_, Result<Rendered, RenderError>> {

@@ -7,7 +7,7 @@ use helm_release::storage::OWNER_LABEL;
 use crate::charts::tests::*;
 use crate::rendering::renderer::{Discovered, EngineRenderer};
 
-const CHART: [(&str, &str); 2] = [
+pub(super) const CHART: [(&str, &str); 2] = [
     ("Chart.yaml", "apiVersion: v2\nname: memcached\nversion: 1.0.0\n"),
     (
         "templates/map.yaml",
@@ -35,7 +35,7 @@ async fn configured(
 }
 
 /// Creates a release as an upstream leaves it, with this type.
-async fn upstreams(kind: OverrideValuesType) -> Arc<MemoryApi> {
+pub(super) async fn upstreams(kind: OverrideValuesType) -> Arc<MemoryApi> {
     let world = operator(World::new(json!({"size": 1})).server, Some(kind)).await;
     world.reconcile().await;
     let server = world.server.clone();

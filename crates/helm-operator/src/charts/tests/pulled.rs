@@ -73,7 +73,11 @@ impl Registry {
 
     /// Publishes a version of a chart whose ConfigMap contains that version.
     fn push(&self, version: &str) {
-        let archive = chart(version);
+        self.push_chart(version, chart(version));
+    }
+
+    /// Publishes a packed chart as this version.
+    fn push_chart(&self, version: &str, archive: Vec<u8>) {
         let digest = Digest::of(&archive).to_string();
         let manifest = json!({
             "schemaVersion": 2,
@@ -105,15 +109,20 @@ impl Registry {
 }
 
 fn chart(version: &str) -> Vec<u8> {
-    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {version: \"{{ .Chart.Version }}\"}\n";
     let about = format!("apiVersion: v2\nname: shop\nversion: {version}\n");
-    for (path, text) in [("shop/Chart.yaml", &*about), ("shop/templates/c.yaml", map)] {
+    packed(&[("Chart.yaml", &*about), ("templates/c.yaml", map)])
+}
+
+/// Packs the files of a chart.
+fn packed(files: &[(&str, &str)]) -> Vec<u8> {
+    let mut archive = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
+    for (path, text) in files {
         let mut header = tar::Header::new_gnu();
         header.set_size(text.len() as u64);
         header.set_mode(0o644);
         header.set_cksum();
-        archive.append_data(&mut header, path, text.as_bytes()).unwrap();
+        archive.append_data(&mut header, format!("shop/{path}"), text.as_bytes()).unwrap();
     }
     archive.into_inner().unwrap().finish().unwrap()
 }
@@ -137,10 +146,13 @@ impl Operator {
         cache: &std::path::Path,
         (version, key): (&str, Option<Pem>),
     ) -> Operator {
-        let chart = format!("oci://{}/shop", registry.host);
-        let text = format!(
-            "- {{group: cache.my.domain, version: v1, kind: Memcached, chart: '{chart}', pull: {{version: {version}, plainHttp: true}}}}"
-        );
+        let chart = format!("chart: 'oci://{}/shop', pull: {{version: {version}, plainHttp: true}}", registry.host);
+        Operator::serving(server, cache, &chart, key)
+    }
+
+    /// Starts a process whose watch has these keys.
+    fn serving(server: &Arc<MemoryApi>, cache: &std::path::Path, keys: &str, key: Option<Pem>) -> Operator {
+        let text = format!("- {{group: cache.my.domain, version: v1, kind: Memcached, {keys}}}");
         let mut watch = watches::parse(&text, |_| None).unwrap().watches.remove(0);
         let pull = watch.pull.as_mut().unwrap();
         (pull.interval, pull.key) = (INTERVAL, key);
@@ -199,6 +211,15 @@ impl Operator {
         let mut seen = BTreeSet::new();
         let own = series.filter(|series| series.starts_with("helm_operator_"));
         own.filter(|series| !seen.insert(*series)).map(str::to_owned).collect()
+    }
+
+    /// Waits until the resource no longer lacks its chart.
+    async fn has_chart(&self) {
+        eventually(|| match status(&self.server)["conditions"].to_string() {
+            conditions if conditions.contains("ChartUnavailable") => Err(conditions),
+            _ => Ok(()),
+        })
+        .await;
     }
 
     async fn stop(self) {
@@ -300,6 +321,32 @@ async fn a_release_is_uninstalled_without_its_chart() {
     let operator = Operator::start(&server, &registry, &cache.path().join("empty"), None);
     eventually(|| if server.object(PRIMARY).is_none() { Ok(()) } else { Err(status(&server).to_string()) }).await;
     assert_eq!(server.object(&format!("{MAPS}/c")), None);
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_release_of_operator_sdk_keeps_strings_although_its_chart_comes_late() {
+    let (registry, cache) = (Registry::start().await, tempfile::tempdir().unwrap());
+    let server = override_types::upstreams(OverrideValuesType::String).await;
+    server.serve("v1", "ConfigMap", "configmaps");
+    server.serve("v1", "Secret", "secrets");
+    let before = server.object(&format!("{MAPS}/a")).unwrap();
+    registry.push_chart("1.0.0", packed(&override_types::CHART));
+    registry.away(true);
+    let keys = format!(
+        "chart: 'oci://{}/shop', overrideValues: {{'on': 'false'}}, pull: {{version: 1.0.0, plainHttp: true}}",
+        registry.host
+    );
+    let operator = Operator::serving(&server, &cache.path().join("charts"), &keys, None);
+    operator.says("ChartUnavailable", "answered 503").await;
+    registry.away(false);
+    operator.has_chart().await;
+    let after = server.object(&format!("{MAPS}/a")).unwrap();
+    assert_eq!(
+        (&after["data"], &after["metadata"]["uid"]),
+        (&json!({"value": "string 1"}), &before["metadata"]["uid"])
+    );
+    assert_eq!(server.object(&record_path(2)), None, "no revision is made");
     operator.stop().await;
 }
 
