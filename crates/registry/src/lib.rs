@@ -18,7 +18,7 @@ pub use client::Hop;
 pub use digest::Digest;
 pub use error::Error;
 pub use fetch::{Access, Fetched, Source};
-pub use location::{Location, LocationError};
+pub use location::{Location, LocationError, name_of};
 pub use signature::{Key, KeyError};
 pub use wanted::{Wanted, WantedError};
 

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use golibs::semver::Version;
 use http::Uri;
 use http::uri::{Authority, Scheme};
 
@@ -57,14 +58,30 @@ impl Location {
         }
     }
 
-    /// Returns the last part of the path: usually the chart's name.
+    /// Returns the last part of the path, without an archive's version and extension: usually the chart's name.
     pub fn name(&self) -> &str {
-        let path = match self {
-            Location::Registry { repository, .. } => repository,
-            Location::Archive(uri) => uri.path(),
-        };
-        path.rsplit('/').next().unwrap_or_default()
+        match self {
+            Location::Registry { repository, .. } => last(repository),
+            Location::Archive(uri) => {
+                let file = last(uri.path());
+                let packed = file.strip_suffix(".tgz").or_else(|| file.strip_suffix(".tar.gz")).unwrap_or(file);
+                name_of(packed).unwrap_or(packed)
+            }
+        }
     }
+}
+
+fn last(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or_default()
+}
+
+/// Returns the chart's name in a text such as `shop-1.2.3`; `None` if it does not end with a version.
+pub fn name_of(versioned: &str) -> Option<&str> {
+    let before = |is_version: fn(&str) -> bool| {
+        let mut ends = versioned.match_indices('-').map(|(at, _)| (&versioned[..at], &versioned[at + 1..]));
+        ends.find(|(name, version)| !name.is_empty() && is_version(version)).map(|(name, _)| name)
+    };
+    before(|text| Version::parse_strict(text).is_ok()).or_else(|| before(|text| Version::parse(text).is_ok()))
 }
 
 impl FromStr for Location {
@@ -146,9 +163,24 @@ mod tests {
             assert_eq!(text.parse::<Location>().unwrap().to_string(), text);
             assert!(Location::is_meant(text));
         }
-        assert_eq!("oci://a/b/shop".parse::<Location>().unwrap().name(), "shop");
         assert_eq!("https://a:1/b/shop.tgz".parse::<Location>().unwrap().host(), "a:1");
         assert!(!Location::is_meant("helm-charts/shop"));
+    }
+
+    #[test]
+    fn a_location_usually_ends_with_the_name_of_its_chart() {
+        for (text, expected) in [
+            ("oci://a/b/shop", "shop"),
+            ("oci://a/b/shop-1.0.0", "shop-1.0.0"),
+            ("https://a/b/shop-1.2.3.tgz", "shop"),
+            ("https://a/b/shop-cart-2-1.2.3-rc.1.tar.gz", "shop-cart-2"),
+            ("https://a/b/shop-v1.2.tgz", "shop"),
+            ("https://a/b/latest.tgz", "latest"),
+            ("https://a/b/-1.0.0.tgz", "-1.0.0"),
+            ("https://a/b/download", "download"),
+        ] {
+            assert_eq!(text.parse::<Location>().unwrap().name(), expected, "{text}");
+        }
     }
 
     #[test]

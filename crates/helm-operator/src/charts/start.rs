@@ -1,6 +1,7 @@
 //! Runs a controller: waits until its kind is served, starts its watches, and starts the workers once everything is
 //! listed.
 
+use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -48,6 +49,7 @@ use crate::rendering::renderer::EngineRenderer;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
 use crate::view::cache::Cache;
+use crate::view::chart_names;
 use crate::view::coverage::Loss;
 use crate::view::dependencies::registry::api_version;
 use crate::view::informers::Subscriber;
@@ -341,12 +343,13 @@ async fn start_watches(
     let mut tasks = JoinSet::new();
     // Dropped once everything is listed, like what starts the controller.
     Box::pin(first_lists(shared, context, (primaries, keys), &mut tasks)).await;
+    let charts = charts(shared);
     // The watches of the process feed them for as long as this controller runs.
     let mut subscribers = Vec::new();
     let mut watch = |kind: Arc<Resource>| {
         tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
         let subscriber: Subscriber = Arc::new(Dependents(shared.clone(), kind.clone()));
-        let listed = Cluster::of(context).informers.subscribe(&kind, shared.renderer.chart_name(), &subscriber);
+        let listed = Cluster::of(context).informers.subscribe(&kind, &charts, &subscriber);
         subscribers.push(subscriber);
         let shared = shared.clone();
         async move { await_lists(&shared, &kind, listed).await }
@@ -373,6 +376,14 @@ async fn start_watches(
             }
         }
     }
+}
+
+/// Returns the charts whose label the objects of known releases may have. Until its upgrade, a release has that of the
+/// chart that it was deployed with.
+fn charts(shared: &ControllerContext) -> BTreeSet<String> {
+    let primaries = shared.cache.primaries();
+    let deployed = primaries.iter().filter_map(|primary| primary.status.deployed_release.as_ref());
+    chart_names::of_releases(shared.renderer.chart_name(), deployed.map(|release| &*release.chart))
 }
 
 /// Lists resources, records, and the kinds of recorded releases.

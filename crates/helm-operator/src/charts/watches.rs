@@ -123,7 +123,7 @@ impl Source for Objects {
     }
 
     fn watch(&self, kind: &Arc<Resource>, scope: &WatchScope, charts: &BTreeSet<String>) -> Stream<Live> {
-        let config = watcher::Config::default().labels_from(&of_charts(charts.iter().map(String::as_str)));
+        let config = watcher::Config::default().labels_from(&of_charts(charts));
         let (client, shape, wanted) = (self.client.clone(), self.shape(kind), scope.clone());
         let (mapper, kind) = (self.mapper.clone(), kind.clone());
         let open = move || {
@@ -138,10 +138,10 @@ impl Source for Objects {
         &self,
         kind: &Arc<Resource>,
         scope: &WatchScope,
-        chart: &str,
+        charts: &BTreeSet<String>,
     ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
         let kind = &self.mapper.known(&kind.api_version, &kind.kind).unwrap_or_else(|| kind.clone());
-        self.shape(kind).list(&self.client, kind, scope, ListParams::default().labels_from(&of_charts([chart])))
+        self.shape(kind).list(&self.client, kind, scope, ListParams::default().labels_from(&of_charts(charts)))
     }
 }
 
@@ -207,8 +207,8 @@ impl Shape {
 }
 
 /// Returns a selector for the objects of these charts.
-fn of_charts<'a>(charts: impl IntoIterator<Item = &'a str>) -> Selector {
-    let labels: BTreeSet<String> = charts.into_iter().map(|chart| label_value(chart).to_owned()).collect();
+fn of_charts(charts: &BTreeSet<String>) -> Selector {
+    let labels: BTreeSet<String> = charts.iter().map(|chart| label_value(chart).to_owned()).collect();
     Selector::from(match labels.len() {
         1 => Expression::Equal(CHART_LABEL.into(), labels.into_iter().collect()),
         _ => Expression::In(CHART_LABEL.into(), labels),

@@ -1,7 +1,7 @@
 //! Shares one watch per kind of dependent object in the whole process, no matter how many charts have objects of that
 //! kind.
 //!
-//! The watch selects the objects of every chart that the process serves. A controller that joins a running watch lists
+//! The watch selects the objects of every chart that the process serves or that a release was deployed with. A controller that joins a running watch lists
 //! its own objects, and then receives the events that arrived in the meantime. The watch outlives the controllers, so
 //! it does not keep them alive: one ends when its chart is fetched in another version.
 
@@ -26,12 +26,12 @@ pub(crate) trait Source: Send + Sync {
     fn scopes(&self, kind: &Resource) -> Vec<WatchScope>;
     /// Watches a kind's objects of these charts in a scope.
     fn watch(&self, kind: &Arc<Resource>, scope: &WatchScope, charts: &BTreeSet<String>) -> Stream<Live>;
-    /// Lists a kind's objects of one chart in a scope.
+    /// Lists a kind's objects of these charts in a scope.
     fn list(
         &self,
         kind: &Arc<Resource>,
         scope: &WatchScope,
-        chart: &str,
+        charts: &BTreeSet<String>,
     ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>>;
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Informers {
 
 #[derive(Default)]
 struct State {
-    /// The names of the charts that the process serves.
+    /// The names of the charts that the process serves, or that releases were deployed with.
     charts: BTreeSet<String>,
     watched: HashMap<KindKey, Vec<Arc<SharedWatch>>>,
     /// Dropped, and thereby stopped, with the process's last controller.
@@ -124,24 +124,24 @@ impl Informers {
         lock(&self.state).charts.insert(chart.to_owned());
     }
 
-    /// Feeds a chart's objects of a kind to a subscriber for as long as its owner keeps it. The future resolves when
+    /// Feeds the objects of these charts of a kind to a subscriber for as long as its owner keeps it. The future resolves when
     /// the subscriber knows all existing objects, or when the server refuses to list them.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         kind: &Arc<Resource>,
-        chart: &str,
+        own: &BTreeSet<String>,
         subscriber: &Subscriber,
     ) -> BoxFuture<'static, First> {
         let mut state = lock(&self.state);
         let State { charts, watched, tasks } = &mut *state;
-        charts.insert(chart.to_owned());
+        charts.extend(own.iter().cloned());
         let shared = watched.entry(kind_key(kind)).or_insert_with(|| {
             let new = |scope| Arc::new(SharedWatch { kind: kind.clone(), scope, state: Mutex::default() });
             self.source.scopes(kind).into_iter().map(new).collect()
         });
         let join = |one: &Arc<SharedWatch>| -> BoxFuture<'static, First> {
-            match one.join(chart, subscriber) {
-                Joined::Running => Box::pin(self.clone().catch_up(one.clone(), chart.to_owned(), subscriber.clone())),
+            match one.join(own, subscriber) {
+                Joined::Running => Box::pin(self.clone().catch_up(one.clone(), own.clone(), subscriber.clone())),
                 Joined::Restart => one.start(&*self.source, charts, tasks),
             }
         };
@@ -155,12 +155,17 @@ impl Informers {
     }
 
     /// Lists a new member's objects, and then passes on the events that it missed.
-    async fn catch_up(self: Arc<Self>, shared: Arc<SharedWatch>, chart: String, subscriber: Subscriber) -> First {
+    async fn catch_up(
+        self: Arc<Self>,
+        shared: Arc<SharedWatch>,
+        own: BTreeSet<String>,
+        subscriber: Subscriber,
+    ) -> First {
         for attempt in 1.. {
             // The list will contain everything that happened before it. While lists fail, nothing accumulates.
             let before = shared.forget_missed(&subscriber);
             let began = Instant::now();
-            match self.source.list(&shared.kind, &shared.scope, &chart).await {
+            match self.source.list(&shared.kind, &shared.scope, &own).await {
                 Ok(all) => {
                     if shared.admit(&subscriber, all, (before, began)) {
                         return First::Listed;
@@ -191,9 +196,9 @@ enum Joined {
 
 impl SharedWatch {
     /// Adds a member, which receives everything from now on.
-    fn join(&self, chart: &str, subscriber: &Subscriber) -> Joined {
+    fn join(&self, own: &BTreeSet<String>, subscriber: &Subscriber) -> Joined {
         let mut state = lock(&self.state);
-        let running = state.task.is_some() && state.charts.contains(chart) && !state.refused;
+        let running = state.task.is_some() && state.charts.is_superset(own) && !state.refused;
         let missed = running.then(Vec::new);
         state.members.retain(|member| member.subscriber.strong_count() > 0);
         state.members.push(Member { subscriber: Arc::downgrade(subscriber), missed });

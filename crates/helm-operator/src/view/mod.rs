@@ -12,6 +12,7 @@ pub(crate) mod releases;
 
 pub(crate) mod dependent;
 
+pub(crate) mod chart_names;
 pub(crate) mod informers;
 pub(crate) mod served;
 

@@ -51,7 +51,12 @@ impl Source for Server {
         Stream::new(scope.clone(), move || events.take().unwrap().boxed())
     }
 
-    fn list(&self, _: &Arc<Resource>, _: &WatchScope, _: &str) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
+    fn list(
+        &self,
+        _: &Arc<Resource>,
+        _: &WatchScope,
+        _: &BTreeSet<String>,
+    ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
         let server = self.clone();
         Box::pin(async move {
             server.lists.0.acquire().await.unwrap().forget();
@@ -142,10 +147,12 @@ impl Process {
         Process { server, kinds }
     }
 
-    fn subscribe(&self, chart: &str) -> (Arc<Seen>, tokio::task::JoinHandle<First>) {
+    /// Starts a controller with objects of these charts.
+    fn subscribe(&self, charts: &str) -> (Arc<Seen>, tokio::task::JoinHandle<First>) {
         let seen = Arc::new(Seen::default());
         let subscriber: Subscriber = seen.clone();
-        let listed = self.kinds.subscribe(&Arc::new(config_maps()), chart, &subscriber);
+        let charts = charts.split(' ').map(str::to_owned).collect();
+        let listed = self.kinds.subscribe(&Arc::new(config_maps()), &charts, &subscriber);
         (seen, tokio::spawn(listed))
     }
 
@@ -231,6 +238,19 @@ async fn an_unannounced_chart_widens_the_watch_and_lists_are_numbered_on() {
     }
     assert_eq!(listed.await.unwrap(), First::Listed);
     assert_eq!(first.until("sweep 2").await, ["two in 2", "sweep 2"], "the first watch no longer counts");
+    assert_eq!(second.until("sweep 2").await, ["two in 2", "sweep 2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chart_that_only_releases_have_widens_the_watch() {
+    let process = Process::new();
+    process.first().await;
+    let (second, listed) = process.subscribe("b old");
+    assert_eq!(process.server.charts(), ["a b", "a b old"]);
+    for event in [Event::Init, Event::InitApply(of("two")), Event::InitDone] {
+        process.server.send(1, event);
+    }
+    assert_eq!(listed.await.unwrap(), First::Listed);
     assert_eq!(second.until("sweep 2").await, ["two in 2", "sweep 2"]);
 }
 

@@ -44,6 +44,7 @@ use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::restore;
 use crate::rendering::request::{RenderError, Rendered, Renderer, Request};
+use crate::rendering::unavailable::Unavailable;
 use crate::status::declared_fields::Undeclared;
 use crate::values::Spec;
 use crate::values_from::SourceKind;
@@ -1371,6 +1372,18 @@ async fn a_release_whose_record_is_deleted_while_we_are_down_is_uninstalled_by_i
     tokio::time::advance(Duration::from_secs(60)).await;
     world.reconcile().await;
     assert_eq!(world.server.paths(), [theirs], "{:?}", world.condition("ReleaseFailed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_of_a_release_without_a_record_are_found_although_its_chart_has_another_name_now() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    claimed_role(&world);
+    world.server.remove(&record_path(1));
+    world.delete();
+    let world = World::rendering(world.server, Arc::new(Unavailable::new("store", Overrides::default())));
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
 
 #[tokio::test(start_paused = true)]

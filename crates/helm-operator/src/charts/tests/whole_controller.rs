@@ -57,9 +57,13 @@ impl Running {
 }
 
 fn controller(rest: &str) -> ChartController {
+    rendering(rest, Arc::new(Stub::default()))
+}
+
+fn rendering(rest: &str, renderer: Arc<dyn Renderer>) -> ChartController {
     let text = format!("- {{group: cache.my.domain, version: v1, kind: Memcached, chart: x{rest}}}");
     let watch = watches::parse(&text, |_| None).unwrap().watches.remove(0);
-    ChartController::with_renderer(watch, Arc::new(Stub::default()))
+    ChartController::with_renderer(watch, renderer)
 }
 
 /// Creates a server with one resource and the kinds of its chart's objects.
@@ -128,6 +132,21 @@ async fn the_kinds_of_recorded_releases_are_listed_at_the_start_and_drift_is_rep
     let again = Running::new(running.server);
     again.until(controller(""), || again.server.object(&format!("{MAPS}/b")).is_some()).await;
     assert!(again.asked("GET /api/v1/configmaps?"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_are_seen_until_their_upgrade_to_a_chart_of_another_name() {
+    let running = Running::new(server());
+    running.until(controller(""), || running.is_ready()).await;
+    let maps = || ["a", "b", "c"].map(|name| running.server.object(&format!("{MAPS}/{name}")));
+    let before = maps();
+    let again = Running::new(running.server.clone());
+    let store = Arc::new(Unavailable::new("store", Overrides::default()));
+    let began = Instant::now();
+    again.until(rendering(", reconcilePeriod: 10s", store), || began.elapsed() > 40 * SECOND).await;
+    assert_eq!(maps(), before, "nothing is written");
+    let selector = "chart+in+%28memcached%2Cstore%29";
+    assert!(again.asked(selector), "{:#?}", again.asked.lock().unwrap());
 }
 
 #[tokio::test(start_paused = true)]

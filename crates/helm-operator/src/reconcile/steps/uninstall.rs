@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Cached, Candidate, Environment, PostDelete, Uninstalling};
-use helm_release::kube::{Call, HookError};
+use helm_release::kube::{Call, Decoration, HookError};
 use helm_release::release::Status;
 use helm_release::storage::{MarkedObject, Marks, Stored};
 use serde::Deserialize;
@@ -25,6 +25,7 @@ use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::Rendered;
 use crate::status::condition;
 use crate::status::reason::Reason;
+use crate::view::chart_names;
 use crate::view::finalizers::{FINALIZER, is_ours};
 use crate::view::primary::{Primary, Received};
 use crate::view::release::{Holder, Trust};
@@ -258,7 +259,7 @@ async fn delete(
         uninstalling(context).filter(|_| !context.is_displaced(primary) || context.recorded(primary) != Recorded::Lost);
     let Some(mut at) = recorded else { return delete_lost(context, primary, &env).await };
     if let Beginning::Unproven(candidate) = beginning {
-        complete(&env, &mut at, candidate.as_deref()).await?;
+        complete(&env, primary, &mut at, candidate.as_deref()).await?;
         cache_hook_records(context, &at);
     }
     let inventory = at.marks.clone();
@@ -323,10 +324,11 @@ async fn publish_left_records(context: &StepContext<'_>, primary: &Primary) {
 /// chart's.
 async fn complete(
     env: &Environment<'_>,
+    primary: &Primary,
     at: &mut Uninstalling,
     candidate: Option<&Candidate>,
 ) -> Result<(), action::Error> {
-    let found = action::orphans(env).await?;
+    let found = search(env, primary, Naming::Release).await?;
     let unknown: Vec<_> = found.objects.into_iter().filter(|object| at.marks.find(&object.key).is_none()).collect();
     at.marks.objects.extend(unknown);
     at.marks.delete_hooks = candidate.is_some_and(has_delete_hooks);
@@ -382,14 +384,42 @@ async fn delete_lost(
     let known = known.filter(|_| !is_displaced);
     let inventory = match known {
         Some(known) if !known.objects.is_empty() => known,
-        _ if is_displaced => action::claimed(env).await?,
+        _ if is_displaced => search(env, primary, Naming::Resource).await?,
         _ => match action::imported_inventory(env).await? {
             Some(recorded) => recorded,
-            None => action::orphans(env).await?,
+            None => search(env, primary, Naming::Release).await?,
         },
     };
     tracing::info!(resource = %context.key, objects = inventory.objects.len(), "Uninstalling a release whose record is gone");
     delete_objects(context, primary, env, &inventory).await
+}
+
+/// What an object must name to be found.
+#[derive(Clone, Copy)]
+enum Naming {
+    Release,
+    /// The custom resource itself.
+    Resource,
+}
+
+/// Finds a release's objects by their own metadata, with the label of the chart that is served or of the one that the
+/// release was deployed with.
+async fn search(env: &Environment<'_>, primary: &Primary, naming: Naming) -> Result<Marks, action::Error> {
+    let mut found = search_labelled(env, naming).await?;
+    let deployed = primary.status.deployed_release.as_ref().and_then(|release| chart_names::recorded(&release.chart));
+    if let Some(chart) = deployed.filter(|chart| *chart != env.decoration.chart) {
+        let decoration = Decoration { chart: chart.to_owned(), ..env.decoration.clone() };
+        let other = Environment { decoration, options: env.options.clone(), ..*env };
+        found.objects.extend(search_labelled(&other, naming).await?.objects);
+    }
+    Ok(found)
+}
+
+async fn search_labelled(env: &Environment<'_>, naming: Naming) -> Result<Marks, action::Error> {
+    match naming {
+        Naming::Release => action::orphans(env).await,
+        Naming::Resource => action::claimed(env).await,
+    }
 }
 
 /// Returns the revision whose hooks run: the one that the live objects come from, or else the newest.

@@ -1,0 +1,58 @@
+//! Determines the charts whose label the objects of releases may have: the chart that is served, and those that the
+//! releases were deployed with. Pure.
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The maximum number of charts besides the one that is served. Their names are part of a selector in each request.
+const MAX_NAMES: usize = 16;
+
+/// Returns the chart that is served and the charts in these texts of statuses, such as `shop-1.2.3`; of too many, those
+/// of the most releases. Anyone may have written a status.
+pub(crate) fn of_releases<'c>(served: &str, deployed: impl Iterator<Item = &'c str>) -> BTreeSet<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    deployed.filter_map(recorded).filter(|name| *name != served).for_each(|name| *counts.entry(name).or_default() += 1);
+    let mut others: Vec<(&str, usize)> = counts.into_iter().collect();
+    others.sort_by_key(|(_, count)| Reverse(*count));
+    let others = others.into_iter().take(MAX_NAMES).map(|(name, _)| name);
+    others.chain([served]).map(str::to_owned).collect()
+}
+
+/// Returns the chart's name in a status's text, such as `shop-1.2.3`, if it can be a label.
+pub(crate) fn recorded(chart: &str) -> Option<&str> {
+    let is_label = |name: &&str| {
+        let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        name.bytes().all(is_valid) && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())
+    };
+    registry::name_of(chart).filter(is_label)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(deployed: &[&str]) -> String {
+        of_releases("store", deployed.iter().copied()).into_iter().collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn objects_may_have_the_label_of_the_served_chart_and_of_those_that_are_deployed() {
+        let rows: [(&[&str], &str); 4] = [
+            (&[], "store"),
+            (&["store-1.0.0", "", "shop"], "store"),
+            (&["shop-1.0.0", "shop-2.0.0-rc.1", "web-2-0.1.0", "store-1.0.0"], "shop store web-2"),
+            (&["a b-1.0.0", "a,c-1.0.0", "é-1.0.0", "_a-1.0.0", "-1.0.0"], "store"),
+        ];
+        for (deployed, expected) in rows {
+            assert_eq!(names(deployed), expected, "{deployed:?}");
+        }
+    }
+
+    #[test]
+    fn of_too_many_charts_those_of_the_most_releases_count() {
+        let mut all: Vec<String> = (0..100).map(|number| format!("a{number}-1.0.0")).collect();
+        all.extend(["shop-1.0.0", "shop-1.1.0"].map(str::to_owned));
+        let found = of_releases("store", all.iter().map(String::as_str));
+        assert_eq!((found.len(), found.contains("shop"), found.contains("store")), (MAX_NAMES + 1, true, true));
+    }
+}
