@@ -59,6 +59,9 @@ pub enum Error {
         /// The cause.
         source: reconciler::Error,
     },
+    /// The entries of the watches files and the watches that the program adds contradict each other.
+    #[error("the kinds that the operator serves contradict each other")]
+    Contradiction(#[source] watches::Error),
     /// The program customises a chart that no watch names.
     #[error(
         "the program adds code around the chart of {0:?}, but watches.yaml has no such kind: add an entry, or name another kind"

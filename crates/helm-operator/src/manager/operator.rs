@@ -77,7 +77,7 @@ impl Operator {
         self
     }
 
-    /// Adds a chart without watches.yaml.
+    /// Adds a chart without watches.yaml. Startup fails if another watch serves the same version of the kind.
     #[must_use]
     pub fn watch(
         mut self,
@@ -208,7 +208,7 @@ impl Operator {
     /// Loads every chart, and returns all controllers.
     ///
     /// # Errors
-    /// A chart cannot be served, or a kind that has no entry is customised.
+    /// Watches contradict each other, a chart cannot be served, or a kind that has no entry is customised.
     pub(crate) fn controllers(self) -> Result<Vec<Box<dyn Controller>>, Error> {
         let mut watches: Vec<(Watch, Vec<Customise>)> = self.watches.into_iter().map(|w| (w, Vec::new())).collect();
         for (kind, customise) in self.charts {

@@ -6,10 +6,8 @@ use super::decode::near;
 use super::node::Entry;
 use super::{Error, Watch};
 
-/// Rejects entries without version or kind, duplicate entries for a kind, versions of a kind whose records are in
-/// different namespaces, and common annotations that control releases. The messages start with upstream's.
+/// Rejects entries without version or kind, and those that [`agree`] rejects. The messages start with upstream's.
 pub(super) fn check(entries: &[Vec<Entry>], watches: &[Watch]) -> Result<(), Error> {
-    let (mut seen, mut homes) = (HashMap::new(), HashMap::new());
     for (watch, entries) in watches.iter().zip(entries) {
         for (key, value) in [("version", &watch.version), ("kind", &watch.kind)] {
             if value.is_empty() {
@@ -19,8 +17,17 @@ pub(super) fn check(entries: &[Vec<Entry>], watches: &[Watch]) -> Result<(), Err
                 ));
             }
         }
+    }
+    agree(&watches.iter().collect::<Vec<_>>())
+}
+
+/// Rejects duplicate entries for a kind, versions of a kind whose records are in different namespaces, and common
+/// annotations that control releases.
+pub(crate) fn agree(watches: &[&Watch]) -> Result<(), Error> {
+    let (mut seen, mut homes) = (HashMap::new(), HashMap::new());
+    for watch in watches {
         if let Some(first) = seen.insert(gvk(watch), watch.line) {
-            return Err(invalid(watch, format!("duplicate GVK: {}: line {first} has it already", gvk(watch))));
+            return Err(invalid(watch, format!("duplicate GVK: {}: {} has it already", gvk(watch), entry(first))));
         }
         let home = homes.entry((&watch.group, &watch.kind)).or_insert((&watch.storage_namespace, watch.line));
         if home.0 != &watch.storage_namespace {
@@ -32,11 +39,12 @@ pub(super) fn check(entries: &[Vec<Entry>], watches: &[Watch]) -> Result<(), Err
 }
 
 /// Rejects common annotations that an entry reads instead of a usual one: a chart may contain resources of that kind.
-fn uncontrolling(watch: &Watch, watches: &[Watch]) -> Result<(), Error> {
+fn uncontrolling(watch: &Watch, watches: &[&Watch]) -> Result<(), Error> {
     for name in watch.common_annotations.0.keys() {
         let reader = watches.iter().find_map(|reader| Some((reader, reader.annotations.renamed(name)?)));
         if let Some((reader, key)) = reader {
-            let what = format!("the entry of {} in line {} reads this annotation as {key}", reader.kind, reader.line);
+            let place = if reader.line == 0 { String::new() } else { format!(" in line {}", reader.line) };
+            let what = format!("the entry of {}{place} reads this annotation as {key}", reader.kind);
             return Err(invalid(watch, format!("commonAnnotations: {name}: {what}")));
         }
     }
@@ -45,6 +53,11 @@ fn uncontrolling(watch: &Watch, watches: &[Watch]) -> Result<(), Error> {
 
 fn invalid(watch: &Watch, what: String) -> Error {
     Error::Value { line: watch.line, what }
+}
+
+/// Returns how a message names the entry in a line. What code adds has no line.
+fn entry(line: u64) -> String {
+    if line == 0 { "another entry".to_owned() } else { format!("line {line}") }
 }
 
 /// Formats a GVK as upstream does: `group/version, Kind=kind`.
@@ -62,7 +75,8 @@ fn hint(missing: &str, entries: &[Entry]) -> String {
 }
 
 fn disagreement(kind: &str, first: u64) -> String {
+    let first = if first == 0 { "the first one".to_owned() } else { format!("the one in line {first}") };
     format!(
-        "the entries of {kind} must have the same storageNamespace as the one in line {first}: a resource's records stay when its version changes"
+        "the entries of {kind} must have the same storageNamespace as {first}: a resource's records stay when its version changes"
     )
 }

@@ -36,6 +36,7 @@ pub use crate::dependencies::{AnnotationRule, Dependency};
 pub use crate::values_from::{SourceError, SourceKind, ValuesSource};
 pub use crate::watches::annotations::AnnotationNames;
 pub use chart_tests::{ChartTests, OnTestFailure};
+pub(crate) use check::agree;
 pub(crate) use duration::{DurationError, parse_duration};
 pub use expand::Error as ExpandError;
 pub use expressions::Expressions;
@@ -164,7 +165,7 @@ pub enum Error {
     In { path: PathBuf, source: Box<Error> },
     #[error("not a valid list of watches: {0}")]
     Yaml(String),
-    #[error("line {line}: {what}")]
+    #[error("{}{what}", place(*line))]
     Value {
         /// The line, starting at 1; 0 if unknown.
         line: u64,
@@ -175,6 +176,10 @@ pub enum Error {
     Override(#[from] OverrideError),
     #[error("failed to expand override values: {0}")]
     Expand(#[source] expand::Error),
+}
+
+fn place(line: u64) -> String {
+    if line == 0 { String::new() } else { format!("line {line}: ") }
 }
 
 /// The content of a watches file, with warnings.
