@@ -51,6 +51,18 @@ async fn kinds_that_change_nothing_make_no_revision() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn kinds_that_a_render_discovers_make_no_second_revision() {
+    let stub = Arc::new(random());
+    let world = world(true, stub.clone());
+    *stub.discovers.lock().unwrap() = "Monitors".to_owned();
+    world.reconcile().await;
+    let made = world.value_of("a");
+    world.reconcile().await;
+    assert_eq!((world.history(), world.value_of("a")), (vec!["1 deployed".to_owned()], made));
+    assert_eq!(world.requests().await, 0);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_change_of_the_kinds_wakes_every_resource_of_such_a_watch() {
     for is_on in [false, true] {
         let stub = Arc::new(Stub::default());

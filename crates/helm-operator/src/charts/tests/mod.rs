@@ -122,6 +122,8 @@ pub(super) struct Stub {
     overrides: Overrides,
     /// The kinds that the cluster serves, which every object contains if there are any.
     kinds: Mutex<String>,
+    /// The kinds that the next render discovers, if there are any.
+    discovers: Mutex<String>,
     has_sources: bool,
     /// The chart that views show the values of.
     lines: Option<Arc<Chart>>,
@@ -184,6 +186,10 @@ impl Renderer for Stub {
             let mut spec: Value = serde_json::from_str(request.spec.json().unwrap()).unwrap();
             spec["broken"] = (spec["maps"][0] == faulty).into();
             request.spec = Spec::new(&spec.to_string());
+        }
+        let discovered = std::mem::take(&mut *self.discovers.lock().unwrap());
+        if !discovered.is_empty() {
+            *self.kinds.lock().unwrap() = discovered;
         }
         let kinds = self.kinds.lock().unwrap().clone();
         if !kinds.is_empty() {

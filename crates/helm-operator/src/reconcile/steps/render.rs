@@ -15,7 +15,7 @@ use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
 use crate::reconcile::step_context::StepContext;
-use crate::rendering::request::{Rendered, Request};
+use crate::rendering::request::{RenderError, Rendered, Request};
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
@@ -198,7 +198,7 @@ impl StepContext<'_> {
     async fn unredacted_candidate(&self, primary: &Primary, revision: u32) -> Result<Rendered, Failed> {
         helm::release_name::check(primary.name())
             .map_err(|e| FailedAttempt::rendering(Reason::InvalidName, e.to_string()))?;
-        let candidate = match self.shared.renderer.render(self.request(primary, revision)).await {
+        let candidate = match self.rendered(primary, revision).await {
             Ok(Rendered::Done(candidate)) => candidate,
             Ok(Rendered::Postponed) => return Ok(Rendered::Postponed),
             Err(error) => return Err(self.slowed(error.into())),
@@ -210,6 +210,19 @@ impl StepContext<'_> {
         let parts = (&*candidate.objects, &*candidate.hooks);
         let notes = self.hide_notes(primary, candidate.notes.clone(), parts).await;
         Ok(Rendered::Done(Candidate { notes, ..candidate }))
+    }
+
+    /// Renders a revision, and again if the kinds that the cluster serves are an input and were found to have changed:
+    /// the candidate must not name other kinds among its inputs than it was rendered with.
+    async fn rendered(&self, primary: &Primary, revision: u32) -> Result<Rendered, RenderError> {
+        let kinds = self.capabilities();
+        let rendered = self.shared.renderer.render(self.request(primary, revision)).await;
+        match rendered {
+            Ok(Rendered::Done(_)) if self.capabilities() != kinds => {
+                self.shared.renderer.render(self.request(primary, revision)).await
+            }
+            rendered => rendered,
+        }
     }
 
     pub(crate) fn request(&self, primary: &Primary, revision: u32) -> Request {
