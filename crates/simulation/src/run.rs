@@ -15,8 +15,9 @@ use crate::trace::{Trace, Violation};
 use crate::world::World;
 use crate::{actors, helm, registry};
 
-/// Maximum time until a cluster without faults stops writing.
-const BOUND: Duration = Duration::from_secs(1800);
+/// Maximum time until a cluster without faults stops writing. Four resources whose upgrades take turns, and of which none
+/// becomes ready, take more than ten minutes each.
+const BOUND: Duration = Duration::from_secs(3600);
 
 /// How long only leases may be written before the cluster counts as quiet. Longer than any reconcile period, and than
 /// the time for which an unfinished command of a person is left alone.

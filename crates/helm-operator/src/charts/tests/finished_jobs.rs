@@ -124,7 +124,7 @@ async fn failed_after_the_job(code: u16) -> World {
     world.server.serve("networking.k8s.io/v1", "Ingress", "ingresses");
     let world = keeping(world.server);
     world.server.refuse(move |call| {
-        let is_late = call.method == http::Method::PATCH && call.path.contains("/ingresses/");
+        let is_late = call.method != http::Method::GET && call.path.contains("/ingresses");
         is_late.then(|| Error::from_status(code, "", "late is refused"))
     });
     reconcile(&world).await;

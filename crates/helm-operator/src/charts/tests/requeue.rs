@@ -301,7 +301,8 @@ async fn a_resource_that_takes_the_place_of_one_during_its_action_has_not_failed
         serde_json::from_value::<Received>(resource).unwrap()
     };
     world.server.refuse(move |call| {
-        let is_b = call.method == http::Method::PATCH && call.path.starts_with(&format!("{MAPS}/b"));
+        let is_made = call.method == http::Method::POST && call.path.starts_with(MAPS);
+        let is_b = is_made || call.method == http::Method::PATCH && call.path.starts_with(&format!("{MAPS}/b"));
         if is_b && !is_replaced.swap(true, Ordering::Relaxed) {
             let primaries = Primaries(shared.clone());
             primaries.deleted(received(&server));
