@@ -1,5 +1,7 @@
 //! Tests of `maxParallelUpgrades`: a new chart reaches a few releases at a time, and a broken one stops there.
 
+use helm_release::storage::Before;
+
 use super::*;
 use crate::values_from::ValuesSource;
 use crate::watches::OnFailure;
@@ -443,13 +445,15 @@ async fn an_upgrade_that_failed_keeps_its_place_while_the_server_does_not_answer
     assert_eq!(upgraded(&world), [] as [&str; 0]);
 }
 
+/// Creates a controller with one slot that serves v2 and does not undo failed upgrades.
+fn keeping(server: Arc<MemoryApi>) -> World {
+    World::with_events(server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
+        (settings.max_parallel_upgrades, settings.on_failure) = (1, OnFailure::Keep);
+    })
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_fails_again_after_a_restart_keeps_its_place_although_its_release_stalls() {
-    let keeping = |server| {
-        World::with_events(server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
-            (settings.max_parallel_upgrades, settings.on_failure) = (1, OnFailure::Keep);
-        })
-    };
     let world = keeping(with_deployment(true).await.server);
     let [a, b, ..] = keys();
     refuse(&world.server, "a");
@@ -463,6 +467,23 @@ async fn an_upgrade_that_fails_again_after_a_restart_keeps_its_place_although_it
     }
     assert!(world.condition_of(&a, "ReleaseFailed").unwrap().contains("UpgradeError"));
     assert_eq!((world.value_of("a"), world.value_of("b")), (json!("x by v1"), json!("x by v1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_fails_again_stops_no_others_if_its_release_was_unready_before_the_first_attempt() {
+    let world = keeping(with_deployment(false).await.server);
+    let [a, b, ..] = keys();
+    refuse(&world.server, "a");
+    for _ in 0..8 {
+        world.reconcile_one(&a).await;
+        tokio::time::advance(Duration::from_secs(300)).await;
+    }
+    assert!(world.condition_of(&a, "ReleaseFailed").unwrap().contains("UpgradeError"));
+    let release = world.shared.cache.release(&a).unwrap();
+    let (_, newest) = release.newest().unwrap();
+    assert_eq!(newest.marks.as_ref().unwrap().before, Some(Before::Unready), "it says so of each attempt");
+    world.reconcile_one(&b).await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("x by v1"), json!("x by v2")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -252,12 +252,26 @@ pub(crate) fn attempt(release: &ReleaseRecords, inputs: &str) -> Attempt {
 
 /// Returns whether an upgrade to these inputs has failed since the deployed revision was made.
 pub(crate) fn has_failed(release: &ReleaseRecords, inputs: &str) -> bool {
-    let Some((version, deployed)) = release.deployed() else { return false };
-    // A rollback is newer than the failure that it undoes.
-    let base = deployed.marks.as_ref().and_then(|marks| marks.rolled_back_to).unwrap_or(version);
+    let Some(base) = origin(release) else { return false };
     let is_to = |one: &Revision| one.marks.as_ref().is_some_and(|marks| inputs::is_equal(&marks.inputs, inputs));
     let is_failed = |one: &Revision| one.status == Outcome::Failed && one.is_sealed() && is_to(one);
     release.revisions.iter().any(|(version, one)| *version > base && is_failed(one))
+}
+
+/// Returns the state that a release had before the upgrades that have not succeeded since the deployed revision was
+/// made. Returns `None` if none of them had a slot for what releases share.
+pub(crate) fn before_attempts(release: &ReleaseRecords) -> Option<Before> {
+    let base = origin(release)?;
+    let is_attempt = |one: &Revision| (one.status == Outcome::Failed || one.status.is_pending()) && one.is_sealed();
+    let mut attempts = release.revisions.iter().rev().filter(|(version, one)| **version > base && is_attempt(one));
+    attempts.find_map(|(_, one)| one.marks.as_ref()?.before)
+}
+
+/// Returns the revision that the upgrades since then would replace.
+fn origin(release: &ReleaseRecords) -> Option<u32> {
+    let (version, deployed) = release.deployed()?;
+    // A rollback is newer than the failure that it undoes.
+    Some(deployed.marks.as_ref().and_then(|marks| marks.rolled_back_to).unwrap_or(version))
 }
 
 /// Returns the state that a release had before an upgrade that keeps its slot across a restart, because it failed, is
@@ -476,6 +490,32 @@ mod tests {
             assert_eq!(attempt(&records(&revisions, None), "2:new.own"), expected, "{behaviour}");
         }
         assert_eq!(attempt(&ReleaseRecords::default(), "2:new.own"), Attempt::None);
+    }
+
+    #[test]
+    fn a_repeated_upgrade_has_the_state_from_before_the_first_attempt() {
+        use Outcome::{Deployed, Failed, PendingUpgrade, Superseded};
+        let of = |before| Marks { inputs: "2:new.own".into(), before, ..Marks::default() };
+        let (well, ailing, own) = (of(Some(Before::Ready)), of(Some(Before::Unready)), of(None));
+        let back = Marks { rolled_back_to: Some(1), ..own.clone() };
+        for (behaviour, revisions, expected) in [
+            ("no attempt", vec![(Deployed, ailing.clone())], None),
+            ("failed", vec![(Deployed, well.clone()), (Failed, ailing.clone())], Some(Before::Unready)),
+            ("pending", vec![(Deployed, ailing.clone()), (PendingUpgrade, well.clone())], Some(Before::Ready)),
+            (
+                "then failed by its own sources",
+                vec![(Deployed, well.clone()), (Failed, ailing.clone()), (Failed, own.clone())],
+                Some(Before::Unready),
+            ),
+            (
+                "rolled back",
+                vec![(Superseded, well.clone()), (Failed, ailing.clone()), (Deployed, back)],
+                Some(Before::Unready),
+            ),
+            ("succeeded later", vec![(Superseded, own), (Failed, ailing), (Deployed, well)], None),
+        ] {
+            assert_eq!(before_attempts(&records(&revisions, None)), expected, "{behaviour}");
+        }
     }
 
     #[test]

@@ -59,16 +59,19 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns the release's state before an upgrade. What an earlier attempt left behind does not count.
+    /// Returns the release's state before an upgrade. What an earlier attempt left behind does not count: the release's
+    /// state before that one does.
     fn readiness_before(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> Before {
         let inputs = self.inputs_digest(primary);
         let is_repeated = release.is_some_and(|release| {
             let is_resumed = release.newest().is_some_and(|(_, newest)| newest.status.is_pending());
             is_resumed || rollout::has_failed(release, &inputs)
         });
-        let is_first = !is_repeated && self.shared.memory.of(self.key).fault().is_none();
+        if is_repeated || self.shared.memory.of(self.key).fault().is_some() {
+            return release.and_then(rollout::before_attempts).unwrap_or(Before::Ready);
+        }
         let is_unready = primary.status.find(condition::READY).is_some_and(|ready| &*ready.status == "False");
-        if is_first && is_unready { Before::Unready } else { Before::Ready }
+        if is_unready { Before::Unready } else { Before::Ready }
     }
 
     /// Returns whether the next upgrade needs a slot. One that a person requested needs none.
