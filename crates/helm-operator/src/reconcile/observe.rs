@@ -218,7 +218,8 @@ impl StepContext<'_> {
         if is_due { Reading::Due } else { Reading::NotDue }
     }
 
-    fn is_held(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> bool {
+    /// Returns whether the current inputs may not be tried now, because they failed.
+    pub(crate) fn is_held(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> bool {
         let memory = self.shared.memory.of(self.key);
         // An action that the previous process started is finished immediately, no matter what failed before.
         let begun = release.and_then(ReleaseRecords::newest).is_some_and(|(_, newest)| newest.status.is_pending());

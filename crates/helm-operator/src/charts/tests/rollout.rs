@@ -516,19 +516,29 @@ async fn a_release_that_becomes_unready_long_after_its_upgrade_stops_no_others_a
 
 /// Creates a controller with one slot, whose resources each have a Secret with values.
 fn with_own_sources(server: Arc<MemoryApi>, chart: &'static str) -> World {
+    with_retries(server, chart, None)
+}
+
+/// Creates such a controller, which retries a failed attempt at most this often.
+fn with_retries(server: Arc<MemoryApi>, chart: &'static str, retries: Option<u32>) -> World {
     let source = r#"[{"kind": "Secret", "name": "$(name)-values", "optional": true}]"#;
     World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
-        settings.max_parallel_upgrades = 1;
+        (settings.max_parallel_upgrades, settings.retries) = (1, retries);
         settings.values_from = serde_json::from_str::<Vec<ValuesSource>>(source).unwrap().into();
     })
 }
 
 /// Sets the value that `a` has from its Secret.
 fn set_source(world: &World, value: &str) {
+    set_source_of(world, "a", value);
+}
+
+/// Sets the value that a release has from its Secret.
+fn set_source_of(world: &World, name: &str, value: &str) {
     use base64::Engine as _;
     let text = base64::engine::general_purpose::STANDARD.encode(format!("value: {value}"));
-    let secret = json!({"metadata": {"name": "a-values"}, "data": {"values.yaml": text}});
-    world.server.put(&format!("{SECRETS}/a-values"), secret, "user");
+    let secret = json!({"metadata": {"name": format!("{name}-values")}, "data": {"values.yaml": text}});
+    world.server.put(&format!("{SECRETS}/{name}-values"), secret, "user");
 }
 
 /// Creates two releases at v1, of which `a` has its value from a Secret, and changes that.
@@ -567,6 +577,50 @@ async fn an_upgrade_that_fails_because_of_its_own_source_makes_room_and_stops_no
     tokio::time::advance(Duration::from_secs(600)).await;
     world.reconcile_one(&a).await;
     assert!(world.shared.rollout.holds(&a));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_gets_a_place_for_inputs_that_are_not_tried_again_leaves_it_to_the_next() {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let world = with_retries(server, "v1", Some(0));
+    let [a, b, c, _] = keys();
+    for (name, key, deployments) in [("a", &a, json!([])), ("b", &b, json!(["b"])), ("c", &c, json!([]))] {
+        set_source_of(&world, name, "old");
+        world.add("ns", name, json!({"maps": [name], "deployments": deployments}));
+        world.reconcile_one(key).await;
+    }
+    world.server.refuse(|call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_hit = call.path.contains("/configmaps/a") && body.contains("bad by");
+        is_hit.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+    set_source(&world, "bad");
+    world.reconcile_one(&a).await;
+    assert!(world.condition_of(&a, "Stalled").unwrap().contains("RetriesExceeded"));
+    set_source_of(&world, "b", "new");
+    set_deployment_ready(&world, "b", false);
+    world.reconcile_one(&b).await;
+    let rollout = &world.shared.rollout;
+    assert!(!rollout.holds(&a) && rollout.holds(&b), "b is not ready yet");
+    for value in ["good", "bad"] {
+        set_source(&world, value);
+        world.reconcile_one(&a).await;
+        assert!(rollout.is_waiting(&a), "{value}");
+    }
+    set_source_of(&world, "c", "new");
+    world.reconcile_one(&c).await;
+    set_deployment_ready(&world, "b", true);
+    world.reconcile_one(&b).await;
+    assert!(rollout.holds(&a), "it was next in line");
+    world.reconcile_one(&a).await;
+    assert!(rollout.holds(&c), "a may not be tried again");
+    world.reconcile_one(&c).await;
+    assert_eq!((world.value_of("a"), world.value_of("c")), (json!("old by v1"), json!("new by v1")));
+    // A change queues it again.
+    set_source(&world, "good");
+    world.reconcile_one(&a).await;
+    assert_eq!(world.value_of("a"), "good by v1");
 }
 
 #[tokio::test(start_paused = true)]

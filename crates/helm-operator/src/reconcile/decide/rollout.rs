@@ -6,7 +6,8 @@
 //! releases. A release that was not ready before gives its slot up once it is stalled, because the upgrade did not
 //! break it. One that only its own sources of values change also gives its slot up once the upgrade fails: that is its
 //! owner's doing, and must not stop all others. So does one that gets a slot while it has to wait for its turn in a
-//! rollout or for a dependency, and one that needs no slot any more. Waiting for a slot does not occupy a worker.
+//! rollout, for a dependency or for its next attempt, and one that needs no slot any more. Waiting for a slot does not
+//! occupy a worker.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -100,6 +101,8 @@ pub(crate) struct Claim<'h> {
     pub(crate) attempt: Attempt,
     /// No upgrade can begin now: the chart does not render, the server does not answer, or it is not its turn.
     pub(crate) is_blocked: bool,
+    /// The current inputs have failed, and may not be tried again yet, or at all.
+    pub(crate) is_held: bool,
     /// No test of the deployed revision is to run, and none failed so that the revision is rolled back.
     pub(crate) is_tested: bool,
     /// The health of the objects, if it is known.
@@ -113,8 +116,8 @@ impl Place {
             _ if claim.is_left => false,
             // Even if it cannot begin now: nothing else would wake it.
             Place::Waiting => claim.due == Due::InSlot,
-            // Its turn, its dependency or its next attempt wakes it, and it queues again.
-            Place::Given => claim.due == Due::InSlot && !claim.is_blocked,
+            // Its turn, its dependency, its next attempt or a change wakes it, and it queues again.
+            Place::Given => claim.due == Due::InSlot && !claim.is_blocked && !claim.is_held,
             Place::Begun(begun) => !claim.is_over(begun),
         }
     }
@@ -396,6 +399,7 @@ mod tests {
         due: Due::InSlot,
         attempt: Attempt::None,
         is_blocked: false,
+        is_held: false,
         is_tested: true,
         health: Some(&Health::Ready),
     };
@@ -418,6 +422,7 @@ mod tests {
             ("due, and stalled", Claim { health: stalled, ..CLAIM }, [true, true, true, false, false]),
             ("left alone", Claim { is_left: true, ..unfinished }, [false; 5]),
             ("it cannot begin", blocked, [true, false, false, false, false]),
+            ("it may not be tried again", Claim { is_held: true, ..failed }, [true, false, true, false, true]),
             ("it failed", failed, [true, true, true, false, true]),
             ("failed, and stalled", Claim { health: stalled, ..failed }, [true, true, true, false, false]),
             ("failed, then no answer", Claim { is_blocked: true, ..failed }, [true, false, true, false, true]),

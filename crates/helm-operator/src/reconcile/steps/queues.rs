@@ -114,6 +114,7 @@ impl StepContext<'_> {
             due,
             attempt: self.last_attempt(primary, release),
             is_blocked: self.is_irreconcilable() || due != Due::Nothing && self.waits_for_others(primary),
+            is_held: self.is_held(primary, release),
             is_tested: gate != Gate::RollBack && !self.is_test_due(primary),
             health,
         }
