@@ -645,6 +645,36 @@ async fn an_upgrade_that_stalls_because_of_its_own_source_keeps_its_place_only_u
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_upgrade_that_is_not_ready_keeps_its_place_while_its_source_cannot_be_read() {
+    let world = with_changed_source(&["a"]).await;
+    let [a, b, ..] = keys();
+    set_source(&world, "old");
+    set_ready(&world, true);
+    world.reconcile_one(&a).await;
+    let world = with_own_sources(world.server, "v2");
+    set_ready(&world, false);
+    world.reconcile_one(&a).await;
+    assert_eq!(world.value_of("a"), "old by v2");
+    let deployed = world.server.object(&format!("{MAPS}/a")).unwrap();
+    set_source(&world, "old");
+    world.server.refuse(|call| {
+        let is_read = call.path.ends_with("/secrets/a-values") && call.body.is_none();
+        is_read.then(|| Error::from_status(503, "", "away"))
+    });
+    world.reconcile_one(&a).await;
+    assert!(world.condition_of(&a, "Irreconcilable").is_some(), "its inputs are unknown");
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v1", "the new chart broke a");
+    world.server.accept();
+    set_ready(&world, true);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v2");
+    assert_eq!(world.server.object(&format!("{MAPS}/a")).unwrap(), deployed, "its inputs are the same");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_unready_install_and_an_unready_change_of_the_resource_take_no_place() {
     for changes in [false, true] {
         let server = Arc::new(MemoryApi::new());

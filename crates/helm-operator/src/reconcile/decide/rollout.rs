@@ -99,8 +99,12 @@ pub(crate) struct Claim<'h> {
     pub(crate) is_left: bool,
     pub(crate) due: Due,
     pub(crate) attempt: Attempt,
-    /// No upgrade can begin now: the chart does not render, the server does not answer, or it is not its turn.
+    /// The deployed revision is the newest, and an upgrade in a slot made it.
+    pub(crate) is_made: bool,
+    /// No upgrade can begin now: the chart does not render, or the server does not answer.
     pub(crate) is_blocked: bool,
+    /// It is not its turn in the rollout, or a dependency is missing.
+    pub(crate) waits: bool,
     /// The current inputs have failed, and may not be tried again yet, or at all.
     pub(crate) is_held: bool,
     /// No test of the deployed revision is to run, and none failed so that the revision is rolled back.
@@ -117,13 +121,17 @@ impl Place {
             // Even if it cannot begin now: nothing else would wake it.
             Place::Waiting => claim.due == Due::InSlot,
             // Its turn, its dependency, its next attempt or a change wakes it, and it queues again.
-            Place::Given => claim.due == Due::InSlot && !claim.is_blocked && !claim.is_held,
+            Place::Given => claim.due == Due::InSlot && claim.may_begin(),
             Place::Begun(begun) => !claim.is_over(begun),
         }
     }
 }
 
 impl Claim<'_> {
+    fn may_begin(&self) -> bool {
+        !self.is_blocked && !self.waits && !self.is_held
+    }
+
     /// Returns whether an upgrade that has begun needs its slot no longer.
     fn is_over(&self, begun: Begun) -> bool {
         let is_stalled = matches!(self.health, Some(Health::TimedOut(_) | Health::Failed(_)));
@@ -133,8 +141,12 @@ impl Claim<'_> {
             _ if is_stalled && is_excused => true,
             (Attempt::Failed, _) => begun.cause == Cause::Sources,
             (Attempt::None, Due::Nothing) => self.is_tested && self.health == Some(&Health::Ready),
-            // A chart that does not render, for example, has changed nothing.
-            (Attempt::None, Due::Freely | Due::InSlot) => self.is_blocked,
+            // Those that it waits for may need the slot.
+            (Attempt::None, Due::Freely | Due::InSlot) if self.waits => true,
+            // A chart that does not render, for example, has changed nothing. What was made before may be broken.
+            (Attempt::None, Due::Freely | Due::InSlot) => {
+                self.is_blocked && (!self.is_made || self.health == Some(&Health::Ready))
+            }
         }
     }
 }
@@ -259,6 +271,12 @@ pub(crate) fn has_failed(release: &ReleaseRecords, inputs: &str) -> bool {
     let is_to = |one: &Revision| one.marks.as_ref().is_some_and(|marks| inputs::is_equal(&marks.inputs, inputs));
     let is_failed = |one: &Revision| one.status == Outcome::Failed && one.is_sealed() && is_to(one);
     release.revisions.iter().any(|(version, one)| *version > base && is_failed(one))
+}
+
+/// Returns whether an upgrade in a slot made the newest revision, which is deployed.
+pub(crate) fn is_made_in_slot(release: &ReleaseRecords) -> bool {
+    let newest = release.newest().filter(|(_, newest)| newest.status == Outcome::Deployed);
+    newest.and_then(|(_, newest)| newest.marks.as_ref()).is_some_and(|marks| marks.before.is_some())
 }
 
 /// Returns the state that a release had before the upgrades that have not succeeded since the deployed revision was
@@ -398,7 +416,9 @@ mod tests {
         is_left: false,
         due: Due::InSlot,
         attempt: Attempt::None,
+        is_made: false,
         is_blocked: false,
+        waits: false,
         is_held: false,
         is_tested: true,
         health: Some(&Health::Ready),
@@ -422,6 +442,23 @@ mod tests {
             ("due, and stalled", Claim { health: stalled, ..CLAIM }, [true, true, true, false, false]),
             ("left alone", Claim { is_left: true, ..unfinished }, [false; 5]),
             ("it cannot begin", blocked, [true, false, false, false, false]),
+            ("it waits for others", Claim { waits: true, ..CLAIM }, [true, false, false, false, false]),
+            ("made, another is due, no answer", Claim { is_made: true, ..blocked }, [true, false, false, false, false]),
+            (
+                "made, not ready, another is due, no answer",
+                Claim { is_made: true, health: progressing, ..blocked },
+                [true, false, true, true, true],
+            ),
+            (
+                "made, stalled, another is due, no answer",
+                Claim { is_made: true, health: stalled, ..blocked },
+                [true, false, true, false, false],
+            ),
+            (
+                "made, not ready, another waits for others",
+                Claim { is_made: true, waits: true, health: progressing, ..CLAIM },
+                [true, false, false, false, false],
+            ),
             ("it may not be tried again", Claim { is_held: true, ..failed }, [true, false, true, false, true]),
             ("it failed", failed, [true, true, true, false, true]),
             ("failed, and stalled", Claim { health: stalled, ..failed }, [true, true, true, false, false]),
