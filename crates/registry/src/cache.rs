@@ -1,10 +1,10 @@
 //! Keeps fetched charts on disk: archives by their digest, and what was last found for each source.
 //!
-//! Nothing on disk is believed: what is read is compared with its digest and verified again. Old archives are deleted
-//! when they exceed a bound together, but none that is served.
+//! Nothing on disk is believed: only what this user wrote is read, compared with its digest and verified again. Old
+//! archives are deleted when they exceed a bound together, but none that is served.
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,9 @@ use crate::{Digest, Error, MAX_ARCHIVE_BYTES};
 
 /// The maximum size of an entry, in bytes: a manifest and some signatures.
 const MAX_ENTRY_BYTES: u64 = 8 << 20;
+
+/// The mode of the folder: only its user reads and writes it.
+const MODE: u32 = 0o700;
 
 /// The cache of a process. Processes may share a folder.
 #[derive(Debug)]
@@ -43,6 +46,22 @@ pub(crate) struct Entry {
     pub(crate) signatures: Vec<Signature>,
     /// The archive's digest.
     pub(crate) archive: String,
+}
+
+/// Who can write the folder.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writers {
+    /// This user alone.
+    Own,
+    /// Others as well, or others instead.
+    Others,
+}
+
+impl Writers {
+    fn of(about: &Metadata, user: u32) -> Writers {
+        let is_own = about.is_dir() && about.uid() == user && about.mode() & 0o022 == 0;
+        if is_own { Writers::Own } else { Writers::Others }
+    }
 }
 
 impl Entry {
@@ -73,14 +92,14 @@ impl Cache {
     }
 
     pub(crate) fn entry(&self, source: &str) -> Option<Entry> {
-        let text = read(&self.entry_path(source), MAX_ENTRY_BYTES).ok()?;
+        let text = self.read(&self.entry_path(source), MAX_ENTRY_BYTES).ok()?;
         serde_json::from_slice(&text).ok().filter(|entry: &Entry| entry.source == source)
     }
 
     /// Returns the path of an archive whose content is as its digest says, and marks it as used.
     pub(crate) fn archive(&self, digest: &Digest) -> Option<PathBuf> {
         let path = self.archive_path(digest);
-        let content = read(&path, MAX_ARCHIVE_BYTES).ok()?;
+        let content = self.read(&path, MAX_ARCHIVE_BYTES).ok()?;
         if Digest::of(&content) != *digest {
             return None;
         }
@@ -143,12 +162,27 @@ impl Cache {
         })
     }
 
-    /// Creates the folder. Another user's would not stay what it is.
+    /// Creates the folder.
     fn create(&self) -> io::Result<()> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let about = fs::symlink_metadata(&self.folder)?;
-        let is_own = about.is_dir() && about.uid() == rustix::process::geteuid().as_raw() && about.mode() & 0o022 == 0;
-        if is_own { Ok(()) } else { Err(io::Error::other("it is not a folder that only this user can write")) }
+        DirBuilder::new().recursive(true).mode(MODE).create(&self.folder)?;
+        self.check()
+    }
+
+    /// Fails unless only this user can write the folder. Another user's would not stay what it is.
+    fn check(&self) -> io::Result<()> {
+        match self.writers()? {
+            Writers::Own => Ok(()),
+            Writers::Others => Err(io::Error::other("it is not a folder that only this user can write")),
+        }
+    }
+
+    fn writers(&self) -> io::Result<Writers> {
+        Ok(Writers::of(&fs::symlink_metadata(&self.folder)?, user()))
+    }
+
+    fn read(&self, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
+        self.check()?;
+        read(path, limit, user())
     }
 
     fn failed(&self, source: io::Error) -> Error {
@@ -182,9 +216,15 @@ impl Cache {
     }
 }
 
-/// Reads a regular file of at most this size.
-fn read(path: &Path, limit: u64) -> io::Result<Vec<u8>> {
-    if !fs::symlink_metadata(path)?.is_file() {
+/// Returns the user of this process.
+fn user() -> u32 {
+    rustix::process::geteuid().as_raw()
+}
+
+/// Reads a regular file of this user, of at most this size.
+fn read(path: &Path, limit: u64, user: u32) -> io::Result<Vec<u8>> {
+    let about = fs::symlink_metadata(path)?;
+    if !about.is_file() || about.uid() != user {
         return Err(io::ErrorKind::InvalidInput.into());
     }
     let mut content = Vec::new();
@@ -198,6 +238,10 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+
+    fn chmod(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
 
     fn cache(limit: u64) -> (tempfile::TempDir, Cache) {
         let folder = tempfile::tempdir().unwrap();
@@ -261,12 +305,43 @@ mod tests {
     fn a_folder_that_others_can_write_is_not_used() {
         let (folder, cache) = cache(100);
         fs::create_dir(folder.path().join("charts")).unwrap();
-        fs::set_permissions(folder.path().join("charts"), fs::Permissions::from_mode(0o777)).unwrap();
+        chmod(&folder.path().join("charts"), 0o777);
         let error = cache.put_archive(&Digest::of(b"a"), b"a").unwrap_err();
         assert!(error.to_string().starts_with("cannot use the cache of charts in "), "{error}");
         fs::remove_dir(folder.path().join("charts")).unwrap();
         std::os::unix::fs::symlink(folder.path(), folder.path().join("charts")).unwrap();
         assert!(cache.put_archive(&Digest::of(b"a"), b"a").is_err());
+    }
+
+    #[test]
+    fn nothing_is_read_from_a_folder_that_others_can_write() {
+        let (_folder, cache) = cache(100);
+        let (digest, expected) = (Digest::of(b"archive"), entry("oci://a/b 1"));
+        let path = cache.put_archive(&digest, b"archive").unwrap();
+        cache.put_entry(&expected).unwrap();
+        for mode in [0o777, 0o702, 0o2770] {
+            chmod(cache.folder(), mode);
+            assert_eq!((cache.entry(&expected.source), cache.archive(&digest)), (None, None), "{mode:o}");
+        }
+        chmod(cache.folder(), MODE);
+        assert_eq!((cache.entry(&expected.source), cache.archive(&digest)), (Some(expected), Some(path)));
+    }
+
+    #[test]
+    fn what_another_user_made_is_not_used() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        fs::write(&file, "text").unwrap();
+        assert_eq!(read(&file, 100, user()).unwrap(), b"text");
+        assert!(read(&file, 100, user() + 1).is_err());
+        let of = |mode, user| {
+            chmod(folder.path(), mode);
+            Writers::of(&fs::symlink_metadata(folder.path()).unwrap(), user)
+        };
+        assert_eq!(of(0o755, user()), Writers::Own);
+        assert_eq!((of(0o770, user()), of(0o772, user())), (Writers::Others, Writers::Others));
+        assert_eq!(of(0o700, user() + 1), Writers::Others);
+        assert_eq!(Writers::of(&fs::symlink_metadata(&file).unwrap(), user()), Writers::Others);
     }
 
     #[test]
@@ -279,6 +354,6 @@ mod tests {
         assert_eq!(cache.archive(&digest), None);
         let huge = folder.path().join("huge");
         File::create(&huge).unwrap().set_len(MAX_ARCHIVE_BYTES + 1).unwrap();
-        assert!(read(&huge, MAX_ARCHIVE_BYTES).is_err());
+        assert!(read(&huge, MAX_ARCHIVE_BYTES, user()).is_err());
     }
 }
