@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::fs::{self, DirBuilder, File, Metadata};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -53,14 +53,20 @@ pub(crate) struct Entry {
 enum Writers {
     /// This user alone.
     Own,
+    /// This user, who owns it, and a group.
+    OwnAndGroup,
     /// Others as well, or others instead.
     Others,
 }
 
 impl Writers {
     fn of(about: &Metadata, user: u32) -> Writers {
-        let is_own = about.is_dir() && about.uid() == user && about.mode() & 0o022 == 0;
-        if is_own { Writers::Own } else { Writers::Others }
+        match about.mode() & 0o022 {
+            _ if !about.is_dir() || about.uid() != user => Writers::Others,
+            0 => Writers::Own,
+            0o020 => Writers::OwnAndGroup,
+            _ => Writers::Others,
+        }
     }
 }
 
@@ -165,6 +171,10 @@ impl Cache {
     /// Creates the folder.
     fn create(&self) -> io::Result<()> {
         DirBuilder::new().recursive(true).mode(MODE).create(&self.folder)?;
+        // At each mount, the kubelet lets the pod's `fsGroup` write every folder of a volume.
+        if self.writers()? == Writers::OwnAndGroup {
+            fs::set_permissions(&self.folder, fs::Permissions::from_mode(MODE))?;
+        }
         self.check()
     }
 
@@ -172,7 +182,7 @@ impl Cache {
     fn check(&self) -> io::Result<()> {
         match self.writers()? {
             Writers::Own => Ok(()),
-            Writers::Others => Err(io::Error::other("it is not a folder that only this user can write")),
+            _ => Err(io::Error::other("it is not a folder that only this user can write")),
         }
     }
 
@@ -234,7 +244,6 @@ fn read(path: &Path, limit: u64, user: u32) -> io::Result<Vec<u8>> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
     use std::time::Duration;
 
     use super::*;
@@ -328,6 +337,18 @@ mod tests {
     }
 
     #[test]
+    fn a_folder_that_a_mount_opened_to_a_group_is_closed_and_still_used() {
+        let (_folder, cache) = cache(100);
+        let [first, second] = [&b"one"[..], b"two"].map(Digest::of);
+        let path = cache.put_archive(&first, b"one").unwrap();
+        chmod(&path, 0o660);
+        chmod(cache.folder(), 0o2770);
+        cache.put_archive(&second, b"two").unwrap();
+        assert_eq!(fs::metadata(cache.folder()).unwrap().mode() & 0o7777, MODE);
+        assert_eq!(cache.archive(&first), Some(path));
+    }
+
+    #[test]
     fn what_another_user_made_is_not_used() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("file");
@@ -339,8 +360,9 @@ mod tests {
             Writers::of(&fs::symlink_metadata(folder.path()).unwrap(), user)
         };
         assert_eq!(of(0o755, user()), Writers::Own);
-        assert_eq!((of(0o770, user()), of(0o772, user())), (Writers::Others, Writers::Others));
-        assert_eq!(of(0o700, user() + 1), Writers::Others);
+        assert_eq!(of(0o2770, user()), Writers::OwnAndGroup);
+        assert_eq!(of(0o772, user()), Writers::Others);
+        assert_eq!((of(0o700, user() + 1), of(0o2770, user() + 1)), (Writers::Others, Writers::Others));
         assert_eq!(Writers::of(&fs::symlink_metadata(&file).unwrap(), user()), Writers::Others);
     }
 
