@@ -62,6 +62,27 @@ pub struct Fetched {
     pub name: Digest,
     /// The version that was found; `None` for an archive from a web server, and for a digest.
     pub version: Option<String>,
+    entry: Entry,
+}
+
+impl Fetched {
+    fn new(archive: PathBuf, digest: Digest, entry: Entry) -> Fetched {
+        Fetched { archive, digest, name: entry.name(digest), version: entry.version.clone(), entry }
+    }
+
+    /// Keeps the chart as the last one that was found, which serves while its source is away, and which no older
+    /// version replaces. Assumes that it loads.
+    ///
+    /// # Errors
+    /// The cache cannot be written.
+    pub fn keep(&self, cache: &Cache) -> Result<(), Error> {
+        let source = &self.entry.source;
+        if cache.entry(source).as_ref() != Some(&self.entry) {
+            cache.put_entry(&self.entry)?;
+        }
+        cache.serve(source, &self.digest);
+        Ok(())
+    }
 }
 
 impl Source {
@@ -78,17 +99,18 @@ impl Source {
         }
     }
 
-    /// Returns the chart that was last found, without any request. It is checked as if it had just been fetched.
+    /// Returns the chart that was last kept, without any request. It is checked as if it had just been fetched.
     pub fn cached(&self, cache: &Cache, key: Option<&Key>) -> Option<Fetched> {
         let entry = cache.entry(&self.name())?;
         self.check(&entry, key).ok()?;
         let digest = archive_of(&entry).ok()?;
         let archive = cache.archive(&digest)?;
         cache.serve(&self.name(), &digest);
-        Some(Fetched { archive, digest, name: entry.name(digest), version: entry.version })
+        Some(Fetched::new(archive, digest, entry))
     }
 
-    /// Fetches a chart unless the cache has it. A chart named by its digest needs no request at all if it is cached.
+    /// Fetches a chart unless the cache has it. A chart named by its digest needs no request at all if it was kept. What
+    /// is fetched counts as found only once it is [kept](Fetched::keep).
     ///
     /// # Errors
     /// The server does not answer, or what it has may not be used.
@@ -107,10 +129,7 @@ impl Source {
             }
             Location::Archive(uri) => self.ask_server(&mut client, uri.path(), cache, access.key).await?,
         };
-        cache.put_entry(&entry)?;
-        let digest = archive_of(&entry)?;
-        cache.serve(&entry.source, &digest);
-        Ok(Fetched { archive, digest, name: entry.name(digest), version: entry.version })
+        Ok(Fetched::new(archive, archive_of(&entry)?, entry))
     }
 
     /// Fetches a chart from a registry. The archive comes last, so an unverified one is never stored.
@@ -158,7 +177,7 @@ impl Source {
         Ok((entry, archive))
     }
 
-    /// Fails if the newest version in a range is older than the one that was there before. A registry that lost tags,
+    /// Fails if the newest version in a range is older than the one that was kept before. A registry that lost tags,
     /// by a restore or a list that was cut, would otherwise take every release back, and what the newer chart added
     /// with it.
     fn not_older(&self, cache: &Cache, range: &str, found: &str) -> Result<(), Error> {

@@ -14,7 +14,7 @@ use tokio::net::TcpListener;
 
 use crate::manifest::MANIFEST;
 use crate::signature::tests::{Pair, text};
-use crate::{Access, Cache, Digest, Error, Hop, Key, Location, MAX_ARCHIVE_BYTES, Source, Wanted};
+use crate::{Access, Cache, Digest, Error, Fetched, Hop, Key, Location, MAX_ARCHIVE_BYTES, Source, Wanted};
 
 /// An answer: status, further headers, content.
 #[derive(Clone)]
@@ -181,6 +181,13 @@ fn said(error: &Error) -> String {
     text
 }
 
+/// Fetches a chart that loads.
+async fn kept(source: &Source, cache: &Cache, access: Access<'_>) -> Fetched {
+    let fetched = source.fetch(cache, access).await.unwrap();
+    fetched.keep(cache).unwrap();
+    fetched
+}
+
 async fn refused(source: &Source, cache: &Cache) -> String {
     said(&source.fetch(cache, Access::default()).await.unwrap_err())
 }
@@ -192,14 +199,14 @@ async fn the_newest_version_in_a_range_is_fetched_once_and_serves_while_the_regi
     server.tags(&["1.0.0", "2.0.0"]);
     let source = server.source("^1");
     assert_eq!(source.cached(&cache, None), None);
-    let first = source.fetch(&cache, Access::default()).await.unwrap();
+    let first = kept(&source, &cache, Access::default()).await;
     assert_eq!((first.version.as_deref(), std::fs::read(&first.archive).unwrap()), (Some("1.0.0"), b"one".to_vec()));
     assert_eq!(server.paths(), ["/v2/shop/tags/list?n=1000", "/v2/shop/manifests/1.0.0", &blob(b"one")]);
-    assert_eq!(source.fetch(&cache, Access::default()).await.unwrap(), first);
+    assert_eq!(kept(&source, &cache, Access::default()).await, first);
     assert_eq!(server.paths().len(), 2, "the archive is not fetched again");
     server.push("1.1.0_b1", b"two");
     server.tags(&["1.0.0", "2.0.0", "1.1.0_b1"]);
-    let second = source.fetch(&cache, Access::default()).await.unwrap();
+    let second = kept(&source, &cache, Access::default()).await;
     assert_eq!((second.version.as_deref(), second.digest), (Some("1.1.0+b1"), Digest::of(b"two")));
     server.says("/v2/shop/tags/list?n=1000", Said(503, Vec::new(), Vec::new()));
     let error = refused(&source, &cache).await;
@@ -216,7 +223,7 @@ async fn a_registry_that_lost_versions_takes_nothing_back() {
     server.push("1.10.0_b1", b"two");
     server.tags(&["1.9.0", "1.10.0_b1"]);
     let source = server.source("^1");
-    let newest = source.fetch(&cache, Access::default()).await.unwrap();
+    let newest = kept(&source, &cache, Access::default()).await;
     server.tags(&["1.9.0"]);
     let error = refused(&source, &cache).await;
     let expected = "the newest version in the range ^1 is 1.9.0, but 1.10.0+b1 was there before: ";
@@ -227,18 +234,33 @@ async fn a_registry_that_lost_versions_takes_nothing_back() {
 }
 
 #[tokio::test]
+async fn a_version_that_was_fetched_but_not_kept_is_not_the_last_one_that_was_found() {
+    let (server, (_folder, cache)) = (Server::start().await, cache());
+    server.push("1.0.0", b"one");
+    server.push("1.1.0", b"broken");
+    server.tags(&["1.0.0"]);
+    let source = server.source("^1");
+    let first = kept(&source, &cache, Access::default()).await;
+    server.tags(&["1.0.0", "1.1.0"]);
+    let broken = source.fetch(&cache, Access::default()).await.unwrap();
+    assert_eq!((broken.version.as_deref(), source.cached(&cache, None)), (Some("1.1.0"), Some(first.clone())));
+    server.tags(&["1.0.0"]);
+    assert_eq!(source.fetch(&cache, Access::default()).await.unwrap(), first);
+}
+
+#[tokio::test]
 async fn a_digest_never_moves_and_is_not_even_asked_for_again() {
     let (server, (_folder, cache)) = (Server::start().await, cache());
     let digest = server.push("1.0.0", b"one");
     let source = server.source(&digest.to_string());
     assert!(!source.moves());
-    let first = source.fetch(&cache, Access::default()).await.unwrap();
+    let first = kept(&source, &cache, Access::default()).await;
     assert_eq!(server.paths(), [format!("/v2/shop/manifests/{digest}"), blob(b"one")]);
     server.push("1.0.0", b"two");
-    assert_eq!(source.fetch(&cache, Access::default()).await.unwrap(), first);
+    assert_eq!(kept(&source, &cache, Access::default()).await, first);
     assert_eq!(server.paths(), [""; 0]);
     std::fs::write(&first.archive, "damaged").unwrap();
-    assert_eq!(source.fetch(&cache, Access::default()).await.unwrap(), first);
+    assert_eq!(kept(&source, &cache, Access::default()).await, first);
     assert_eq!(std::fs::read(&first.archive).unwrap(), b"one");
 }
 
@@ -247,14 +269,14 @@ async fn what_an_interrupted_process_left_behind_is_made_whole() {
     let (server, (_folder, cache)) = (Server::start().await, cache());
     server.push("1.0.0", b"one");
     let source = server.source("1.0.0");
-    let fetched = source.fetch(&cache, Access::default()).await.unwrap();
+    let fetched = kept(&source, &cache, Access::default()).await;
     let files = || std::fs::read_dir(cache.folder()).unwrap().map(|file| file.unwrap().path()).collect::<Vec<_>>();
     assert_eq!(files().len(), 2, "an archive and an entry");
     for lost in files() {
         std::fs::remove_file(lost).unwrap();
         std::fs::write(cache.folder().join("1-0.part"), "on").unwrap();
         assert_eq!(source.cached(&cache, None), None);
-        assert_eq!(source.fetch(&cache, Access::default()).await.unwrap(), fetched);
+        assert_eq!(kept(&source, &cache, Access::default()).await, fetched);
         assert_eq!(source.cached(&cache, None), Some(fetched.clone()));
     }
 }
@@ -301,16 +323,16 @@ async fn with_a_key_only_a_signed_chart_is_used_from_the_registry_or_the_cache()
     assert!(error.is_unverified() && error.to_string().contains("is of the key"), "{error}");
     assert!(!server.paths().contains(&blob(b"one")) && !cache.folder().exists(), "the archive is not even fetched");
     server.sign(&manifest, &own);
-    let fetched = source.fetch(&cache, with(&key)).await.unwrap();
+    let fetched = kept(&source, &cache, with(&key)).await;
     assert_eq!(source.cached(&cache, Some(&key)), Some(fetched.clone()));
     assert_eq!(source.cached(&cache, Some(&other.public())), None);
     // What was fetched without a key is not believed with one.
     let unsigned = server.push("2.0.0", b"two");
     let source = server.source("2.0.0");
-    source.fetch(&cache, Access::default()).await.unwrap();
+    kept(&source, &cache, Access::default()).await;
     assert_eq!(source.cached(&cache, Some(&key)), None);
     let by_digest = server.source(&unsigned.to_string());
-    by_digest.fetch(&cache, Access::default()).await.unwrap();
+    kept(&by_digest, &cache, Access::default()).await;
     assert!(by_digest.fetch(&cache, with(&key)).await.unwrap_err().is_unverified());
 }
 

@@ -202,6 +202,7 @@ async fn charts_that_helm_pushes_are_fetched_over_tls_with_a_token_and_verified(
     };
     let range = source(Wanted::parse("^1").unwrap());
     let fetched = range.fetch(&cache, access).await.unwrap();
+    fetched.keep(&cache).unwrap();
     assert_eq!(fetched.version.as_deref(), Some("1.1.0+build.1"));
     assert_eq!(std::fs::read(&fetched.archive).unwrap(), std::fs::read(at("shop-1.1.0+build.1.tgz")).unwrap());
 
@@ -209,6 +210,7 @@ async fn charts_that_helm_pushes_are_fetched_over_tls_with_a_token_and_verified(
     let digest = said.split_whitespace().find(|word| word.starts_with("sha256:")).unwrap();
     let pinned = source(Wanted::Digest(digest.parse().unwrap()));
     let first = pinned.fetch(&cache, access).await.unwrap();
+    first.keep(&cache).unwrap();
     assert_eq!(std::fs::read(&first.archive).unwrap(), std::fs::read(at("shop-1.0.0.tgz")).unwrap());
 
     // Without the right to it, with another authority, or without the chart.

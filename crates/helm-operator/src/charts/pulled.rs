@@ -153,7 +153,7 @@ impl Lookout {
         };
         let cached = self.puller.cached().await.ok().flatten();
         let (kind, chart, error) = (&self.watch.kind, self.watch.chart.display(), &why.1);
-        match cached.map(|fetched| self.open(fetched)) {
+        match cached.map(|fetched| self.open(&fetched)) {
             Some(Ok(serving)) => {
                 tracing::warn!(kind, %chart, error, "The chart cannot be looked up: the one in the cache serves");
                 serving
@@ -200,20 +200,21 @@ impl Lookout {
         }
     }
 
-    /// Fetches the chart and loads it.
+    /// Fetches the chart and loads it. Only a chart that loads may serve a later start.
     async fn look(&self) -> Result<Serving, (Reason, String)> {
         let reason = |error: &Error| match error.is_unverified() {
             true => Reason::ChartUnverified,
             false => Reason::ChartUnavailable,
         };
         let fetched = self.puller.fetch().await.map_err(|error| (reason(&error), chain(&error)))?;
-        self.open(fetched).map_err(|error| (Reason::ChartUnavailable, chain(&*error)))
+        let serving = self.open(&fetched).map_err(|error| (Reason::ChartUnavailable, chain(&*error)))?;
+        self.puller.keep(&fetched).map_err(|error| (reason(&error), chain(&error)))?;
+        Ok(serving)
     }
 
-    fn open(&self, fetched: Fetched) -> Result<Serving, reconciler::Error> {
-        let Fetched { archive, digest, name, .. } = fetched;
-        let engine = open(&self.watch, &archive)?;
-        Ok(Serving::Chart { engine, archive, digest, name })
+    fn open(&self, fetched: &Fetched) -> Result<Serving, reconciler::Error> {
+        let engine = open(&self.watch, &fetched.archive)?;
+        Ok(Serving::Chart { engine, archive: fetched.archive.clone(), digest: fetched.digest, name: fetched.name })
     }
 
     /// Reports that the registry has nothing to serve.

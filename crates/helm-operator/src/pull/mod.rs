@@ -98,7 +98,15 @@ impl Puller {
         Ok(self.pull.source.fetch(&self.cache, access).await?)
     }
 
-    /// Returns the chart that was fetched last, verified again.
+    /// Keeps a fetched chart, which loads, as the last one that was found.
+    ///
+    /// # Errors
+    /// The cache cannot be written.
+    pub(crate) fn keep(&self, fetched: &Fetched) -> Result<(), Error> {
+        Ok(fetched.keep(&self.cache)?)
+    }
+
+    /// Returns the chart that was kept last, verified again.
     ///
     /// # Errors
     /// The key that has to vouch for it cannot be read.

@@ -94,6 +94,11 @@ impl Registry {
         self.tags.lock().unwrap().push(version.to_owned());
     }
 
+    /// Removes a version's tag.
+    fn withdraw(&self, version: &str) {
+        self.tags.lock().unwrap().retain(|tag| tag != version);
+    }
+
     /// Returns the digest of a version's manifest.
     fn digest(&self, version: &str) -> Digest {
         Digest::of(&self.has.lock().unwrap()[&format!("/v2/shop/manifests/{version}")])
@@ -112,6 +117,13 @@ fn chart(version: &str) -> Vec<u8> {
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {version: \"{{ .Chart.Version }}\"}\n";
     let about = format!("apiVersion: v2\nname: shop\nversion: {version}\n");
     packed(&[("Chart.yaml", &*about), ("templates/c.yaml", map)])
+}
+
+/// Returns a chart that does not load, because it lacks a dependency.
+fn broken(version: &str) -> Vec<u8> {
+    let dependency = "{name: database, version: 1.0.0, repository: 'https://charts.example.com'}";
+    let about = format!("apiVersion: v2\nname: shop\nversion: {version}\ndependencies: [{dependency}]\n");
+    packed(&[("Chart.yaml", &*about)])
 }
 
 /// Packs the files of a chart.
@@ -202,6 +214,14 @@ impl Operator {
         let reason = what.split(' ').next_back().unwrap();
         let is_there = || self.published(reason).iter().any(|event| event.starts_with(&expected));
         eventually(|| if is_there() { Ok(()) } else { Err(format!("{:?}", self.published(reason))) }).await;
+    }
+
+    /// Waits until an event says that the newest version does not load, and that this one is served.
+    async fn publishes_broken(&self, registry: &Registry, served: &str) {
+        let chart = format!("oci://{}/shop", registry.host);
+        let why = "found in Chart.yaml, but missing in charts/ directory: database";
+        let note = format!("Memcached: cannot fetch the chart {chart}: {why}; {served} (sha256:");
+        self.publishes("Warning ChartUnavailable", &note).await;
     }
 
     /// Returns the series of resources, releases and revisions that the metrics have more than once.
@@ -370,6 +390,42 @@ async fn while_the_registry_is_away_the_cache_serves_and_a_start_changes_nothing
     registry.push("1.1.0");
     registry.away(false);
     operator.serves("1.1.0").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_start_serves_the_last_version_that_loaded() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    let folder = cache.path().join("charts");
+    registry.push("1.0.0");
+    let operator = Operator::start(&server, &registry, &folder, None);
+    operator.serves("1.0.0").await;
+    registry.push_chart("1.1.0", broken("1.1.0"));
+    operator.publishes_broken(&registry, "1.0.0").await;
+    operator.stop().await;
+    let operator = Operator::start(&server, &registry, &folder, None);
+    // Drift is repaired, so a chart serves.
+    server.remove(&format!("{MAPS}/c"));
+    operator.serves("1.0.0").await;
+    let releases = server.paths().into_iter().filter(|path| path.contains("sh.helm.release")).count();
+    assert_eq!(releases, 1, "no revision is made");
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_version_that_never_loaded_may_be_withdrawn() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    registry.push("1.0.0");
+    let operator = Operator::start(&server, &registry, &cache.path().join("charts"), None);
+    operator.serves("1.0.0").await;
+    let uid = || server.object(&format!("{MAPS}/c")).unwrap()["metadata"]["uid"].clone();
+    let before = uid();
+    registry.push_chart("1.1.0", broken("1.1.0"));
+    operator.publishes_broken(&registry, "1.0.0").await;
+    registry.withdraw("1.1.0");
+    registry.push("1.0.1");
+    operator.serves("1.0.1").await;
+    assert_eq!(uid(), before, "the object is upgraded");
     operator.stop().await;
 }
 
