@@ -3,6 +3,7 @@
 
 mod here;
 
+use std::ffi::OsString;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -87,7 +88,7 @@ impl Puller {
     pub(crate) async fn fetch(&self) -> Result<Fetched, Error> {
         let config = match &self.pull.secret {
             Some(name) if self.secrets.is_some() => Some(self.secret(name, DOCKER_CONFIG).await?),
-            _ => docker_config(|name| std::env::var_os(name))?,
+            _ => self.own_config(|name| std::env::var_os(name))?,
         };
         let ca = match &self.pull.ca {
             Some(pem) => self.read(pem).await?,
@@ -112,6 +113,11 @@ impl Puller {
     /// The key that has to vouch for it cannot be read.
     pub(crate) async fn cached(&self) -> Result<Option<Fetched>, Error> {
         Ok(self.pull.source.cached(&self.cache, self.key().await?.as_ref()))
+    }
+
+    /// Returns the process's own configuration of Docker, unless its credentials would be sent without encryption.
+    fn own_config(&self, env: impl Fn(&str) -> Option<OsString>) -> Result<Option<Vec<u8>>, Error> {
+        if self.pull.source.plain { Ok(None) } else { docker_config(env) }
     }
 
     async fn key(&self) -> Result<Option<Key>, Error> {
@@ -142,7 +148,7 @@ impl Puller {
 }
 
 /// Returns the process's own configuration of Docker, if there is one.
-fn docker_config(env: impl Fn(&str) -> Option<std::ffi::OsString>) -> Result<Option<Vec<u8>>, Error> {
+fn docker_config(env: impl Fn(&str) -> Option<OsString>) -> Result<Option<Vec<u8>>, Error> {
     let folder = env("DOCKER_CONFIG").map(PathBuf::from).or_else(|| Some(PathBuf::from(env("HOME")?).join(".docker")));
     let Some(path) = folder.map(|folder| folder.join("config.json")) else { return Ok(None) };
     match read_file(&path) {
@@ -179,6 +185,21 @@ mod tests {
         for keys in ["ca: {secret: ca, key: k}", "verify: {cosign: {key: {secret: ca, key: k}}}"] {
             assert!(fetched(keys).await.starts_with("Secret ca is needed to fetch the chart"));
         }
+    }
+
+    #[test]
+    fn nobodys_credentials_are_sent_without_encryption() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("config.json"), "{}").unwrap();
+        let found = |keys: &str| {
+            let text = format!("- {{version: v1, kind: Shop, {keys}}}");
+            let pull = crate::watches::parse(&text, |_| None).unwrap().watches.remove(0).pull.unwrap();
+            let puller = Puller::new(pull, Arc::new(Cache::new(folder.path(), 1)), None);
+            puller.own_config(|name| (name == "DOCKER_CONFIG").then(|| folder.path().into())).unwrap()
+        };
+        assert_eq!(found("chart: 'oci://127.0.0.1:1/shop'"), Some(b"{}".to_vec()));
+        assert_eq!(found("chart: 'oci://127.0.0.1:1/shop', pull: {plainHttp: true}"), None);
+        assert_eq!(found("chart: 'http://127.0.0.1:1/shop.tgz', pull: {plainHttp: true}"), None);
     }
 
     #[test]
