@@ -334,15 +334,18 @@ deploy-helm: ## Deploy the same with Helm: the charts in charts/, with the image
 	  --set-file rbac.generated.memcached=config/rbac/memcached_role.yaml \
 	  --set-file rbac.generated.memcachedbackup=config/rbac/memcachedbackup_role.yaml
 
+# Custom resources go first, while the operator can still clean up after them. If that fails, the operator stays.
+KINDS := memcacheds.cache.my.domain memcachedbackups.cache.my.domain
+DELETE_RESOURCES = $(foreach kind,$(KINDS),found="$$($(KUBECTL) get crd $(kind) --ignore-not-found -o name)"; [ -z "$$found" ] || $(KUBECTL) delete --all --all-namespaces $(kind);)
+
 .PHONY: undeploy-helm
 undeploy-helm: ## Remove what deploy-helm created, except the definitions.
-	-$(KUBECTL) delete memcacheds,memcachedbackups --all --all-namespaces
+	$(DELETE_RESOURCES)
 	$(HELM) uninstall $(RELEASE) $(RELEASE)-crds $(IN_NAMESPACE) --ignore-not-found
 
-# Custom resources go first, while the operator can still clean up after them.
 .PHONY: undeploy
 undeploy: ## Remove everything that deploy created.
-	-$(KUBECTL) delete memcacheds,memcachedbackups --all --all-namespaces
+	$(DELETE_RESOURCES)
 	$(KUBECTL) delete --ignore-not-found=$(IGNORE_NOT_FOUND) -k config/default
 
 .PHONY: bundle

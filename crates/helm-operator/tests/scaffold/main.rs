@@ -11,3 +11,4 @@ mod process;
 mod reload;
 mod rights;
 mod tutorial;
+mod undeploy;
