@@ -163,7 +163,8 @@ impl<'a> Meter<'a> {
         if !self.variables.contains(&"objects") {
             return Err(Error::Variable("objects".into()));
         }
-        if kind == "Secret" {
+        // Nothing after the dot is the core group.
+        if matches!(kind, "Secret" | "Secret.") {
             return Err(Error::Secrets);
         }
         self.kinds.insert(kind.to_owned());

@@ -281,6 +281,7 @@ mod tests {
             ("Message{a: 1}", "unknown function \"Message\""),
             ("objects.Secret", "Secrets are never given to expressions: status and conditions are public"),
             ("objects['Secret'].a", "Secrets are never given to expressions: status and conditions are public"),
+            ("objects['Secret.'].a", "Secrets are never given to expressions: status and conditions are public"),
         ] {
             assert_eq!(refused(source), expected, "{source}");
         }

@@ -78,11 +78,12 @@ impl Expressions {
 /// Returns whether `objects.NAME` means this kind. The name is `Deployment`, in any group, or
 /// `Certificate.cert-manager.io`.
 pub(crate) fn names(name: &str, group: &str, kind: &str) -> bool {
-    match name.split_once('.') {
-        Some((named, of)) => named == kind && of == group,
-        // Expressions cannot name Secrets. This excludes them in any case.
-        None => name == kind && (group, kind) != ("", "Secret"),
-    }
+    // Expressions cannot name Secrets. This excludes them in any case.
+    (group, kind) != ("", "Secret")
+        && match name.split_once('.') {
+            Some((named, of)) => named == kind && of == group,
+            None => name == kind,
+        }
 }
 
 impl Rule {
@@ -238,7 +239,8 @@ mod tests {
         ] {
             assert_eq!(all.reads(group, kind), reads, "{group} {kind}");
         }
-        assert!(!names("Secret", "", "Secret"));
+        assert!(["Secret", "Secret."].iter().all(|name| !names(name, "", "Secret")));
+        assert!(names("Pod.", "", "Pod"));
     }
 
     #[test]
