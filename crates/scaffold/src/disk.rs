@@ -3,8 +3,9 @@
 //! Folders may come from others, and files that are read end up in the project, in git and in an image. Therefore no
 //! link may leave its folder, when reading or writing.
 
-use std::fs;
-use std::io::Read as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, fchown};
 use std::path::{Component, Path};
 
 use helm::chart::{Chart, MAX_CHART_BYTES};
@@ -59,9 +60,37 @@ pub fn write(folder: &Path, project: &Project) -> Result<(), Error> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(failed)?;
         }
-        fs::write(&path, project.bytes(name).unwrap_or_default()).map_err(failed)?;
+        replace(&path, project.bytes(name).unwrap_or_default()).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Writes a file atomically: if that fails or the process ends, the old content stays. Owner and mode stay, too.
+fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+    // A link within the project stays a link.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let old = match OpenOptions::new().write(true).open(&path) {
+        Ok(file) => Some(file.metadata()?),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => return Err(error),
+    };
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
+    let written = write_new(&part, content, old.as_ref()).and_then(|()| fs::rename(&part, &path));
+    written.inspect_err(|_| _ = fs::remove_file(&part))
+}
+
+/// Creates a file that takes the place of an old one.
+fn write_new(path: &Path, content: &[u8], old: Option<&fs::Metadata>) -> io::Result<()> {
+    let mut file = File::create_new(path)?;
+    if let Some(old) = old {
+        // Not everyone may give a file to its owner.
+        _ = fchown(&file, Some(old.uid()), Some(old.gid()));
+        file.set_permissions(old.permissions())?;
+    }
+    file.write_all(content)?;
+    // Only an old file has something to lose.
+    if old.is_some() { file.sync_all() } else { Ok(()) }
 }
 
 /// Reads a chart from a folder, with the files that `.helmignore` excludes, or from a `.tgz` archive.
@@ -140,7 +169,7 @@ fn archive(path: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
         return Err(Error::chart(path, "it is neither a folder nor a file"));
     }
     let mut bytes = Vec::new();
-    fs::File::open(path).map_err(failed)?.take(MAX_CHART_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
+    File::open(path).map_err(failed)?.take(MAX_CHART_BYTES + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > MAX_CHART_BYTES {
         return Err(Error::chart(path, "the archive is too large"));
     }
@@ -165,6 +194,8 @@ fn leaving(folder: &Path, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
     use super::*;
 
     #[test]
@@ -178,6 +209,26 @@ mod tests {
         assert_eq!(read.text("a/b/c.yaml"), Some("x: 1\n"));
         assert!(!read.contains("target/debug/big"));
         assert_eq!(read.changes().count(), 0);
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_and_keeps_its_mode_and_the_link_to_it() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, linked] = ["shared.yaml", "watches.yaml"].map(|name| folder.path().join(name));
+        fs::write(&file, "old").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o640)).unwrap();
+        link("shared.yaml", &linked);
+        let mut reader = File::open(&linked).unwrap();
+        let mut project = read(folder.path()).unwrap();
+        project.write("watches.yaml", "new");
+        write(folder.path(), &project).unwrap();
+        let mut seen = String::new();
+        reader.read_to_string(&mut seen).unwrap();
+        assert_eq!((seen.as_str(), fs::read_to_string(&file).unwrap().as_str()), ("old", "new"));
+        assert!(fs::symlink_metadata(&linked).unwrap().is_symlink());
+        let about = fs::metadata(&file).unwrap();
+        assert_eq!((about.mode() & 0o777, about.uid()), (0o640, reader.metadata().unwrap().uid()));
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
     }
 
     /// Returns a folder with a chart `app` and, beside it, a file outside the chart.
@@ -232,11 +283,11 @@ mod tests {
     #[test]
     fn a_folder_and_an_archive_are_not_read_beyond_their_limits() {
         let (_around, chart) = chart();
-        fs::File::create(chart.join("files/large")).unwrap().set_len(MAX_CHART_BYTES).unwrap();
+        File::create(chart.join("files/large")).unwrap().set_len(MAX_CHART_BYTES).unwrap();
         let error = read_chart(chart.to_str().unwrap()).unwrap_err();
         assert!(all_of(&error).contains("error reading files/large: chart exceeds maximum"), "{error}");
         let archive = chart.join("large.tgz");
-        fs::File::create(&archive).unwrap().set_len(MAX_CHART_BYTES + 1).unwrap();
+        File::create(&archive).unwrap().set_len(MAX_CHART_BYTES + 1).unwrap();
         let error = read_chart(archive.to_str().unwrap()).unwrap_err().to_string();
         assert!(error.ends_with("the archive is too large"), "{error}");
         fs::remove_file(chart.join("files/large")).unwrap();
