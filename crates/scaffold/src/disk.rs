@@ -41,6 +41,19 @@ pub fn read(folder: &Path) -> Result<Project, Error> {
     Ok(Project::from_files(files.into_iter().map(|file| (file.name, file.data.to_vec()))))
 }
 
+/// Adds the files of a folder that is not part of the project, because a command builds it.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_built(folder: &Path, built: &str, project: &mut Project) -> Result<(), Error> {
+    let below = folder.join(built);
+    if below.exists() {
+        let files = read_folder(&below, PROJECT_BOUNDS, &|_, _| false).map_err(|cause| refused(&below, cause))?;
+        files.into_iter().for_each(|file| project.lend(format!("{built}/{}", file.name), file.data.to_vec()));
+    }
+    Ok(())
+}
+
 /// Writes the changed files, and deletes the removed ones.
 ///
 /// # Errors

@@ -7,8 +7,9 @@
 
 use serde_json::{Value as Json, json};
 
+use crate::crd::{HEADER, is_generated};
 use crate::project_file::{self, ProjectFile};
-use crate::{Error, Project, kustomize, yaml};
+use crate::{Error, Existing, Project, kustomize, yaml};
 
 /// The folder of the chart.
 pub const FOLDER: &str = "dist/chart";
@@ -42,11 +43,13 @@ resources: __resources__
 env: []
 ";
 
-/// Writes the chart. Returns notes.
+/// Writes the chart, and removes generated files that are no longer part of it. Returns notes.
+///
+/// A file that does not start with [`HEADER`] belongs to the user and is left alone, unless `existing` says otherwise.
 ///
 /// # Errors
 /// Fails if the folder is not a project, or a file of `config` is not valid YAML.
-pub fn generate(project: &mut Project) -> Result<Vec<String>, Error> {
+pub fn generate(project: &mut Project, existing: Existing) -> Result<Vec<String>, Error> {
     let text = project.text(project_file::PATH).ok_or(Error::NoProject)?;
     let name = ProjectFile::parse(text)?.name().to_owned();
     let mut resources = json!({});
@@ -57,7 +60,9 @@ pub fn generate(project: &mut Project) -> Result<Vec<String>, Error> {
             let kept = documents.into_iter().filter(|document| document["kind"] != "Namespace");
             let texts: Vec<String> = kept.map(|document| template(document, &name, &mut resources)).collect();
             let file = path.rsplit('/').next().unwrap_or(&path);
-            files.push((format!("{FOLDER}/templates/{file}"), texts.join("---\n")));
+            if !texts.is_empty() {
+                files.push((format!("{FOLDER}/templates/{file}"), texts.join("---\n")));
+            }
         }
     }
     for path in kustomize::files(project, "config/crd")? {
@@ -69,10 +74,37 @@ pub fn generate(project: &mut Project) -> Result<Vec<String>, Error> {
     );
     files.push((format!("{FOLDER}/Chart.yaml"), about));
     files.push((format!("{FOLDER}/values.yaml"), values(&name, &resources)));
-    files.into_iter().for_each(|(path, text)| project.write(path, text));
-    Ok(vec![format!(
+    let mut notes = write(project, files, existing);
+    notes.push(format!(
         "install it with: helm install {name} {FOLDER} --namespace {name}-system --create-namespace --set image.repository=…"
-    )])
+    ));
+    Ok(notes)
+}
+
+/// Writes the files except the user's, and removes old ones. Returns notes.
+fn write(project: &mut Project, files: Vec<(String, String)>, existing: Existing) -> Vec<String> {
+    for path in outdated(project, &files) {
+        project.remove(&path);
+    }
+    let mut notes = Vec::new();
+    for (path, text) in files {
+        let is_own = project.contains(&path) && !project.text(&path).is_some_and(is_generated);
+        if is_own && existing == Existing::Keep {
+            notes.push(format!("{path} is kept: it was not generated; --force replaces it"));
+        } else if is_generated(&text) {
+            project.write(path, text);
+        } else {
+            project.write(path, format!("{HEADER} helm-chart' from config; do not edit.\n{text}"));
+        }
+    }
+    notes
+}
+
+/// Returns the generated files of the chart that are not among these.
+fn outdated(project: &Project, files: &[(String, String)]) -> Vec<String> {
+    let generated = project.below(FOLDER).filter(|(_, content)| std::str::from_utf8(content).is_ok_and(is_generated));
+    let paths = generated.map(|(path, _)| format!("{FOLDER}/{path}"));
+    paths.filter(|path| files.iter().all(|(made, _)| made != path)).collect()
 }
 
 fn documents(project: &Project, path: &str) -> Result<Vec<Json>, Error> {
@@ -133,9 +165,9 @@ mod tests {
     use helm::engine::{Capabilities, Engine, ReleaseOptions, Request};
 
     use super::*;
-    use crate::{CreateApi, Init, Source, create_api, init};
+    use crate::{Change, CreateApi, Init, Source, create_api, disk, init};
 
-    fn rendered(values: &str) -> (Vec<Json>, usize) {
+    fn web_operator() -> Project {
         let mut project = Project::default();
         let options = Init { name: "web-operator".into(), domain: "my.domain".into(), repo: None, hybrid: None };
         init(&mut project, &options).unwrap();
@@ -146,7 +178,12 @@ mod tests {
             source: Source::Starter,
         };
         create_api(&mut project, &api("Web")).unwrap();
-        generate(&mut project).unwrap();
+        project
+    }
+
+    fn rendered(values: &str) -> (Vec<Json>, usize) {
+        let mut project = web_operator();
+        generate(&mut project, Existing::Keep).unwrap();
         let files = project.below(FOLDER).map(|(path, text)| File::from((path, text.to_vec())));
         let engine = Engine::new(Chart::from_files(files).unwrap());
         let values = yaml::to_map(&yaml::parse(values).unwrap());
@@ -200,5 +237,27 @@ mod tests {
         let container = &spec["template"]["spec"]["containers"][0];
         assert_eq!((&container["image"], &container["env"][0]["name"]), (&"a/b:c".into(), &"X".into()));
         assert_eq!(container["resources"], json!({"requests": {"cpu": "10m", "memory": "32Mi"}}));
+    }
+
+    #[test]
+    fn edited_files_are_kept_and_generated_ones_that_config_no_longer_has_are_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut project = web_operator();
+        generate(&mut project, Existing::Keep).unwrap();
+        let [values, mine, gone] =
+            ["values.yaml", "templates/mine.yaml", "templates/gone_role.yaml"].map(|name| format!("{FOLDER}/{name}"));
+        project.write(&*values, "replicas: 3\n");
+        project.write(&*mine, "kind: ConfigMap\n");
+        project.write(&*gone, format!("{HEADER} helm-chart' from config; do not edit.\nkind: ClusterRole\n"));
+        disk::write(folder.path(), &project).unwrap();
+
+        let mut project = disk::read(folder.path()).unwrap();
+        disk::read_built(folder.path(), FOLDER, &mut project).unwrap();
+        let notes = generate(&mut project, Existing::Keep).unwrap();
+        assert_eq!(project.changes().collect::<Vec<_>>(), [(gone.as_str(), Change::Removed)]);
+        assert_eq!(project.text(&values), Some("replicas: 3\n"));
+        assert_eq!(notes[0], format!("{values} is kept: it was not generated; --force replaces it"));
+        generate(&mut project, Existing::Replace).unwrap();
+        assert!(project.text(&values).is_some_and(is_generated) && project.contains(&mine));
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use clap::{Args, Subcommand};
 use scaffold::webhooks::{self, Webhooks};
-use scaffold::{Existing, Project, bundle, crd, helm_chart, policies, rbac, ring};
+use scaffold::{Existing, Project, bundle, crd, disk, helm_chart, policies, rbac, ring};
 
 use super::{Error, FOLDER, edit, progress, read};
 use crate::manager::Operator;
@@ -30,7 +30,7 @@ enum What {
     /// Writes config/webhook, and the rights that the program's webhooks need
     Webhooks(Options),
     /// Writes a chart that installs the operator to dist/chart, from config
-    HelmChart,
+    HelmChart(Options),
     /// Writes an OLM bundle to bundle, from the manifests on standard input
     #[command(
         after_help = "Example:\n  kubectl kustomize config/default | helm-operator generate bundle --version 0.0.1"
@@ -123,7 +123,10 @@ pub(super) fn run(args: &Generate, operator: &Operator) -> Result<(), Error> {
             };
             write("webhooks", options, |project| webhooks::generate(project, &own, options.existing()))
         }
-        What::HelmChart => edit(|project| Ok(helm_chart::generate(project)?)),
+        What::HelmChart(options) => write("helm-chart", options, |project| {
+            disk::read_built(Path::new(FOLDER), helm_chart::FOLDER, project)?;
+            helm_chart::generate(project, options.existing())
+        }),
         What::Bundle(flags) => bundle(flags),
     }
 }
