@@ -9,7 +9,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 
 use super::{Environment, Error};
-use crate::kube::{ApplyError, CHART_LABEL, Call, Live, ObjectKey, Ownership, Resource, label_value};
+use crate::kube::{ApplyError, CHART_LABEL, Call, Live, ObjectKey, Owner, Ownership, Resource, label_value};
 use crate::storage::{MarkedObject, Marks};
 
 /// Maximum number of concurrent lists, each of which has one page in memory.
@@ -48,9 +48,13 @@ pub async fn orphans(env: &Environment<'_>) -> Result<Marks, Error> {
 /// As [`orphans`].
 pub async fn claimed(env: &Environment<'_>) -> Result<Marks, Error> {
     let Some(owner) = &env.decoration.owner else { return Ok(Marks::default()) };
-    let name = owner.annotated_name();
-    let controls = |live: &Live| live.controller.as_ref().is_some_and(|controller| controller.uid == owner.uid);
-    found(env, |live| controls(live) || live.primary.as_ref() == Some(&name)).await
+    found(env, |live| names(owner, live)).await
+}
+
+/// Returns whether an object names this custom resource itself, as its controller or by annotation.
+pub(super) fn names(owner: &Owner, live: &Live) -> bool {
+    let is_controller = live.controller.as_ref().is_some_and(|controller| controller.uid == owner.uid);
+    is_controller || live.primary.as_ref() == Some(&owner.annotated_name())
 }
 
 async fn found(env: &Environment<'_>, counts: impl Fn(&Live) -> bool) -> Result<Marks, Error> {

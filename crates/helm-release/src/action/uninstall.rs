@@ -6,10 +6,12 @@ use std::collections::BTreeMap;
 use futures::future::try_join_all;
 
 use super::order::order;
-use super::orphans::claimed;
+use super::orphans::{claimed, names};
 use super::resume::{await_next, has, has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error, Records, read_release, read_sealed};
-use crate::kube::{Adopted, HookError, HookRun, Left, Owner, Removal, intern, recorded_objects, uninstall_order};
+use crate::kube::{
+    Adopted, ApplyError, HookError, HookRun, Left, Live, Owner, Removal, intern, recorded_objects, uninstall_order,
+};
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Stored, Written, check_fits};
 
@@ -240,17 +242,38 @@ pub async fn hand_over(env: &Environment<'_>, inventory: &Marks) -> Result<(), E
     Ok(())
 }
 
-/// Takes the resource off the objects of another's release that it began to take over. Only the objects say which, because
-/// the record is written last. Otherwise the garbage collector would delete them with the resource.
+/// Takes the resource off the objects of another's release that it began to take over from this revision. The revision
+/// lists the objects, and each of them says whether it was taken, because the record is written last. Otherwise the
+/// garbage collector would delete them with the resource. If the record is lost or damaged, they are searched for.
 ///
 /// # Errors
-/// As [`hand_over`] and [`claimed`].
-pub async fn give_back(env: &Environment<'_>) -> Result<(), Error> {
-    let claimed = claimed(env).await?;
-    // A kept object names the resource since an earlier release, and nothing deletes it.
-    let tied = claimed.objects.iter().filter(|object| !object.kept);
-    try_join_all(tied.map(|object| leave(env, object, Left::Before(Adopted::Claimed)))).await?;
+/// As [`hand_over`], or the record or an object cannot be read. If they are searched for, as [`claimed`].
+pub async fn give_back(env: &Environment<'_>, version: u32) -> Result<(), Error> {
+    let inventory = match inventory_of(env, version).await {
+        Ok((recorded, _)) => recorded,
+        Err(error) if lists_no_objects(&error) => claimed(env).await?,
+        Err(error) => return Err(error),
+    };
+    try_join_all(inventory.objects.iter().map(|object| give_back_one(env, object))).await?;
     Ok(())
+}
+
+/// Returns whether the error says that a record is lost or damaged.
+fn lists_no_objects(error: &Error) -> bool {
+    let is_missing = matches!(error, Error::Storage(error) if error.is_missing());
+    is_missing || error.is_undecodable() || matches!(error, Error::Manifest(_))
+}
+
+async fn give_back_one(env: &Environment<'_>, object: &MarkedObject) -> Result<(), Error> {
+    let is_named = |live: &Live| env.decoration.owner.as_ref().is_some_and(|owner| names(owner, live));
+    // A kept object names the resource since an earlier release, and nothing deletes it.
+    let is_tied = |live: &Live| is_named(live) && !(live.kept && live.controller.is_none());
+    match env.applier.find_live(&object.key, &object.api_version).await {
+        Ok(Some(live)) if is_tied(&live) => leave(env, object, Left::Before(Adopted::Claimed)).await,
+        // Without permission to read an object, we cannot have taken it.
+        Err(ApplyError::Failed { source, .. }) if source.is_forbidden() => Ok(()),
+        found => Ok(found.map(drop)?),
+    }
 }
 
 async fn leave(env: &Environment<'_>, object: &MarkedObject, left: Left) -> Result<(), Error> {

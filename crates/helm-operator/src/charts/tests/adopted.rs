@@ -1,6 +1,6 @@
 //! Tests that objects which existed before the release, or outlive it, keep their identity.
 
-use helm_release::kube::{Adopt, Error, Policy};
+use helm_release::kube::{Adopt, CHART_LABEL, Error, Policy};
 
 use super::*;
 use crate::watches::OnFailure;
@@ -348,11 +348,33 @@ enum StepsBack {
     AfterWithdrawal,
     /// The process ended before it could write the status.
     Unreported,
+    /// The process ended, and the next one serves a chart with another name.
+    WithAnotherChart,
+    /// Nobody can list objects when it is deleted.
+    WithoutLists,
+}
+
+/// Renders as [`Stub`], as a chart with another name.
+struct Renamed(Stub);
+
+impl Renderer for Renamed {
+    fn digest(&self) -> String {
+        self.0.digest()
+    }
+
+    fn chart_name(&self) -> &str {
+        "store"
+    }
+
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Rendered, RenderError>> {
+        self.0.render(request)
+    }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_resource_that_goes_gives_back_a_release_that_it_began_to_take_over() {
-    for way in [StepsBack::ByDeletion, StepsBack::AfterWithdrawal, StepsBack::Unreported] {
+    use StepsBack::{AfterWithdrawal, ByDeletion, Unreported, WithAnotherChart, WithoutLists};
+    for way in [ByDeletion, AfterWithdrawal, Unreported, WithAnotherChart, WithoutLists] {
         let world = World::new(spec());
         world.reconcile().await;
         disown(&world);
@@ -365,20 +387,28 @@ async fn a_resource_that_goes_gives_back_a_release_that_it_began_to_take_over() 
         assert_eq!((status["conditions"].is_array(), &status["deployedRelease"]), (true, &Value::Null));
         world.server.accept();
         match way {
-            StepsBack::ByDeletion => {}
-            StepsBack::AfterWithdrawal => {
+            ByDeletion => {}
+            AfterWithdrawal => {
                 world.edit(|p| p["metadata"]["annotations"] = json!({}));
                 world.reconcile().await;
                 assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
             }
-            StepsBack::Unreported => {
+            Unreported => {
                 world.edit(|p| p["status"] = Value::Null);
                 world = granting(world.server, Adopt::Released);
             }
+            WithAnotherChart => {
+                let renamed = Arc::new(Renamed(Stub::default()));
+                world = World::with_events(world.server, renamed, |settings| settings.adopt = Adopt::Released);
+            }
+            WithoutLists => world.server.refuse(|call| {
+                let is_list = call.path.contains(CHART_LABEL);
+                is_list.then(|| Error::from_status(500, "InternalError", "the conversion webhook is away"))
+            }),
         }
         world.delete();
         world.reconcile().await;
-        assert!(world.server.object(PRIMARY).is_none(), "the finalizer is gone");
+        assert!(world.server.object(PRIMARY).is_none(), "the finalizer is gone: {way:?}");
         let [labels, annotations, owners] = left(&world);
         let (before_uid, [_, before_annotations, _], before_record) = before;
         assert_eq!((uid(&world), annotations, owners), (before_uid, before_annotations, Value::Null), "{way:?}");

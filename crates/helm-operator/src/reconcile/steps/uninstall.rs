@@ -69,7 +69,10 @@ async fn hand_over(context: &StepContext<'_>, primary: &Primary) -> Result<(), F
         Holder::Successor => action::hand_over(&env(), &release.inventory()).await,
         // It has deleted what names it.
         _ if context.is_uninstalled(primary) => Ok(()),
-        Holder::Nobody | Holder::Upstream | Holder::Other => action::give_back(&env()).await,
+        Holder::Nobody | Holder::Upstream | Holder::Other => match release.base().or(release.newest()) {
+            Some((version, _)) => action::give_back(&env(), version).await,
+            None => Ok(()),
+        },
     };
     left.map_err(|e| fault(&e))
 }
