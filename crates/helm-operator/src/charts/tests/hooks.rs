@@ -704,6 +704,23 @@ async fn a_hook_that_a_dead_process_started_ends_before_the_one_of_the_next_revi
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hook_that_a_dead_process_started_ends_with_its_install_if_the_next_attempt_writes_nothing() {
+    let renamed = |name: &str| with_hooks(json!([hook(name, "pre-install")]));
+    let world = World::new(renamed("migrate-1"));
+    killed_after(&world, 30).await;
+    assert!(uid_of(&world, "migrate-1").is_string());
+    let path = format!("{MAPS}/b");
+    let annotations = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+    world.server.put(&path, json!({"metadata": {"name": "b", "annotations": annotations}}), "helm");
+    let before = world.server.object(&path);
+    world.edit(|p| p["spec"] = renamed("migrate-2"));
+    let world = World::on(world.server);
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.history(), world.server.object(&path)), (vec![], before));
+    assert_eq!((uid_of(&world, "migrate-1"), uid_of(&world, "migrate-2")), (Value::Null, Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hook_that_a_dead_process_started_ends_before_those_of_the_uninstall_begin() {
     let world = World::new(with_hooks(json!([hook("migrate", "pre-upgrade"), hook("farewell", "pre-delete")])));
     world.reconcile().await;

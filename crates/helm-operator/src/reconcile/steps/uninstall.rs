@@ -290,9 +290,9 @@ async fn delete(
     Ok(None)
 }
 
-/// Gives up the action that the uninstall follows, which another process began: its hooks must neither run beside those
-/// of the uninstall nor outlive it.
-async fn give_up_unfinished(context: &StepContext<'_>, env: &Environment<'_>) -> Result<(), action::Error> {
+/// Gives up the action that the uninstall, or the removal of a failed install, follows, which another process began: its
+/// hooks must neither run beside those of the uninstall nor outlive the record.
+pub(super) async fn give_up_unfinished(context: &StepContext<'_>, env: &Environment<'_>) -> Result<(), action::Error> {
     let Some(version) = context.release().and_then(|release| release.unfinished()) else { return Ok(()) };
     match action::give_up(env, version, "Interrupted by the uninstall").await {
         Ok(Some(written)) => {
