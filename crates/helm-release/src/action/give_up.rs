@@ -5,30 +5,45 @@ use crate::kube::Decoration;
 use crate::release::Status;
 use crate::storage::{Stored, Written};
 
+/// How a revision was given up.
+#[derive(Debug)]
+pub enum GivenUp {
+    /// It has failed; the record as written.
+    Failed(Box<Written>),
+    /// It had ended before, although no answer said so, and stays as it is.
+    Ended,
+    /// Nobody's that counts: this operator did not write the record, or it is lost or damaged.
+    Unproven,
+}
+
 /// Ends the hooks of an interrupted revision and marks it failed, for this reason. Its manifest and marks stay: some of
-/// its objects may be live, and merges must know what it applied. Returns the record as written; `None` if there is none
-/// that this operator wrote. One that it did not write stays unproven, and its hooks are left alone.
+/// its objects may be live, and merges must know what it applied. A record that this operator did not write stays
+/// unproven, and its hooks are left alone.
 ///
 /// # Errors
 /// The record cannot be read or written. Repeat it then.
-pub async fn give_up(env: &Environment<'_>, version: u32, why: &str) -> Result<Option<Written>, Error> {
+pub async fn give_up(env: &Environment<'_>, version: u32, why: &str) -> Result<GivenUp, Error> {
     let Decoration { namespace, release, .. } = &env.decoration;
     let record = match env.storage.get(namespace, release, version).await {
         // What is damaged cannot be rewritten, and no longer counts.
-        Err(error) if error.is_missing() || error.is_damage() => return Ok(None),
+        Err(error) if error.is_missing() || error.is_damage() => return Ok(GivenUp::Unproven),
         record => record?,
     };
+    let is_pending = record.release.facts().info.status.is_pending();
     match (record.release, record.marks) {
+        (Stored::Sealed(_), Some(_)) if !is_pending => Ok(GivenUp::Ended),
         (Stored::Sealed(release), Some(marks)) => {
             let mut release = release.into_inner();
             let records = Records { storage: env.storage, marks: &marks };
             env.applier.abandon_hooks(&mut release, &env.hook_run(&records)).await?;
             release.set_status(Status::Failed, why);
-            Ok(Some(env.storage.update(&release, &marks).await?))
+            Ok(GivenUp::Failed(Box::new(env.storage.update(&release, &marks).await?)))
         }
         (release, _) => {
-            env.storage.rewrite(release.facts(), Status::Failed).await?;
-            Ok(None)
+            if is_pending {
+                env.storage.rewrite(release.facts(), Status::Failed).await?;
+            }
+            Ok(GivenUp::Unproven)
         }
     }
 }

@@ -86,7 +86,7 @@ use resume::not_run;
 pub use account::{Account, Made};
 pub use admit::{Admission, Admitted, admit};
 pub use failure::Refusal;
-pub use give_up::give_up;
+pub use give_up::{GivenUp, give_up};
 pub use import::{Imported, import, imported_inventory};
 pub use inspect::inspect;
 pub use install::{install, replace_crds};

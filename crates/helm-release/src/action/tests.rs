@@ -590,6 +590,15 @@ async fn an_interrupted_action_continues_from_its_record_without_repeating_hooks
     assert_eq!(did(&world, 2).await, "deployed [\"a\"] without [] over None", "nothing is continued");
 }
 
+#[tokio::test]
+async fn a_revision_that_has_ended_is_not_given_up() {
+    let world = World::new();
+    world.install(&candidate(&[map("a", "1")])).await;
+    let before = world.server.object(RECORD);
+    assert!(matches!(give_up(&world.env(), 1, "Interrupted").await.unwrap(), GivenUp::Ended));
+    assert_eq!(world.server.object(RECORD), before);
+}
+
 impl World {
     /// Refuses the writes of the record that `when` selects by their number and body.
     fn refuse_records(&self, when: impl Fn(usize, &str) -> bool + Send + Sync + 'static) {

@@ -392,6 +392,25 @@ async fn an_action_whose_last_answer_is_lost_is_not_repeated_before_the_watch_re
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_marks_no_revision_failed_whose_last_answer_is_lost() {
+    let world = on(World::new(spec()).server, |_| {});
+    let record = format!("PATCH {SECRETS}/{RECORD}1");
+    world.server.disturb(&record, 1, Disturbance::AnswerLost);
+    reconcile_at_once(&world).await;
+    let requests = world.server.log().len();
+    assert_eq!(world.history(), ["1 pending-install"], "as far as the process knows");
+    world.delete();
+    world.shared.primary_written(serde_json::from_value(world.server.object(PRIMARY).unwrap()).unwrap());
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        reconcile_at_once(&world).await;
+    }
+    assert!(world.server.object(PRIMARY).is_none() && world.maps().is_empty(), "{:?}", world.server.paths());
+    let log = world.server.log();
+    assert!(!log[requests..].iter().any(|line| line.starts_with(&record)), "{:?}", &log[requests..]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_after_an_uninstall_counts_although_its_last_answer_was_lost() {
     let world = on(World::new(spec()).server, |settings| settings.on_failure = OnFailure::Uninstall);
     world.reconcile().await;

@@ -191,8 +191,10 @@ async fn roll_back(context: &StepContext<'_>, primary: &Primary, to: u32) -> Res
 
 async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
     let env = context.environment(primary, Action::Uninstall);
-    uninstall::give_up_unfinished(context, &env).await?;
-    let Some(current) = context.current(primary) else { return Ok(()) };
+    uninstall::give_up_unfinished(context, primary, &env).await?;
+    // By now it may be known that it ended well.
+    let current = context.current(primary).filter(|current| current.never_deployed);
+    let Some(current) = current else { return Ok(()) };
     let current = with_recorded_objects(&env, current, &[]).await?;
     action::delete_objects(&env, &current.inventory).await?;
     // The oldest is deleted last: a history without its start does not prove that no revision was ever deployed.

@@ -173,8 +173,12 @@ impl StepContext<'_> {
     /// the watch is late. Repeating the action would run its hooks again. Returns whether it had ended, and stores its
     /// end.
     async fn note_end(&self, primary: &Primary, version: u32) -> Result<bool, Failed> {
-        let history = self.storage.history(primary.namespace(), primary.name()).await;
-        let history = history.map_err(|e| fault_of(&e.into()))?;
+        self.read_end(primary, version).await.map_err(|e| fault_of(&e.into()))
+    }
+
+    /// Stores how the action on a pending revision has ended, if it has. Returns whether it has.
+    pub(super) async fn read_end(&self, primary: &Primary, version: u32) -> Result<bool, storage::Error> {
+        let history = self.storage.history(primary.namespace(), primary.name()).await?;
         let ended = history.into_iter().find(|meta| meta.version == version && !meta.status.is_pending());
         let Some(ended) = ended else { return Ok(false) };
         self.shared.cache.change_release(self.key, |release| release.put_read(ended));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::report::{Outcome, chain};
-use helm_release::action::{self, Action, Cached, Candidate, Environment, PostDelete, Uninstalling};
+use helm_release::action::{self, Action, Cached, Candidate, Environment, GivenUp, PostDelete, Uninstalling};
 use helm_release::kube::{Call, Decoration, HookError};
 use helm_release::release::Status;
 use helm_release::storage::{MarkedObject, Marks, Stored};
@@ -257,7 +257,7 @@ async fn delete(
     beginning: Beginning,
 ) -> Result<Option<String>, action::Error> {
     let env = context.environment(primary, Action::Uninstall);
-    give_up_unfinished(context, &env).await?;
+    give_up_unfinished(context, primary, &env).await?;
     let recorded =
         uninstalling(context).filter(|_| !context.is_displaced(primary) || context.recorded(primary) != Recorded::Lost);
     let Some(mut at) = recorded else { return delete_lost(context, primary, &env).await };
@@ -292,16 +292,25 @@ async fn delete(
 
 /// Gives up the action that the uninstall, or the removal of a failed install, follows, which another process began: its
 /// hooks must neither run beside those of the uninstall nor outlive the record.
-pub(super) async fn give_up_unfinished(context: &StepContext<'_>, env: &Environment<'_>) -> Result<(), action::Error> {
+pub(super) async fn give_up_unfinished(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    env: &Environment<'_>,
+) -> Result<(), action::Error> {
     let Some(version) = context.release().and_then(|release| release.unfinished()) else { return Ok(()) };
     match action::give_up(env, version, "Interrupted by the uninstall").await {
-        Ok(Some(written)) => {
+        Ok(GivenUp::Failed(written)) => {
             context.shared.cache.change_release(context.key, |release| release.given_up(version, &written));
             Ok(())
         }
+        Ok(GivenUp::Ended) => {
+            context.read_end(primary, version).await?;
+            Ok(())
+        }
+        Ok(GivenUp::Unproven) => Ok(()),
         // It was deleted a moment ago.
         Err(action::Error::Storage(error)) if error.is_missing() => Ok(()),
-        given_up => given_up.map(drop),
+        Err(error) => Err(error),
     }
 }
 
