@@ -83,8 +83,20 @@ impl StepContext<'_> {
     /// Returns what the resource may take over: what its annotation requests, as far as the watch grants it. A deletion
     /// takes nothing over.
     pub(crate) fn granted(&self, primary: &Primary) -> Adopt {
-        let asks = primary.annotations.adopt() && !primary.deleting;
-        if asks { self.shared.settings.adopt } else { Adopt::Never }
+        if primary.deleting { Adopt::Never } else { self.requested(primary) }
+    }
+
+    /// Returns which hook objects without an owner may be replaced if Helm made a revision of the release: those in its
+    /// namespace, and those that the resource may take over. A deletion replaces them as well, because they may be the
+    /// release's own.
+    pub(crate) fn unclaimed_hooks(&self, primary: &Primary) -> Adopt {
+        let is_taken_over = self.release().is_some_and(|release| release.is_taken_over());
+        if is_taken_over { self.requested(primary).max(Adopt::Unowned) } else { Adopt::Never }
+    }
+
+    /// Returns what the annotation of the resource requests, as far as the watch grants it.
+    fn requested(&self, primary: &Primary) -> Adopt {
+        if primary.annotations.adopt() { self.shared.settings.adopt } else { Adopt::Never }
     }
 
     /// Returns why an annotation of the resource is invalid, or not granted.

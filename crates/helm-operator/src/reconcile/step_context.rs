@@ -132,7 +132,7 @@ impl StepContext<'_> {
             rejected: None,
             cause: Arc::default(),
             group_timeout: Some(self.shared.settings.progress_timeout).filter(|limit| !limit.is_zero()),
-            unclaimed_hooks: self.release().is_some_and(|release| release.is_taken_over()),
+            unclaimed_hooks: self.unclaimed_hooks(primary),
         };
         Environment {
             applier: &self.applier,

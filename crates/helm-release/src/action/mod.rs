@@ -227,9 +227,9 @@ pub struct Options {
     pub max_history: usize,
     /// How long one hook may run; `None` sets no limit. Default: [`HOOK_TIMEOUT`].
     pub hook_timeout: Option<Duration>,
-    /// Whether Helm made a revision of this release, so that hook objects without an owner in the release's namespace
-    /// may be replaced. Default: false.
-    pub unclaimed_hooks: bool,
+    /// Which hook objects without an owner may be replaced, in addition to those that may be taken over: those of a
+    /// release that Helm made a revision of. Default: [`Adopt::Never`].
+    pub unclaimed_hooks: Adopt,
     /// Whether objects are written by server-side apply, client-side, or either. Default: [`Policy::Auto`].
     pub apply: Policy,
     /// What to do with the definitions in the chart's `crds` folder. Default: [`CrdPolicy::Create`].
@@ -264,7 +264,7 @@ impl Default for Options {
             description: None,
             max_history: 10,
             hook_timeout: Some(HOOK_TIMEOUT),
-            unclaimed_hooks: false,
+            unclaimed_hooks: Adopt::Never,
             apply: Policy::default(),
             crds: CrdPolicy::default(),
             recreate: Arc::default(),
@@ -283,7 +283,7 @@ impl Default for Options {
 impl Options {
     /// Returns which hook objects without an owner may be replaced.
     fn unclaimed(&self) -> Adopt {
-        if self.unclaimed_hooks { self.adopt.max(Adopt::Unowned) } else { self.adopt }
+        self.adopt.max(self.unclaimed_hooks)
     }
 }
 

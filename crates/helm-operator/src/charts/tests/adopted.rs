@@ -432,6 +432,40 @@ async fn a_release_that_helm_made_is_taken_over_if_the_watch_grants_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_replaces_a_hook_object_that_helm_left_in_another_namespace_if_the_watch_grants_any() {
+    const JOB: &str = "/apis/batch/v1/namespaces/infra/jobs/farewell";
+    let mut spec = spec();
+    spec["hooks"] = json!([{"name": "farewell", "namespace": "infra", "events": ["pre-delete"]}]);
+    let world = World::new(spec);
+    world.reconcile().await;
+    disown(&world);
+    let world = granting(world.server, Adopt::Any);
+    world.reconcile().await;
+    assert!(world.shared.cache.release(&key()).is_some_and(|release| release.is_taken_over()));
+    let helms = json!({"metadata": {"name": "farewell", "annotations": {"helm.sh/hook": "pre-delete"}}});
+    world.server.put(JOB, helms, "helm");
+    let before = world.server.object(JOB).unwrap()["metadata"]["uid"].clone();
+    world.delete();
+    let complete = async {
+        loop {
+            tokio::time::sleep(SECOND).await;
+            let Some(mut job) = world.server.object(JOB) else { continue };
+            if job["metadata"]["uid"] != before && job["status"].is_null() {
+                job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+                world.server.put(JOB, job, "kube-controller-manager");
+            }
+        }
+    };
+    tokio::select! {
+        _ = world.reconcile() => {}
+        () = complete => unreachable!("it has no end"),
+    }
+    assert!(world.server.object(PRIMARY).is_none(), "{:?}", world.condition("ReleaseFailed"));
+    let after = world.server.object(JOB).expect("it stays, as any hook's")["metadata"]["uid"].clone();
+    assert_ne!(after, before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_adoption_that_the_watch_never_grants_is_refused_with_a_reason() {
     let world = World::new(spec());
     adopt(&world);
