@@ -12,7 +12,7 @@ use super::{Candidate, Environment, Error, Records, read_release, read_sealed};
 use crate::kube::{
     Adopted, ApplyError, HookError, HookRun, Left, Live, Owner, Removal, intern, recorded_objects, uninstall_order,
 };
-use crate::release::{HookEvent, Packed, Release, Status};
+use crate::release::{Hook, HookEvent, HookPhase, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Stored, Written, check_fits};
 
 /// Number of failures of post-delete hooks after which the release is removed without them. Attempts that ended because
@@ -46,12 +46,13 @@ pub enum PostDelete {
 ///
 /// Call it before [`delete_objects`] and repeat it until it succeeds. The hooks' phases are recorded as they run, so a
 /// repetition after an error, a cancellation or a crash runs only what has not succeeded yet. Once all succeeded, it only
-/// deletes what is left of those that go then.
+/// deletes what is left of those that go then. If hooks are disabled, it ends those that a dead process started.
 ///
 /// # Errors
 /// A hook failed, and the record names it: do not delete anything yet. Or the record cannot be read or written.
 pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<Vec<HookError>, Error> {
     if env.options.disable_hooks {
+        abandon_running(env, at).await?;
         return Ok(Vec::new());
     }
     let mut release = read_sealed(env, at.version, at.packed.as_ref()).await?.into_inner();
@@ -81,6 +82,26 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     written?;
     env.applier.clean_up_hooks(&release, HookEvent::PreDelete, &run).await?;
     Ok(left_out)
+}
+
+/// Ends the hooks of the uninstall that still run, as far as the record says. Those that failed by themselves stay for
+/// their owner to look at. A lost or damaged record ends none, because disabling hooks is the remedy for it.
+async fn abandon_running(env: &Environment<'_>, at: &mut Uninstalling) -> Result<(), Error> {
+    let read = match read_sealed(env, at.version, at.packed.as_ref()).await {
+        Err(error) if lists_no_objects(&error) || matches!(error, Error::Unproven { .. }) => return Ok(()),
+        read => read?,
+    };
+    let mut release = read.into_inner();
+    let is_running = |hook: &Hook| {
+        hook.last_run.started_at.is_some() && matches!(hook.last_run.phase, HookPhase::Running | HookPhase::Unknown)
+    };
+    if release.info.status != Status::Uninstalling || !release.hooks.iter().any(is_running) {
+        return Ok(());
+    }
+    let journalled = at.marks.clone();
+    let records = Records { storage: env.storage, marks: &journalled };
+    env.applier.abandon_hooks(&mut release, &env.hook_run(&records)).await?;
+    Ok(at.take(env.storage.update(&release, &at.marks).await)?)
 }
 
 /// Deletes the objects of pre-delete hooks that an interrupted attempt may have left. Those that cannot be deleted, because

@@ -374,8 +374,10 @@ async fn a_failing_pre_delete_hook_keeps_everything_and_its_error_names_the_way_
         p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"})
     });
     tokio::time::advance(Duration::from_secs(600)).await;
+    let failed = uid_of(&world, "z-farewell");
     world.reconcile().await;
     assert!(world.server.object(PRIMARY).is_none() && world.maps().is_empty());
+    assert!(failed.is_string() && uid_of(&world, "z-farewell") == failed, "it stays for its owner to look at");
 }
 
 #[tokio::test(start_paused = true)]
@@ -754,6 +756,22 @@ async fn disabling_hooks_ends_one_that_a_dead_process_started() {
     world.reconcile().await;
     assert_eq!((world.history(), world.maps().len()), (vec!["1 deployed".to_owned()], 3));
     assert_eq!((uid_of(&world, "migrate"), phases(&world, 1).await), (Value::Null, vec!["migrate Failed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn disabling_the_hooks_of_a_deletion_ends_one_that_a_dead_process_started() {
+    let world = World::new(with_hooks(json!([hook("farewell", "pre-delete")])));
+    world.reconcile().await;
+    world.delete();
+    killed_after(&world, 30).await;
+    assert!(uid_of(&world, "farewell").is_string());
+    assert_eq!(phases(&world, 1).await, ["farewell Running"]);
+    world.edit(|p| {
+        p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"})
+    });
+    let world = World::on(world.server);
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
 
 /// The first attempts leave the history, which has room for three revisions.
