@@ -895,6 +895,22 @@ async fn what_hooks_made_is_no_orphan() {
 }
 
 #[tokio::test]
+async fn what_a_hook_made_is_an_orphan_once_the_release_contains_it_however_it_is_written() {
+    for apply in [Policy::Server, Policy::Client] {
+        let mut world = World::new();
+        world.options.apply = apply;
+        let hooks = vec![sample::hook("h", &[HookEvent::PreInstall])];
+        let installed = world.install(&Candidate { hooks, ..candidate(&[map("a", "1")]) }).await;
+        let before = world.map("h")["metadata"]["uid"].clone();
+        upgrade(&world.env(), &candidate(&[map("a", "1"), map("h", "1")]), &installed).await.unwrap();
+        assert_eq!(
+            (found(&world).await.unwrap(), &world.map("h")["metadata"]["uid"]),
+            (vec!["a".into(), "h".into()], &before)
+        );
+    }
+}
+
+#[tokio::test]
 async fn orphans_are_listed_page_by_page() {
     let world = orphaned();
     // All releases of a chart have its label.

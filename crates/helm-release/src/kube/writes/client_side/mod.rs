@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::kube::writes::apply::{Applier, Found, bytes};
 use crate::kube::writes::write::{Body, WriteOptions};
-use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Resource};
+use crate::kube::{Decoration, FIELD_MANAGER, HOOK_RUN_ANNOTATION, Live, Object, ObjectKey, Resource};
 
 use schema::Schema;
 pub(in crate::kube) use schema::Schemas;
@@ -136,6 +136,11 @@ fn patch_over(
     let mut new = left(&body.json);
     shared::keep_others(base.as_ref(), &mut new, live);
     let mut patch = Value::Object(patch::three_way(base.as_ref(), &new, live, schema));
+    // No manifest has it, and an object of the release is no hook's any more.
+    let is_hooks = |json: &Value| json["metadata"]["annotations"][HOOK_RUN_ANNOTATION].is_string();
+    if is_hooks(live) && !is_hooks(&new) {
+        patch["metadata"]["annotations"][HOOK_RUN_ANNOTATION] = Value::Null;
+    }
     if patch == json!({}) {
         return None;
     }
