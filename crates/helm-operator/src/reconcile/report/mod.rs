@@ -16,4 +16,5 @@ pub(crate) mod fields;
 pub(crate) mod history;
 pub(crate) mod unread_values;
 
+pub(crate) mod status_events;
 pub(crate) mod status_writer;

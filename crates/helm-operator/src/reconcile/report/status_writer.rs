@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::diagnose::current_health;
 use super::fields::fields;
-use super::history;
+use super::{history, status_events};
 use crate::preflight::Refused;
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::memory::{ResourceMemory, Unwritten};
@@ -23,16 +23,15 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::declared_fields::Lesson;
 use crate::status::history::HistoryEntry;
 use crate::status::reason::Reason;
-use crate::status::summary;
 use crate::status::{DeployedRelease, Facts, Fault, Health, ListType, ObjectCount, Stall, Status, condition};
 use crate::view::primary::{Primary, Received};
 use crate::view::release::{Holder, ReleaseRecords, Revision, Trust};
 
-/// How often a status is sent again because somebody else has changed the resource.
+/// Maximum number of times a status is sent again after a conflict.
 const MAX_RACES: usize = 3;
 
 /// Writes the status and schedules the next reconcile. `decided` is the resource that the last step was decided on, if any.
-/// If the cached one is newer by now, the status is that of the older generation; another one of its name gets none.
+/// If the cached one is newer, the status names the generation of `decided`. A new resource of the name gets no status.
 pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>, end: End) -> ReconcileResult {
     let Some(primary) = context.shared.cache.primary(context.key) else { return ReconcileResult::Success };
     let decided = decided.unwrap_or(&primary);
@@ -45,10 +44,12 @@ pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>,
     let is_known = has_status(&primary)
         && context.shared.memory.of(context.key).restored(&primary).is_none()
         && !context.is_listing();
-    if is_known {
+    let found = if is_known {
         read_description(context, &primary).await;
-    }
-    let found = if is_known { Some(current_health(context, &primary).await) } else { None };
+        Some(current_health(context, &primary).await)
+    } else {
+        None
+    };
     let known_health = found.as_ref().map(|(health, _)| health.clone());
     // The status says whether the release is in line.
     context.leave_rollout(&primary, known_health.as_ref());
@@ -94,8 +95,14 @@ fn has_status(primary: &Primary) -> bool {
     !primary.deleting || primary.has_finalizer() || kept_by_others()
 }
 
-/// Returns the facts that a reconcile found, and the reason why a status field could not be computed.
-fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: ObjectCount) -> (Facts, Option<String>) {
+/// Returns the facts that a reconcile found, as those of this generation, and the reason why a status field could not be
+/// computed.
+fn facts(
+    context: &StepContext<'_>,
+    (primary, generation): (&Primary, i64),
+    health: Health,
+    count: ObjectCount,
+) -> (Facts, Option<String>) {
     // A release that the resource only began to take over is not its own.
     let release = held(context.shared, primary);
     let deployed = release.as_deref().and_then(ReleaseRecords::deployed);
@@ -119,7 +126,7 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
     let (fields, fault) = fields(context, primary, &objects);
     let shown = deployed.map(|(version, _)| deployed_release(context, primary, version)).or(lost);
     let facts = Facts {
-        generation: primary.generation,
+        generation,
         history: revisions(context, primary, shown.as_ref()),
         release: shown,
         next_attempt: next_attempt(&memory),
@@ -153,7 +160,7 @@ fn facts(context: &StepContext<'_>, primary: &Primary, health: Health, count: Ob
     (facts, fault)
 }
 
-/// Returns what keeps a resource after its uninstall: the finalizers of others, or how many if they are too many.
+/// Returns what keeps a resource after its uninstall: the finalizers of others, and the number of those not listed.
 fn keepers(primary: &Primary) -> Vec<String> {
     let more = Some(primary.finalizers.more()).filter(|more| *more > 0).map(|more| format!("and {more} more"));
     primary.other_finalizers().into_iter().map(str::to_owned).chain(more).collect()
@@ -263,8 +270,7 @@ async fn write_status(
 ) {
     let memory = context.shared.memory.of(context.key);
     let is_ready = health == Health::Ready;
-    let (facts, fault) = facts(context, primary, health, objects);
-    let facts = Facts { generation, ..facts };
+    let (facts, fault) = facts(context, (primary, generation), health, objects);
     report_field_fault(context, primary, fault.filter(|_| is_ready && facts.release.is_some()));
     let Some(status) = primary.status.next(&facts, outside::now()) else {
         return written(context);
@@ -286,10 +292,7 @@ async fn write_status(
             written(context);
         }
         Ok(Some(answer)) => {
-            publish_timeout(context, primary, &status);
-            publish_waiting(context, primary, &status);
-            publish_mistakes(context, primary, &status);
-            publish_recovery(context, primary, &status);
+            status_events::publish(context, primary, &status);
             let mut answered = answer.primary.status.clone();
             context.shared.primary_written(answer);
             // The cache parses the computed fields of a response.
@@ -321,48 +324,6 @@ async fn unwritten(context: &StepContext<'_>, primary: &Primary, error: &helm_re
     match before.is_some_and(|before| now < before.retry.at) {
         true => tracing::debug!(resource = %context.key, error, next_try_in, "Cannot write the status"),
         false => tracing::warn!(resource = %context.key, error, next_try_in, "Cannot write the status"),
-    }
-}
-
-/// Publishes, once, that there is no more progress.
-fn publish_timeout(context: &StepContext<'_>, primary: &Primary, status: &Status) {
-    let timeout =
-        |status: &Status| status.find(condition::STALLED).filter(|c| *c.reason == *"ProgressTimeout").cloned();
-    if let (None, Some(stalled)) = (timeout(&primary.status), timeout(status)) {
-        context.shared.publish(primary, Outcome::warning("ProgressTimeout", "Reconcile", stalled.message.to_string()));
-    }
-}
-
-/// Publishes, once, that the resource waits for others.
-fn publish_waiting(context: &StepContext<'_>, primary: &Primary, status: &Status) {
-    let Some(waiting) = &context.found.waiting else { return };
-    let says = |status: &Status| {
-        [condition::RECONCILING, condition::STALLED]
-            .iter()
-            .any(|kind| status.find(kind).is_some_and(|condition| *condition.reason == *waiting.reason))
-    };
-    if says(status) && !says(&primary.status) {
-        let outcome = if waiting.is_final { Outcome::warning } else { Outcome::normal };
-        context.shared.publish(primary, outcome(waiting.reason, "Reconcile", waiting.message.clone()));
-    }
-}
-
-/// Publishes that a failure is over. Otherwise the last event of a healthy resource would be the warning about it.
-fn publish_recovery(context: &StepContext<'_>, primary: &Primary, status: &Status) {
-    if let Some(note) = summary::recovery(&primary.status, status) {
-        tracing::info!(resource = %context.key, "{note}");
-        context.shared.publish(primary, Outcome::normal("Recovered", "Reconcile", note));
-    }
-}
-
-/// Publishes and logs what has no effect or is not ours, once per change.
-fn publish_mistakes(context: &StepContext<'_>, primary: &Primary, status: &Status) {
-    for kind in [condition::UNREAD_VALUES, condition::IGNORED_ANNOTATIONS, condition::UNPROVEN_RECORDS] {
-        let said = |status: &Status| status.find(kind).map(|condition| condition.message.to_string());
-        if let Some(message) = said(status).filter(|message| said(&primary.status).as_ref() != Some(message)) {
-            tracing::warn!(resource = %context.key, reason = kind, message, "The resource needs attention");
-            context.shared.publish(primary, Outcome::warning(kind, "Reconcile", message));
-        }
     }
 }
 
@@ -419,7 +380,7 @@ async fn apply(
     let mut races = 0;
     loop {
         // Others may have changed their conditions since the resource was read, which took as long as a diagnosis.
-        let known = shared.cache.primary(&primary.key()).filter(|known| known.uid() == primary.uid());
+        let known = shared.cache.primary_with_uid(&primary.key(), primary.uid());
         let newest = known.as_deref().unwrap_or(primary);
         let status = status.with_others_of(&newest.status);
         let sends_others = newest.conditions == ListType::Atomic && status.has_others();
@@ -444,7 +405,7 @@ async fn apply(
     }
 }
 
-/// Applies status fields, which must not replace another version of the resource than the one in `read`, if any.
+/// Applies status fields. If `read` is given, they are only applied to that version of the resource.
 async fn apply_fields(
     shared: &ControllerContext,
     primary: &Primary,
