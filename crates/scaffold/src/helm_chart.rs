@@ -7,7 +7,7 @@
 
 use serde_json::{Value as Json, json};
 
-use crate::crd::{HEADER, is_generated};
+use crate::crd::{HEADER, is_generated, kept};
 use crate::project_file::{self, ProjectFile};
 use crate::{Error, Existing, Project, kustomize, yaml};
 
@@ -88,13 +88,10 @@ fn write(project: &mut Project, files: Vec<(String, String)>, existing: Existing
     }
     let mut notes = Vec::new();
     for (path, text) in files {
-        let is_own = project.contains(&path) && !project.text(&path).is_some_and(is_generated);
-        if is_own && existing == Existing::Keep {
-            notes.push(format!("{path} is kept: it was not generated; --force replaces it"));
-        } else if is_generated(&text) {
-            project.write(path, text);
-        } else {
-            project.write(path, format!("{HEADER} helm-chart' from config; do not edit.\n{text}"));
+        match kept(project, &path, existing) {
+            Some(note) => notes.push(note),
+            None if is_generated(&text) => project.write(path, text),
+            None => project.write(path, format!("{HEADER} helm-chart' from config; do not edit.\n{text}")),
         }
     }
     notes

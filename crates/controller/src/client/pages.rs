@@ -14,12 +14,12 @@ use http::{Method, Request, Response, Uri};
 use http_body::Body as _;
 use kube::Client;
 use kube::client::Body;
+use outside::PAGE;
 use outside::sync::lock;
 use tokio::sync::Semaphore;
 use tower::{BoxError, Service};
 
 use crate::client::TooLarge;
-use crate::runtime::pages::PAGE;
 
 /// The objects in a kind's first page, whose sizes are unknown.
 const FIRST: u32 = 20;

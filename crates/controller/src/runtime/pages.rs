@@ -13,15 +13,13 @@ use kube::Api;
 use kube::api::ListParams;
 use kube::runtime::WatchStreamExt as _;
 use kube::runtime::watcher::{self, Event};
+use outside::PAGE;
 use serde::de::DeserializeOwned;
 use tokio::time::{Instant, sleep};
 
 use super::reflector;
 use super::refusals::Refusals;
 use super::shard_selector::{NotHonoured, ShardSelector};
-
-/// The maximum number of objects in a page. A list that asks for exactly this many may get smaller pages.
-pub const PAGE: u32 = outside::PAGE;
 
 /// Lists and watches objects repeatedly. Pauses after errors.
 pub fn watch<K>(api: Api<K>, config: watcher::Config) -> Pages<K>

@@ -17,8 +17,8 @@ pub type Warnings = Vec<String>;
 /// Every replica is asked, and several questions may be answered at once. An answer must have no side effects: the API
 /// server may still refuse the request.
 ///
-/// An object that does not fit the Rust type is refused, and the message names the field. An object that is being
-/// deleted and of which only metadata or status change is not validated, so that its finalizers can always be removed.
+/// An object that does not fit the Rust type is refused, and the message names the field. If an object is being
+/// deleted, changes of only its metadata or status are not validated, so that its finalizers can always be removed.
 ///
 /// # Limits
 /// An answer that takes longer than 8 seconds, or that panics, fails like one of [`Rejection::failed`].

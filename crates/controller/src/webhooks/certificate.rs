@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 /// How long a certificate is valid.
 const LIFETIME: Duration = Duration::from_secs(90 * DAY);
 
-/// How long before its making a certificate is valid, for API servers whose clocks are behind.
+/// How far a certificate is backdated, for API servers whose clocks are behind.
 const VALID_BEFORE: Duration = Duration::from_secs(DAY);
 
 /// How long before its end a certificate is replaced.
@@ -136,7 +136,7 @@ impl Stored {
     ) -> Step {
         let left = Duration::try_from(self.current.about.expires.duration_since(now)).unwrap_or_default();
         let due = left.saturating_sub(REPLACED_BEFORE);
-        // A clock that was ahead made it.
+        // It was made while the clock was ahead.
         let is_early = left > LIFETIME + VALID_BEFORE;
         let is_wrong = hosts.iter().any(|host| !self.current.about.hosts.contains(host));
         match (&self.next, trusted_for) {

@@ -202,13 +202,13 @@ impl Lookout {
 
     /// Fetches the chart and loads it. Only a chart that loads may serve a later start.
     async fn look(&self) -> Result<Serving, (Reason, String)> {
-        let reason = |error: &Error| match error.is_unverified() {
-            true => Reason::ChartUnverified,
-            false => Reason::ChartUnavailable,
+        let failed = |error: Error| match error.is_unverified() {
+            true => (Reason::ChartUnverified, chain(&error)),
+            false => (Reason::ChartUnavailable, chain(&error)),
         };
-        let fetched = self.puller.fetch().await.map_err(|error| (reason(&error), chain(&error)))?;
+        let fetched = self.puller.fetch().await.map_err(failed)?;
         let serving = self.open(&fetched).map_err(|error| (Reason::ChartUnavailable, chain(&*error)))?;
-        self.puller.keep(&fetched).map_err(|error| (reason(&error), chain(&error)))?;
+        self.puller.keep(&fetched).map_err(failed)?;
         Ok(serving)
     }
 

@@ -10,10 +10,10 @@ use crate::manager::Error;
 use crate::reconcile::versions::Versions;
 use crate::watches::{Watch, agree};
 
-/// Returns a controller for each watch, from whichever file or code, if all agree. As in upstream, charts are loaded here, so that a broken one prevents startup.
+/// Returns a controller for each watch, whether a file or the program adds it, unless watches contradict each other. As
+/// in upstream, charts are loaded here, so that a broken one prevents startup.
 pub(crate) fn controllers(watches: Vec<(Watch, Vec<Customise>)>) -> Result<Vec<Box<dyn Controller>>, Error> {
-    let all: Vec<&Watch> = watches.iter().map(|(watch, _)| watch).collect();
-    agree(&all).map_err(Error::Contradiction)?;
+    agree(watches.iter().map(|(watch, _)| watch)).map_err(Error::Contradiction)?;
     let versions = Versions::of(watches.iter().map(|(watch, _)| watch));
     watches.into_iter().zip(versions).map(|((watch, own), versions)| controller(watch, versions, own)).collect()
 }

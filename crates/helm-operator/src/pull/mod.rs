@@ -99,7 +99,7 @@ impl Puller {
         Ok(self.pull.source.fetch(&self.cache, access).await?)
     }
 
-    /// Keeps a fetched chart, which loads, as the last one that was found.
+    /// Keeps a fetched chart for [`Puller::cached`]. The caller has checked that it loads.
     ///
     /// # Errors
     /// The cache cannot be written.

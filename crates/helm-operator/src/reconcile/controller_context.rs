@@ -228,10 +228,11 @@ impl ControllerContext {
         self.forget(key, self.cache.remove_primary(key, uid));
     }
 
-    /// Forgets the earlier resource whose name one with this uid has taken. No event may have reported its deletion.
+    /// Forgets an earlier resource whose name now belongs to the one with this uid. Its deletion may have gone unreported.
     pub(crate) fn primary_replaced(&self, key: &ResourceKey, by: &str) {
-        let earlier = self.cache.primary(key).filter(|known| known.uid() != by);
-        earlier.into_iter().for_each(|earlier| self.primary_deleted(key, earlier.uid()));
+        if let Some(earlier) = self.cache.primary(key).filter(|known| known.uid() != by) {
+            self.primary_deleted(key, earlier.uid());
+        }
     }
 
     /// Forgets a resource that a complete list lacks, unless one with another uid has its name.

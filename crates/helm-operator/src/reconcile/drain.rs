@@ -93,6 +93,6 @@ pub(crate) async fn is_confirmed(context: &StepContext<'_>, primary: &Primary) -
     }
     let read = reread::read_again(context, primary).await;
     read.map_err(|error| Failed::of_request(&error, "failed to read the resource before its release is uninstalled"))?;
-    let now = context.shared.cache.primary(context.key).filter(|now| now.uid() == primary.uid());
+    let now = context.shared.cache.primary_with_uid(context.key, primary.uid());
     Ok(now.is_some_and(|now| now.deleting && !now.is_drained))
 }

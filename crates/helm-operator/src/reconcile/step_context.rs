@@ -159,8 +159,8 @@ impl StepContext<'_> {
         let (version, newest) = release.newest()?;
         let base = release.base().map(|(v, _)| v);
         let packed = base.and_then(|version| release.record(version).cloned());
-        let own = newest.marks.as_ref().filter(|marks| *marks.owner == *primary.uid());
-        let unfinished = own.filter(|_| newest.status.is_pending() && newest.is_sealed());
+        let unfinished = release.unfinished().and_then(|(_, newest)| newest.marks.as_ref());
+        let interrupted = unfinished.filter(|marks| *marks.owner == *primary.uid());
         let deployed = release.deployed();
         Some(Current {
             version,
@@ -176,7 +176,7 @@ impl StepContext<'_> {
             inventory: inventory(&release, primary.uid()),
             packed,
             first_deployed: release.first_deployed(),
-            interrupted: unfinished.map(|marks| marks.inputs.clone()),
+            interrupted: interrupted.map(|marks| marks.inputs.clone()),
             taken_over: release.is_taken_over(),
             string_overrides: release.has_string_overrides(),
         })
@@ -198,15 +198,18 @@ impl StepContext<'_> {
     }
 }
 
-/// Returns the objects that may be live. A Job that an earlier resource of the name ran has not run in this one's
-/// install.
+/// Returns the objects that may be live. If the release was never deployed, a Job counts as finished only if it ran for
+/// the resource with this uid.
 fn inventory(release: &ReleaseRecords, uid: &str) -> Marks {
     let mut inventory = release.inventory();
     if was_never_deployed(release) {
         let all = || release.revisions.values().filter_map(|revision| revision.marks.as_ref());
-        let ran = |marks: &Marks, key: &ObjectKey| marks.find(key).is_some_and(|known| known.expires);
-        let has_run = |key: &ObjectKey| all().any(|marks| *marks.owner == *uid && ran(marks, key));
-        inventory.objects.iter_mut().for_each(|object| object.expires &= has_run(&object.key));
+        let has_run = |key: &ObjectKey| {
+            let mut own = all().filter(|marks| *marks.owner == *uid);
+            own.any(|marks| marks.find(key).is_some_and(|known| known.expires))
+        };
+        let finished = inventory.objects.iter_mut().filter(|object| object.expires);
+        finished.for_each(|object| object.expires = has_run(&object.key));
     }
     inventory
 }

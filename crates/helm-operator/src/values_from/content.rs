@@ -1,5 +1,5 @@
-//! The data of a Secret or ConfigMap, which is read once, digested by key, and dropped. Keys that nobody names are
-//! skipped while parsing: an object may have tens of thousands.
+//! The data of a Secret or ConfigMap: read once, digested by key and dropped. Parsing skips keys that no resource names,
+//! because an object may have tens of thousands.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,7 +22,7 @@ pub(crate) struct Content {
 
 type Data = BTreeMap<Box<str>, Vec<u8>>;
 
-/// Tells which keys are wanted.
+/// Returns whether a key is wanted.
 type Wants<'w> = &'w dyn Fn(&str) -> bool;
 
 #[derive(Deserialize)]

@@ -182,6 +182,11 @@ impl Cache {
         self.state().primaries.get(key).map(|(primary, _)| primary.clone())
     }
 
+    /// Returns the resource of this name if it has this uid.
+    pub(crate) fn primary_with_uid(&self, key: &ResourceKey, uid: &str) -> Option<Arc<Primary>> {
+        self.primary(key).filter(|known| known.uid() == uid)
+    }
+
     /// Stores a resource from a watch; returns whether it may need reconciling.
     pub(crate) fn store_primary(&self, primary: Primary, epoch: Epoch) -> bool {
         let primary = self.reduced(primary);

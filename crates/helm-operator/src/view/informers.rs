@@ -1,9 +1,10 @@
 //! Shares one watch per kind of dependent object in the whole process, no matter how many charts have objects of that
 //! kind.
 //!
-//! The watch selects the objects of every chart that the process serves or that a release was deployed with. A controller that joins a running watch lists
-//! its own objects, and then receives the events that arrived in the meantime. The watch outlives the controllers, so
-//! it does not keep them alive: one ends when its chart is fetched in another version.
+//! The watch selects the objects of every chart that the process serves, or that a release was deployed with. A
+//! controller that joins a running watch lists its own objects, and then receives the events that arrived in the
+//! meantime. The watch outlives the controllers, so it does not keep them alive: one ends when its chart is fetched in
+//! another version.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
@@ -124,8 +125,8 @@ impl Informers {
         lock(&self.state).charts.insert(chart.to_owned());
     }
 
-    /// Feeds the objects of these charts of a kind to a subscriber for as long as its owner keeps it. The future resolves when
-    /// the subscriber knows all existing objects, or when the server refuses to list them.
+    /// Feeds a kind's objects of these charts to a subscriber for as long as its owner keeps it. The future resolves
+    /// when the subscriber knows all existing objects, or when the server refuses to list them.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         kind: &Arc<Resource>,

@@ -156,6 +156,31 @@ impl Revision {
     }
 }
 
+#[cfg(test)]
+impl Revision {
+    /// Creates a revision that this process wrote.
+    pub(crate) fn written_by_us(status: Status, marks: Marks) -> Revision {
+        Revision {
+            status,
+            resource_version: 1,
+            owners: Box::default(),
+            marks: Some(Arc::new(marks)),
+            trust: Trust::Written(None),
+            stamp: Stamp::written(None),
+            written: None,
+        }
+    }
+}
+
+#[cfg(test)]
+impl ReleaseRecords {
+    /// Creates a release with revisions that this process wrote, numbered from 1.
+    pub(crate) fn written_by_us(revisions: &[(Status, Marks)]) -> ReleaseRecords {
+        let revision = |(status, marks): &(Status, Marks)| Revision::written_by_us(*status, marks.clone());
+        ReleaseRecords { revisions: (1..).zip(revisions.iter().map(revision)).collect(), ..ReleaseRecords::default() }
+    }
+}
+
 impl ReleaseRecords {
     /// Creates a release without revisions, with room for one, as most releases have. A list that grows by itself would
     /// begin with room for four.
@@ -299,10 +324,10 @@ impl ReleaseRecords {
         let base = self.base().map_or(0, |(version, _)| version);
         let left_behind: Vec<u32> = self.left_behind().map(|(version, _)| version).collect();
         let mut last: Option<Arc<Marks>> = None;
-        let is_old = |version: &u32| !left_behind.contains(version);
-        for (_, revision) in
-            self.revisions.iter_mut().take_while(|(version, _)| **version < base).filter(|(version, _)| is_old(version))
-        {
+        for (version, revision) in self.revisions.iter_mut().take_while(|(version, _)| **version < base) {
+            if left_behind.contains(version) {
+                continue;
+            }
             let Some(marks) = &mut revision.marks else { continue };
             if !marks.objects.is_empty() || !marks.inputs.is_empty() {
                 // With which inputs an upgrade failed counts as long as it is recorded.

@@ -198,13 +198,15 @@ impl Releases {
         }
     }
 
+    /// Returns whether a revision's record, in this version, is from before a deletion that is known.
+    fn has_departed(&self, key: &ResourceKey, version: u32, resource_version: u64, epoch: Option<Epoch>) -> bool {
+        lock(&self.deleted).turns_away(&(key.clone(), version), resource_version, epoch)
+    }
+
     /// Drops revisions that were written before a deletion of their records that is known. Which version an unanswered
     /// write made is unknown (0), so such a revision stays.
     fn drop_deleted(&self, key: &ResourceKey, release: &mut ReleaseRecords) {
-        let mut deleted = lock(&self.deleted);
-        let is_deleted =
-            |version: u32, written: u64| written > 0 && deleted.turns_away(&(key.clone(), version), written, None);
-        release.lose(is_deleted);
+        release.lose(|version, written| written > 0 && self.has_departed(key, version, written, None));
     }
 
     /// Drops the records that no longer fit into memory, after a release has changed.
@@ -222,8 +224,7 @@ impl Releases {
         let is_listed = lock(&self.listed).iter().any(|scope| scope.covers(&key.namespace));
         let mut all = self.changing();
         let is_known = all.get(key).is_some_and(|release| release.revisions.contains_key(&meta.version));
-        let record = (key.clone(), meta.version);
-        if !is_known && lock(&self.deleted).turns_away(&record, meta.resource_version, Some(epoch)) {
+        if !is_known && self.has_departed(key, meta.version, meta.resource_version, Some(epoch)) {
             return false;
         }
         let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(ReleaseRecords::for_one_revision));
@@ -258,10 +259,7 @@ impl Releases {
         let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(ReleaseRecords::for_one_revision));
         for meta in records {
             let known = release.revisions.get(&meta.version);
-            let is_deleted = {
-                let record = (key.clone(), meta.version);
-                lock(&self.deleted).turns_away(&record, meta.resource_version, None)
-            };
+            let is_deleted = self.has_departed(key, meta.version, meta.resource_version, None);
             if !is_deleted && known.is_none_or(|known| known.resource_version < meta.resource_version) {
                 let stamp = Stamp::written(known.map(|known| known.stamp));
                 release.packed = release.packed.take().filter(|(of, _)| *of != meta.version);
@@ -273,10 +271,14 @@ impl Releases {
         }
     }
 
+    /// Returns the known version of a revision's record.
+    fn known_version(&self, key: &ResourceKey, version: u32) -> Option<u64> {
+        self.read(key, |release| Some(release.revisions.get(&version)?.resource_version)).flatten()
+    }
+
     /// Returns whether a record that was deleted at this version is known, and has not been recreated since.
     fn is_known(&self, key: &ResourceKey, meta: &RecordMeta) -> bool {
-        let version = self.read(key, |release| Some(release.revisions.get(&meta.version)?.resource_version));
-        version.flatten().is_some_and(|known| known <= meta.resource_version)
+        self.known_version(key, meta.version).is_some_and(|known| known <= meta.resource_version)
     }
 
     /// Returns the releases of a scope with records that the completed list did not contain.
@@ -289,8 +291,7 @@ impl Releases {
 
     /// Drops a revision whose record a read did not find.
     pub(crate) fn lose_revision(&self, key: &ResourceKey, version: u32) {
-        let known = self.read(key, |release| Some(release.revisions.get(&version)?.resource_version)).flatten();
-        self.depart(key, version, known.unwrap_or_default());
+        self.depart(key, version, self.known_version(key, version).unwrap_or_default());
         self.lose(key, Writer::Operator, |known, _| known == version);
     }
 

@@ -9,6 +9,7 @@ use golibs::strconv::parse_bool;
 use helm_release::action::Action;
 use helm_release::kube::DriftPolicy;
 use scaffold::annotations::{PREFIX, RENAMED};
+use serde::de::DeserializeOwned;
 
 use crate::dependencies::{self, Dependency};
 use crate::spelling::nearest;
@@ -140,14 +141,10 @@ impl Annotations {
 
     /// Drops the values that are longer than a token if they exceed the limit together.
     fn drop_too_large(&mut self) {
-        let is_long = |(_, value): &(Box<str>, Box<str>)| value.len() > MAX_TOKEN;
-        let (long, short): (BTreeMap<_, _>, BTreeMap<_, _>) =
-            std::mem::take(&mut self.ours).into_iter().partition(is_long);
-        self.ours = short;
-        if long.values().map(|value| value.len()).sum::<usize>() > MAX_ANNOTATION_BYTES {
-            self.too_large.extend(long.into_iter().map(|(key, value)| (key, value.len())));
-        } else {
-            self.ours.extend(long);
+        let long = || self.ours.iter().filter(|(_, value)| value.len() > MAX_TOKEN);
+        if long().map(|(_, value)| value.len()).sum::<usize>() > MAX_ANNOTATION_BYTES {
+            self.too_large.extend(long().map(|(key, value)| (key.clone(), value.len())));
+            self.ours.retain(|_, value| value.len() <= MAX_TOKEN);
         }
     }
 
@@ -229,12 +226,13 @@ impl Annotations {
         )
     }
 
-    /// Returns the text of a list, or why it is not kept; `None` if there is none.
-    fn list(&self, key: &str) -> Option<Result<&str, String>> {
-        match self.ours.get(key) {
-            Some(text) => Some(Ok(text)),
-            None => self.too_large.contains_key(key).then(|| Err(self.size_fault())),
-        }
+    /// Parses a YAML list, unless it was too large to keep; `None` without the annotation. The error never quotes it.
+    fn list<T: DeserializeOwned>(&self, key: &str) -> Option<Result<T, String>> {
+        let Some(text) = self.ours.get(key) else {
+            return self.too_large.contains_key(key).then(|| Err(self.size_fault()));
+        };
+        let options = serde_yaml::options! { with_snippet: false };
+        Some(serde_yaml::from_str_with_options(text, options).map_err(|error| error.to_string()))
     }
 
     /// Describes each annotation with our prefix that has no effect because its key or its value is misspelt.
@@ -263,28 +261,15 @@ impl Annotations {
     /// Returns `values-from`: further value sources, as a YAML list like `valuesFrom` in watches.yaml. The error never
     /// quotes the list.
     pub(crate) fn values_from(&self) -> Option<Result<Vec<ValuesSource>, String>> {
-        let text = match self.list("values-from")? {
-            Ok(text) => text,
-            Err(fault) => return Some(Err(fault)),
-        };
-        let options = serde_yaml::options! { with_snippet: false };
-        let entries: Result<Vec<ValuesSource>, _> = serde_yaml::from_str_with_options(text, options);
-        let checked = entries.map_err(|e| e.to_string()).and_then(|entries| {
+        Some(self.list("values-from")?.and_then(|entries: Vec<ValuesSource>| {
             values_from::check(&entries).map_err(|e| e.to_string())?;
             Ok(entries)
-        });
-        Some(checked)
+        }))
     }
 
     /// Returns `depends-on`: what the resource waits for in addition, as a YAML list like `dependsOn` in watches.yaml.
     pub(crate) fn depends_on(&self) -> Option<Result<Vec<Dependency>, String>> {
-        let text = match self.list("depends-on")? {
-            Ok(text) => text,
-            Err(fault) => return Some(Err(fault)),
-        };
-        let options = serde_yaml::options! { with_snippet: false };
-        let list: Result<serde_json::Value, _> = serde_yaml::from_str_with_options(text, options);
-        Some(list.map_err(|error| error.to_string()).and_then(|list| dependencies::parse(&list)))
+        Some(self.list("depends-on")?.and_then(|list: serde_json::Value| dependencies::parse(&list)))
     }
 
     /// Returns `drift`, the policy for drift of the release's objects. An object's own annotation overrides it.

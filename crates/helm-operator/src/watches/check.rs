@@ -18,14 +18,14 @@ pub(super) fn check(entries: &[Vec<Entry>], watches: &[Watch]) -> Result<(), Err
             }
         }
     }
-    agree(&watches.iter().collect::<Vec<_>>())
+    agree(watches.iter())
 }
 
 /// Rejects duplicate entries for a kind, versions of a kind whose records are in different namespaces, and common
 /// annotations that control releases.
-pub(crate) fn agree(watches: &[&Watch]) -> Result<(), Error> {
+pub(crate) fn agree<'w>(watches: impl Iterator<Item = &'w Watch> + Clone) -> Result<(), Error> {
     let (mut seen, mut homes) = (HashMap::new(), HashMap::new());
-    for watch in watches {
+    for watch in watches.clone() {
         if let Some(first) = seen.insert(gvk(watch), watch.line) {
             return Err(invalid(watch, format!("duplicate GVK: {}: {} has it already", gvk(watch), entry(first))));
         }
@@ -33,15 +33,15 @@ pub(crate) fn agree(watches: &[&Watch]) -> Result<(), Error> {
         if home.0 != &watch.storage_namespace {
             return Err(invalid(watch, disagreement(&watch.kind, home.1)));
         }
-        uncontrolling(watch, watches)?;
+        uncontrolling(watch, watches.clone())?;
     }
     Ok(())
 }
 
 /// Rejects common annotations that an entry reads instead of a usual one: a chart may contain resources of that kind.
-fn uncontrolling(watch: &Watch, watches: &[&Watch]) -> Result<(), Error> {
+fn uncontrolling<'w>(watch: &Watch, watches: impl Iterator<Item = &'w Watch> + Clone) -> Result<(), Error> {
     for name in watch.common_annotations.0.keys() {
-        let reader = watches.iter().find_map(|reader| Some((reader, reader.annotations.renamed(name)?)));
+        let reader = watches.clone().find_map(|reader| Some((reader, reader.annotations.renamed(name)?)));
         if let Some((reader, key)) = reader {
             let place = if reader.line == 0 { String::new() } else { format!(" in line {}", reader.line) };
             let what = format!("the entry of {}{place} reads this annotation as {key}", reader.kind);

@@ -12,7 +12,7 @@ pub enum GivenUp {
     Failed(Box<Written>),
     /// It had ended before, although no answer said so, and stays as it is.
     Ended,
-    /// Nobody's that counts: this operator did not write the record, or it is lost or damaged.
+    /// The record is missing or damaged, or this operator did not write it.
     Unproven,
 }
 

@@ -280,20 +280,13 @@ impl Default for Options {
     }
 }
 
-impl Options {
-    /// Returns which hook objects without an owner may be replaced.
-    fn unclaimed(&self) -> Adopt {
-        self.adopt.max(self.unclaimed_hooks)
-    }
-}
-
 impl Environment<'_> {
     fn hook_run<'a>(&'a self, journal: &'a dyn Journal) -> HookRun<'a> {
         HookRun {
             reach: &self.options.reach,
             decoration: &self.decoration,
             timeout: self.options.hook_timeout,
-            unclaimed: self.options.unclaimed(),
+            unclaimed: self.options.adopt.max(self.options.unclaimed_hooks),
             slot: self.slot,
             journal,
             patience: Patience::UntilInterrupted,

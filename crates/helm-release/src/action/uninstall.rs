@@ -12,7 +12,7 @@ use super::{Candidate, Environment, Error, Records, read_release, read_sealed};
 use crate::kube::{
     Adopted, ApplyError, HookError, HookRun, Left, Live, Owner, Removal, intern, recorded_objects, uninstall_order,
 };
-use crate::release::{Hook, HookEvent, HookPhase, Packed, Release, Status};
+use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Stored, Written, check_fits};
 
 /// Number of failures of post-delete hooks after which the release is removed without them. Attempts that ended because
@@ -92,14 +92,11 @@ async fn abandon_running(env: &Environment<'_>, at: &mut Uninstalling) -> Result
         read => read?,
     };
     let mut release = read.into_inner();
-    let is_running = |hook: &Hook| {
-        hook.last_run.started_at.is_some() && matches!(hook.last_run.phase, HookPhase::Running | HookPhase::Unknown)
-    };
-    if release.info.status != Status::Uninstalling || !release.hooks.iter().any(is_running) {
+    let is_running = release.hooks.iter().any(|hook| hook.last_run.is_unfinished());
+    if release.info.status != Status::Uninstalling || !is_running {
         return Ok(());
     }
-    let journalled = at.marks.clone();
-    let records = Records { storage: env.storage, marks: &journalled };
+    let records = Records { storage: env.storage, marks: &at.marks };
     env.applier.abandon_hooks(&mut release, &env.hook_run(&records)).await?;
     Ok(at.take(env.storage.update(&release, &at.marks).await)?)
 }
@@ -263,9 +260,9 @@ pub async fn hand_over(env: &Environment<'_>, inventory: &Marks) -> Result<(), E
     Ok(())
 }
 
-/// Takes the resource off the objects of another's release that it began to take over from this revision. The revision
-/// lists the objects, and each of them says whether it was taken, because the record is written last. Otherwise the
-/// garbage collector would delete them with the resource. If the record is lost or damaged, they are searched for.
+/// Takes the resource off the objects that it began to take over from this revision of another's release. Otherwise the
+/// garbage collector would delete them with the resource. The revision lists the objects; only they say which were
+/// taken, because the record is written last. If the record is lost or damaged, they are searched for.
 ///
 /// # Errors
 /// As [`hand_over`], or the record or an object cannot be read. If they are searched for, as [`claimed`].

@@ -194,24 +194,22 @@ impl Packed {
     }
 
     /// Returns an upper bound of the size of a release's record in bytes, without compressing it.
-    pub(crate) fn bound(release: &Release) -> Result<usize, Error> {
-        let json = serde_json::to_vec(release)?;
-        // Text that does not compress grows by five bytes per block, and gzip adds 18.
-        let gzip = release.chart.member.len() + json.len() + json.len() / 1000 + 64;
-        Ok(gzip.div_ceil(3) * 4)
-    }
-
-    /// Checks that the record of a release can be read again, also after an action has added its outcome.
     ///
     /// # Errors
-    /// The record would be too large unpacked, need too much memory or nest too deep.
-    pub(crate) fn check_readable(release: &Release) -> Result<(), Error> {
+    /// The record could not be read again once an action has added its outcome: it would be too large unpacked, need
+    /// too much memory or nest too deep.
+    pub(crate) fn bound(release: &Release) -> Result<usize, Error> {
         let json = serde_json::to_vec(release)?;
         if release.chart.unpacked_size() + (json.len() + MARGIN) as u64 > MAX_UNPACKED {
             return Err(Error::TooLarge);
         }
         check_weight(weight(&json) + MARGIN)?;
-        if depth(&json) > MAX_DEPTH { Err(Error::TooDeep) } else { Ok(()) }
+        if depth(&json) > MAX_DEPTH {
+            return Err(Error::TooDeep);
+        }
+        // Text that does not compress grows by five bytes per block, and gzip adds 18.
+        let gzip = release.chart.member.len() + json.len() + json.len() / 1000 + 64;
+        Ok(gzip.div_ceil(3) * 4)
     }
 
     /// Returns the bytes that it alone holds: its own part, and its chart unless others share it.

@@ -112,6 +112,13 @@ pub struct LastRun {
     pub more: Fields,
 }
 
+impl LastRun {
+    /// Returns whether it has started, and no end of it is recorded.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.started_at.is_some() && matches!(self.phase, HookPhase::Running | HookPhase::Unknown)
+    }
+}
+
 /// The phase of a hook's run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HookPhase {

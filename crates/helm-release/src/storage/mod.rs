@@ -339,10 +339,7 @@ impl Storage {
 
     /// Marks a revision superseded and keeps its marks. A record that this operator did not write stays unproven.
     /// Returns its resource version.
-    ///
-    /// # Errors
-    /// As [`update`](Storage::update).
-    pub async fn supersede(&self, record: Record) -> Result<u64, Error> {
+    async fn supersede(&self, record: Record) -> Result<u64, Error> {
         match (record.release, record.marks) {
             (Stored::Sealed(old), Some(marks)) => {
                 let mut old = old.into_inner();
@@ -392,24 +389,22 @@ impl Storage {
         };
         match (written, known.resource_version) {
             (Err(error), Some(version)) if error.prevents_rewrite() => {
-                let unchanged = Precondition::ResourceVersion(version);
-                self.relabel(of, known.version, Status::Superseded, &unchanged).await
+                self.relabel_superseded(of, known.version, &Precondition::ResourceVersion(version)).await
             }
             (written, _) => written,
         }
     }
 
-    /// Writes only the status label of a revision. No seal is valid for the record afterwards. Returns the record's resource
-    /// version.
-    async fn relabel(
+    /// Sets only the status label of a revision to superseded. No seal is valid for the record afterwards. Returns the
+    /// record's resource version.
+    async fn relabel_superseded(
         &self,
         (namespace, name): (&str, &str),
         version: u32,
-        status: Status,
         precondition: &Precondition,
     ) -> Result<u64, Error> {
         let (namespace, name) = self.home.record(namespace, name);
-        let mut patch = json!({"metadata": {"labels": {"status": status.as_str()}}});
+        let mut patch = json!({"metadata": {"labels": {"status": Status::Superseded.as_str()}}});
         precondition.add_to(&mut patch["metadata"]);
         self.name_writer(&mut patch["metadata"]);
         Ok(version_of(&self.patch(namespace, &release::key(&name, version), &patch).await?))
@@ -648,8 +643,7 @@ fn secret_labels(metadata: ObjectMeta) -> BTreeMap<String, String> {
 /// Checks that a revision can be recorded, including the outcome of its hooks and its own, and that its record can be read
 /// again.
 pub(crate) fn check_fits(release: &Release) -> Result<(), Error> {
-    Packed::check_readable(release).map_err(|source| Error::Unreadable { name: release.name.clone(), source })?;
-    let bound = Packed::bound(release).map_err(|source| Error::Codec { key: release.key(), source })?;
+    let bound = Packed::bound(release).map_err(|source| Error::Unreadable { name: release.name.clone(), source })?;
     if bound + HEADROOM <= MAX_RECORD {
         return Ok(());
     }

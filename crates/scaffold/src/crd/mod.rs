@@ -204,7 +204,7 @@ fn definition(gvk: &Gvk, plural: &str, mut versions: Vec<Json>) -> Json {
 }
 
 /// Returns a note if the file belongs to the user.
-fn kept(project: &Project, path: &str, existing: Existing) -> Option<String> {
+pub(crate) fn kept(project: &Project, path: &str, existing: Existing) -> Option<String> {
     let is_own =
         existing == Existing::Keep && project.bytes(path).is_some() && !project.text(path).is_some_and(is_generated);
     is_own.then(|| format!("{path} is kept: it was not generated; --force replaces it"))

@@ -350,7 +350,7 @@ enum StepsBack {
     Unreported,
     /// The process ended, and the next one serves a chart with another name.
     WithAnotherChart,
-    /// Nobody can list objects when it is deleted.
+    /// Every list fails while the resource is deleted.
     WithoutLists,
 }
 

@@ -1,6 +1,7 @@
 //! Tests of what events report afterwards: why a revision was created, what it deleted, which hooks ran, and who caused
 //! which drift.
 
+use super::hooks::complete;
 use super::reporting::published;
 use super::*;
 use crate::values_from::ValuesSource;
@@ -91,10 +92,7 @@ async fn hooks_are_named_with_their_durations() {
     defaults(&world, "{}");
     let ends = async {
         tokio::time::sleep(64 * SECOND).await;
-        let path = "/apis/batch/v1/namespaces/ns/jobs/migrate";
-        let mut job = world.server.object(path).unwrap();
-        job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
-        world.server.put(path, job, "kube-controller-manager");
+        complete(&world.server, "migrate");
     };
     tokio::join!(ends, world.reconcile());
     let note = last(&world).await;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use controller::runtime::freshness::{CONFIRMATION, Stamp};
+use controller::runtime::freshness::CONFIRMATION;
 use controller::runtime::reflector::First;
 use helm_release::kube::{Applied, ApplyMethod, Live, Mark, ObjectDigest, ObjectKey};
 use helm_release::release::Status;
@@ -13,7 +13,7 @@ use crate::reconcile::decide::memory::Memory;
 use crate::view::coverage::Loss;
 use crate::view::coverage::kind_key;
 use crate::view::dependent::Claim;
-use crate::view::release::{Revision, Trust};
+use crate::view::release::Revision;
 use crate::view::releases::ReleaseListener;
 
 pub(super) fn epoch(number: u64) -> Epoch {
@@ -75,15 +75,7 @@ pub(super) fn revision(status: Status, objects: &[&str]) -> Revision {
         objects: objects.iter().map(object).collect(),
         ..Marks::default()
     };
-    Revision {
-        status,
-        resource_version: 1,
-        owners: Box::default(),
-        marks: Some(Arc::new(marks)),
-        trust: Trust::Written(None),
-        stamp: Stamp::written(None),
-        written: None,
-    }
+    Revision::written_by_us(status, marks)
 }
 
 fn with_revisions(revisions: &[(u32, Status, &[&str])]) -> Cache {

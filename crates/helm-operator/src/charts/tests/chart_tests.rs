@@ -2,7 +2,7 @@
 
 use helm_release::storage::Tests;
 
-use super::hooks::{JOBS, count, hook, killed_after, phases, with_hooks};
+use super::hooks::{JOBS, complete, count, hook, killed_after, phases, with_hooks};
 use super::reporting::published;
 use super::*;
 use crate::watches::{ChartTests, OnTestFailure};
@@ -247,10 +247,7 @@ async fn a_test_that_never_ends_is_stopped_by_its_timeout_and_by_another_spec() 
         running.edit(|p| p["spec"]["value"] = "3".into());
         running.feed();
         tokio::time::sleep(Duration::from_secs(10)).await;
-        let path = format!("{JOBS}/check");
-        let mut job = running.server.object(&path).unwrap();
-        job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
-        running.server.put(&path, job, "kube-controller-manager");
+        complete(&running.server, "check");
     });
     assert_eq!((running.value_of("a"), running.history().last().unwrap().as_str()), (json!("3"), "3 deployed"));
     assert_eq!(running.state("TestSuccess"), "True/TestSucceeded");

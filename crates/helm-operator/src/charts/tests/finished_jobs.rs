@@ -111,7 +111,8 @@ async fn without_a_watch_no_period_makes_a_finished_job_again() {
     }
 }
 
-fn keeping(server: Arc<MemoryApi>) -> World {
+/// Creates a controller that keeps what a failed action made.
+pub(super) fn keeping(server: Arc<MemoryApi>) -> World {
     World::with_events(server, Arc::new(Stub::default()), |settings| settings.on_failure = OnFailure::Keep)
 }
 

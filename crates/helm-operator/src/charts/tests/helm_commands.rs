@@ -11,9 +11,9 @@ use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
+use super::finished_jobs::keeping;
 use super::reporting::published;
 use crate::charts::tests::{MAPS, PRIMARY, Stub, World, key, record_path, spec};
-use crate::watches::OnFailure;
 
 /// Returns Helm's manifest of these ConfigMaps.
 fn manifest(names: &[&str], value: &str) -> String {
@@ -191,9 +191,6 @@ async fn an_upgrade_that_changed_nothing_makes_no_revision() {
 
 #[tokio::test(start_paused = true)]
 async fn what_only_a_failed_upgrade_made_goes_although_a_person_upgraded_after_it() {
-    let keeping = |server| {
-        World::with_events(server, Arc::new(Stub::default()), |settings| settings.on_failure = OnFailure::Keep)
-    };
     for (change, maps, last) in [
         ("another spec", vec!["a", "b", "c"], Some("4 deployed")),
         ("the spec of the person's upgrade", vec!["a", "b", "c"], Some("3 deployed")),

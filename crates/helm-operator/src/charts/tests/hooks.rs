@@ -42,6 +42,14 @@ async fn end_jobs(server: &MemoryApi, how: &str) {
     }
 }
 
+/// Completes the Job with this name.
+pub(super) fn complete(server: &MemoryApi, name: &str) {
+    let path = format!("{JOBS}/{name}");
+    let mut job = server.object(&path).unwrap();
+    job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+    server.put(&path, job, "kube-controller-manager");
+}
+
 /// Reconciles while Jobs end in this way.
 pub(super) async fn reconcile(world: &World, how: &str) -> ReconcileResult {
     tokio::select! {
@@ -56,6 +64,15 @@ pub(super) async fn killed_after(world: &World, seconds: u64) {
         _ = world.reconcile() => {}
         () = sleep(Duration::from_secs(seconds)) => {}
     }
+}
+
+/// Reconciles until the process is killed after 30 seconds. Only the Job of this hook ends before.
+async fn killed_after_the_end_of(world: &World, hook: &str) {
+    let ends = async {
+        sleep(Duration::from_secs(5)).await;
+        complete(&world.server, hook);
+    };
+    tokio::join!(killed_after(world, 30), ends);
 }
 
 pub(super) fn count(world: &World, request: &str) -> usize {
@@ -88,18 +105,7 @@ async fn a_chart_without_hooks_costs_no_extra_write_and_each_hook_costs_one_reco
 #[tokio::test(start_paused = true)]
 async fn a_hook_running_when_the_operator_dies_is_found_again() {
     let world = World::new(with_hooks(json!([hook("first", "pre-install"), hook("migrate", "pre-install")])));
-    tokio::select! {
-        () = killed_after(&world, 30) => {}
-        // Only the first ends.
-        () = async {
-            sleep(Duration::from_secs(5)).await;
-            let path = format!("{JOBS}/first");
-            let mut job = world.server.object(&path).unwrap();
-            job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
-            world.server.put(&path, job, "kube-controller-manager");
-            std::future::pending::<()>().await;
-        } => {}
-    }
+    killed_after_the_end_of(&world, "first").await;
     world.feed();
     assert_eq!((world.history(), world.maps()), (vec!["1 pending-install".to_owned()], vec![]));
     assert_eq!(phases(&world, 1).await, ["first Succeeded", "migrate Running"]);
@@ -115,17 +121,7 @@ async fn a_hook_running_when_the_operator_dies_is_found_again() {
 async fn a_recreated_resource_runs_the_hooks_of_an_install_that_its_predecessor_began() {
     let seed = json!({"name": "seed", "events": ["post-install"], "spec": {"ttlSecondsAfterFinished": 22}});
     let world = World::new(with_hooks(json!([hook("migrate", "pre-install"), seed])));
-    tokio::select! {
-        () = killed_after(&world, 30) => {}
-        () = async {
-            sleep(Duration::from_secs(5)).await;
-            let path = format!("{JOBS}/migrate");
-            let mut job = world.server.object(&path).unwrap();
-            job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
-            world.server.put(&path, job, "kube-controller-manager");
-            std::future::pending::<()>().await;
-        } => {}
-    }
+    killed_after_the_end_of(&world, "migrate").await;
     assert_eq!(phases(&world, 1).await, ["migrate Succeeded", "seed Running"]);
     // The garbage collector deletes what the first resource made.
     for path in world.server.paths().into_iter().filter(|path| path.starts_with(JOBS) || path.starts_with(MAPS)) {
@@ -345,10 +341,7 @@ async fn a_failing_pre_delete_hook_keeps_everything_and_its_error_names_the_way_
         async {
             // The first Job succeeds, the second fails.
             sleep(Duration::from_secs(1)).await;
-            let path = format!("{JOBS}/ok");
-            let mut job = world.server.object(&path).unwrap();
-            job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
-            world.server.put(&path, job, "kube-controller-manager");
+            complete(&world.server, "ok");
         },
         async {
             assert_eq!(reconcile(&world, "Failed").await, ReconcileResult::Error);

@@ -187,6 +187,14 @@ impl Operator {
         eventually(|| if map() == version { Ok(()) } else { Err(format!("{} {}", map(), status(&self.server))) }).await;
     }
 
+    /// Waits until drift is repaired, which shows that the chart serves, and that no revision was made.
+    async fn repairs(&self, version: &str) {
+        self.server.remove(&format!("{MAPS}/c"));
+        self.serves(version).await;
+        let releases = self.server.paths().into_iter().filter(|path| path.contains("sh.helm.release")).count();
+        assert_eq!(releases, 1, "no revision is made");
+    }
+
     /// Waits until the resource says why it has no release.
     async fn says(&self, reason: &str, message: &str) {
         let is_said = |condition: &Value| {
@@ -233,7 +241,7 @@ impl Operator {
         own.filter(|series| !seen.insert(*series)).map(str::to_owned).collect()
     }
 
-    /// Waits until the resource no longer lacks its chart.
+    /// Waits until no condition says that the chart is unavailable.
     async fn has_chart(&self) {
         eventually(|| match status(&self.server)["conditions"].to_string() {
             conditions if conditions.contains("ChartUnavailable") => Err(conditions),
@@ -382,11 +390,7 @@ async fn while_the_registry_is_away_the_cache_serves_and_a_start_changes_nothing
     eventually(|| if registry.asked() > asked + 2 { Ok(()) } else { Err("no look".into()) }).await;
     operator.stop().await;
     let operator = Operator::start(&server, &registry, &folder, None);
-    // Drift is repaired, so the chart of the cache serves.
-    server.remove(&format!("{MAPS}/c"));
-    operator.serves("1.0.0").await;
-    let releases = server.paths().into_iter().filter(|path| path.contains("sh.helm.release")).count();
-    assert_eq!(releases, 1, "no revision is made");
+    operator.repairs("1.0.0").await;
     registry.push("1.1.0");
     registry.away(false);
     operator.serves("1.1.0").await;
@@ -404,11 +408,7 @@ async fn a_start_serves_the_last_version_that_loaded() {
     operator.publishes_broken(&registry, "1.0.0").await;
     operator.stop().await;
     let operator = Operator::start(&server, &registry, &folder, None);
-    // Drift is repaired, so a chart serves.
-    server.remove(&format!("{MAPS}/c"));
-    operator.serves("1.0.0").await;
-    let releases = server.paths().into_iter().filter(|path| path.contains("sh.helm.release")).count();
-    assert_eq!(releases, 1, "no revision is made");
+    operator.repairs("1.0.0").await;
     operator.stop().await;
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use helm_release::kube::{Call, Disturbance};
 
-use super::hooks::{JOBS, count, hook, with_hooks};
+use super::hooks::{JOBS, complete, count, hook, with_hooks};
 use super::*;
 use crate::hooks::{Error as Failure, Mapping};
 use crate::values_from::ValuesSource;
@@ -232,10 +232,7 @@ async fn a_hook_that_is_not_answered_until_its_time_is_up_rolls_back_nothing() {
     let condition = world.condition("Irreconcilable").unwrap();
     assert!(condition.starts_with("True/Unanswered/hook memcached/templates/migrate.yaml"), "{condition}");
     // In the meantime, its Job has ended.
-    let path = format!("{JOBS}/migrate");
-    let mut job = world.server.object(&path).unwrap();
-    job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
-    world.server.put(&path, job, "kube-controller-manager");
+    complete(&world.server, "migrate");
     world.reconcile().await;
     assert_eq!((world.history(), deletions(&world)), (vec!["1 superseded".into(), "2 deployed".into()], vec![]));
     assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
@@ -334,6 +331,14 @@ async fn reconcile_at_once(world: &World) {
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
 }
 
+/// Reconciles twice, ten minutes apart, without the events of what came before.
+async fn reconcile_later(world: &World) {
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        reconcile_at_once(world).await;
+    }
+}
+
 /// Installs a release whose record a person deletes during the install.
 async fn losing_its_record() -> World {
     let world = on(World::new(spec()).server, |_| {});
@@ -368,10 +373,7 @@ async fn an_action_whose_record_is_gone_begins_again_with_other_values_too() {
     world.edit(|resource| resource["spec"]["value"] = "2".into());
     // The change arrives by a watch. The deletion of the record was reported before.
     world.shared.primary_written(serde_json::from_value(world.server.object(PRIMARY).unwrap()).unwrap());
-    for _ in 0..2 {
-        tokio::time::advance(Duration::from_secs(600)).await;
-        reconcile_at_once(&world).await;
-    }
+    reconcile_later(&world).await;
     assert_eq!((world.history(), world.state("Ready")), (vec!["1 deployed".to_owned()], "True/Ready".into()));
 }
 
@@ -401,10 +403,7 @@ async fn a_deletion_marks_no_revision_failed_whose_last_answer_is_lost() {
     assert_eq!(world.history(), ["1 pending-install"], "as far as the process knows");
     world.delete();
     world.shared.primary_written(serde_json::from_value(world.server.object(PRIMARY).unwrap()).unwrap());
-    for _ in 0..2 {
-        tokio::time::advance(Duration::from_secs(600)).await;
-        reconcile_at_once(&world).await;
-    }
+    reconcile_later(&world).await;
     assert!(world.server.object(PRIMARY).is_none() && world.maps().is_empty(), "{:?}", world.server.paths());
     let log = world.server.log();
     assert!(!log[requests..].iter().any(|line| line.starts_with(&record)), "{:?}", &log[requests..]);
@@ -421,10 +420,7 @@ async fn a_release_after_an_uninstall_counts_although_its_last_answer_was_lost()
     assert_eq!((world.maps(), world.history()), (vec![], vec![]), "the failed upgrade is uninstalled");
     world.server.accept();
     world.server.disturb(&format!("PATCH {SECRETS}/{RECORD}1"), 1, Disturbance::AnswerLost);
-    for _ in 0..2 {
-        tokio::time::advance(Duration::from_secs(600)).await;
-        reconcile_at_once(&world).await;
-    }
+    reconcile_later(&world).await;
     assert_eq!(world.history(), ["1 deployed"]);
     // A person deletes the record, and the watch reports it.
     let release = world.shared.cache.release(&key()).unwrap();
@@ -445,9 +441,6 @@ async fn a_resource_whose_first_record_was_never_made_is_deleted() {
     assert!(known.newest().is_some_and(|(version, revision)| version == 1 && revision.status.is_pending()));
     world.delete();
     world.shared.primary_written(serde_json::from_value(world.server.object(PRIMARY).unwrap()).unwrap());
-    for _ in 0..2 {
-        tokio::time::advance(Duration::from_secs(600)).await;
-        reconcile_at_once(&world).await;
-    }
+    reconcile_later(&world).await;
     assert!(world.server.object(PRIMARY).is_none() && world.history().is_empty(), "{:?}", world.server.paths());
 }

@@ -130,12 +130,7 @@ pub(crate) fn gate(release: &ReleaseRecords, uid: &str, desired: &str, again: Op
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use controller::runtime::freshness::Stamp;
-
     use super::*;
-    use crate::view::release::Trust;
     use Status::{Deployed, Failed, PendingRollback, Superseded};
 
     const BAD: &str = "2:bad.own";
@@ -147,19 +142,6 @@ mod tests {
     fn undoing(version: u32, to: u32) -> Marks {
         let rejected = Some(Box::new(Rejected { version, inputs: BAD.into(), by: RejectedBy::Tests }));
         Marks { rejected, rolled_back_to: Some(to), ..marks("2:good.own", None) }
-    }
-
-    fn release(revisions: &[(Status, Marks)]) -> ReleaseRecords {
-        let revision = |(status, marks): &(Status, Marks)| Revision {
-            status: *status,
-            resource_version: 1,
-            owners: Box::default(),
-            marks: Some(Arc::new(marks.clone())),
-            trust: Trust::Written(None),
-            stamp: Stamp::written(None),
-            written: None,
-        };
-        ReleaseRecords { revisions: (1..).zip(revisions.iter().map(revision)).collect(), ..ReleaseRecords::default() }
     }
 
     #[test]
@@ -211,14 +193,14 @@ mod tests {
                 Gate::Open,
             ),
         ] {
-            assert_eq!(gate(&release(&revisions), "u", desired, again), expected, "{behaviour}");
+            assert_eq!(gate(&ReleaseRecords::written_by_us(&revisions), "u", desired, again), expected, "{behaviour}");
         }
     }
 
     #[test]
     fn a_release_is_pinned_to_a_revision_that_was_deployed() {
         let check = |revisions: &[(Status, Marks)], to, expected: Option<Gate>| {
-            assert_eq!(pin(&release(revisions), to, "u", 0), expected, "{revisions:?} {to}");
+            assert_eq!(pin(&ReleaseRecords::written_by_us(revisions), to, "u", 0), expected, "{revisions:?} {to}");
         };
         let good = || (Superseded, marks("2:good.own", None));
         let now = || (Deployed, marks("2:new.own", None));
@@ -229,7 +211,7 @@ mod tests {
         let back = || Marks { rolled_back_to: Some(1), ..marks("2:good.own", None) };
         check(&[good(), now(), (Deployed, back())], 1, Some(Gate::Pinned));
         check(&[good(), now(), (PendingRollback, back())], 1, Some(Gate::Pin));
-        assert_eq!(pin(&release(&[good(), now()]), 1, "another", 0), None);
+        assert_eq!(pin(&ReleaseRecords::written_by_us(&[good(), now()]), 1, "another", 0), None);
     }
 
     #[test]
@@ -240,10 +222,10 @@ mod tests {
             (Failed, marks("2:c.own", None)),
             (Deployed, marks(BAD, Some(Tests::Rejected))),
         ];
-        assert_eq!(target(&release(&last), "u"), Some(2));
-        assert_eq!(target(&release(&last), "another"), None);
+        assert_eq!(target(&ReleaseRecords::written_by_us(&last), "u"), Some(2));
+        assert_eq!(target(&ReleaseRecords::written_by_us(&last), "another"), None);
         let begun = [last[0].clone(), last[1].clone(), (PendingRollback, undoing(2, 1))];
-        assert_eq!(target(&release(&begun), "u"), Some(1), "as it began");
-        assert_eq!(target(&release(&last[3..]), "u"), None);
+        assert_eq!(target(&ReleaseRecords::written_by_us(&begun), "u"), Some(1), "as it began");
+        assert_eq!(target(&ReleaseRecords::written_by_us(&last[3..]), "u"), None);
     }
 }

@@ -43,6 +43,11 @@ impl Changed {
     pub(crate) fn has(&self, input: NamedInput) -> bool {
         self.parts.iter().any(|name| name == input.name())
     }
+
+    /// Returns the names of the sources of values that differ.
+    pub(crate) fn sources(&self) -> impl Iterator<Item = &String> {
+        self.parts.iter().filter(|name| NamedInput::iter().all(|input| *name != input.name()))
+    }
 }
 
 impl NamedInput {
@@ -168,14 +173,12 @@ pub(crate) fn is_from_outside(recorded: &str, current: &str) -> bool {
     !is_equal(recorded, current) && has_own(recorded, parts(current).1.unwrap_or_default())
 }
 
-/// Returns whether only sources of values differ, which are in the namespace of their resource and so its owner's. The
+/// Returns whether only sources of values differ. They are in the resource's namespace, so they are its owner's. The
 /// values that the operator's value mapper returns follow from them.
 pub(crate) fn is_by_sources(recorded: &str, current: &str) -> bool {
     let changed = changed_parts(recorded, current);
-    let named = |part: &String| NamedInput::iter().find(|input| part == input.name());
-    let is_other = |part: &String| named(part).is_some_and(|input| input != NamedInput::Mapped);
-    let is_source = |part: &String| named(part).is_none();
-    !changed.own && !changed.parts.iter().any(is_other) && changed.parts.iter().any(is_source)
+    let is_other = |input: NamedInput| input != NamedInput::Mapped && changed.has(input);
+    !changed.own && !NamedInput::iter().any(is_other) && changed.sources().next().is_some()
 }
 
 /// Returns the resource's own part of the inputs.

@@ -81,8 +81,8 @@ impl ReleaseRecords {
         self.left_behind().chain(live.map(|(version, revision)| (*version, revision)))
     }
 
-    /// Returns our revisions that did not end well directly before a base that Helm deployed. What only they made may be
-    /// live: Helm compares with the revision that was deployed before.
+    /// Returns our failed or unfinished revisions directly before a base that Helm deployed. Objects that only they made
+    /// may still be live, because Helm compares with the last revision that was deployed.
     pub(crate) fn left_behind(&self) -> impl Iterator<Item = (u32, &Revision)> {
         let is_helms = |base: &Revision| base.status == Status::Deployed && !is_made_by_us(base);
         let base = self.base().filter(|(_, base)| is_helms(base)).map_or(0, |(version, _)| version);
@@ -116,10 +116,9 @@ impl ReleaseRecords {
         until.filter(|until| (under_way || is_broken) && now < *until)
     }
 
-    /// Returns the newest revision if it is an action of ours that has not ended.
-    pub(crate) fn unfinished(&self) -> Option<u32> {
-        let (version, newest) = self.newest()?;
-        (newest.is_sealed() && newest.status.is_pending()).then_some(version)
+    /// Returns the newest revision if this operator recorded it and its action has not ended.
+    pub(crate) fn unfinished(&self) -> Option<(u32, &Revision)> {
+        self.newest().filter(|(_, newest)| newest.is_sealed() && newest.status.is_pending())
     }
 
     /// Returns whether Helm created one of the revisions.

@@ -23,7 +23,8 @@ use crate::status::reason::Reason;
 use crate::status::{Condition, Health, Status, condition};
 use crate::view::release::{ReleaseRecords, Revision};
 
-/// How long after its record a new revision is reported as unready at the latest, unless the status cannot be written.
+/// The longest time from the record of a new revision to the report that it is unready, unless the status cannot be
+/// written.
 const REPORTED: SignedDuration = SignedDuration::from_secs(60);
 
 /// The upgrade slots of one controller.
@@ -132,7 +133,7 @@ impl Claim<'_> {
         !self.is_blocked && !self.waits && !self.is_held
     }
 
-    /// Returns whether an upgrade that has begun needs its slot no longer.
+    /// Returns whether an upgrade that has begun no longer needs its slot.
     fn is_over(&self, begun: Begun) -> bool {
         let is_stalled = matches!(self.health, Some(Health::TimedOut(_) | Health::Failed(_)));
         let is_excused = begun.before == Before::Unready || begun.cause == Cause::Sources;
@@ -199,8 +200,8 @@ impl Rollout {
         if self.is_limited() {
             let mut state = self.state();
             state.leave_line(key);
-            let known = state.holders.get(key).copied().flatten();
-            state.holders.insert(key.clone(), Some(known.map_or(next, |known| known.followed_by(next))));
+            let begun = state.holders.entry(key.clone()).or_default();
+            *begun = Some(begun.map_or(next, |known| known.followed_by(next)));
         }
     }
 
@@ -269,8 +270,7 @@ pub(crate) fn attempt(release: &ReleaseRecords, inputs: &str) -> Attempt {
 pub(crate) fn has_failed(release: &ReleaseRecords, inputs: &str) -> bool {
     let Some(base) = origin(release) else { return false };
     let is_to = |one: &Revision| one.marks.as_ref().is_some_and(|marks| inputs::is_equal(&marks.inputs, inputs));
-    let is_failed = |one: &Revision| one.status == Outcome::Failed && one.is_sealed() && is_to(one);
-    release.revisions.iter().any(|(version, one)| *version > base && is_failed(one))
+    release.revisions.iter().any(|(version, one)| *version > base && is_failed(one) && is_to(one))
 }
 
 /// Returns whether an upgrade in a slot made the newest revision, which is deployed.
@@ -286,6 +286,11 @@ pub(crate) fn before_attempts(release: &ReleaseRecords) -> Option<Before> {
     let is_attempt = |one: &Revision| (one.status == Outcome::Failed || one.status.is_pending()) && one.is_sealed();
     let mut attempts = release.revisions.iter().rev().filter(|(version, one)| **version > base && is_attempt(one));
     attempts.find_map(|(_, one)| one.marks.as_ref()?.before)
+}
+
+/// Returns whether this operator recorded the revision and it failed.
+fn is_failed(revision: &Revision) -> bool {
+    revision.status == Outcome::Failed && revision.is_sealed()
 }
 
 /// Returns the revision that the upgrades since then would replace.
@@ -327,7 +332,6 @@ fn became_unready_later(status: &Status, newest: &Revision) -> bool {
 
 /// Returns whether the last upgrade that failed differs from the deployed revision only in sources of values.
 fn has_failed_by_sources(records: &ReleaseRecords, deployed: &str) -> bool {
-    let is_failed = |one: &Revision| one.status == Outcome::Failed && one.is_sealed();
     let failed = records.revisions.iter().rev().find(|(_, one)| is_failed(one));
     let marks = failed.and_then(|(_, one)| one.marks.as_ref());
     marks.is_some_and(|marks| inputs::is_by_sources(deployed, &marks.inputs))
@@ -340,14 +344,10 @@ fn is_ready(status: &Status) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
-    use controller::runtime::freshness::Stamp;
     use helm_release::storage::Marks;
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::view::release::Trust;
 
     fn key(name: &str) -> ResourceKey {
         ResourceKey::new("ns", name)
@@ -490,16 +490,9 @@ mod tests {
     }
 
     fn records(revisions: &[(Outcome, Marks)], written: Option<Timestamp>) -> ReleaseRecords {
-        let revision = |(status, marks): &(Outcome, Marks)| Revision {
-            status: *status,
-            resource_version: 1,
-            owners: Box::default(),
-            marks: Some(Arc::new(marks.clone())),
-            trust: Trust::Written(None),
-            stamp: Stamp::written(None),
-            written,
-        };
-        ReleaseRecords { revisions: (1..).zip(revisions.iter().map(revision)).collect(), ..ReleaseRecords::default() }
+        let mut records = ReleaseRecords::written_by_us(revisions);
+        records.revisions.iter_mut().for_each(|(_, revision)| revision.written = written);
+        records
     }
 
     #[test]

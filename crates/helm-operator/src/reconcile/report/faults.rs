@@ -60,8 +60,8 @@ impl StepContext<'_> {
         NextStep::At(at)
     }
 
-    /// Records a failure. The same inputs wait longer each time; other inputs are tried immediately. The failure of a
-    /// resource that is gone is only logged: one that has its name by now has not failed.
+    /// Records a failure. The same inputs wait longer each time; other inputs are tried immediately. If the resource is
+    /// gone, its failure is only logged, because it must not count for a new resource of that name.
     pub(crate) fn fail(&self, primary: &Primary, failed: &Failed) {
         let (inputs, fault) = (self.attempt(primary), failed.fault());
         let retries = self.shared.settings.retries;
@@ -95,7 +95,7 @@ impl StepContext<'_> {
 
     /// Changes what is remembered of this very resource; returns `None` if it is gone.
     fn change_memory_of<T>(&self, primary: &Primary, change: impl FnOnce(&mut ResourceMemory) -> T) -> Option<T> {
-        let is_there = || self.shared.cache.primary(self.key).is_some_and(|known| known.uid() == primary.uid());
+        let is_there = || self.shared.cache.primary_with_uid(self.key, primary.uid()).is_some();
         self.shared.memory.change_if(is_there, self.key, change)
     }
 

@@ -103,11 +103,9 @@ pub(crate) fn inventory(release: &ReleaseRecords) -> Option<Inventory> {
 
 #[cfg(test)]
 mod tests {
-    use controller::runtime::freshness::Stamp;
     use helm_release::storage::Marks;
 
     use super::*;
-    use crate::view::release::Trust;
     use Outcome::{Deployed, Failed, PendingUpgrade, Superseded};
 
     fn at(second: i64) -> Timestamp {
@@ -116,15 +114,7 @@ mod tests {
 
     fn revision(status: Outcome, rolled_back_to: Option<u32>) -> Revision {
         let marks = Marks { inputs: "2:all.own".into(), rolled_back_to, ..Marks::default() };
-        Revision {
-            status,
-            resource_version: 1,
-            owners: Box::default(),
-            marks: Some(Arc::new(marks)),
-            trust: Trust::Written(None),
-            stamp: Stamp::written(None),
-            written: None,
-        }
+        Revision::written_by_us(status, marks)
     }
 
     fn release(revisions: &[(u32, Outcome, Option<u32>)]) -> ReleaseRecords {

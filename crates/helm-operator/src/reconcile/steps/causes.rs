@@ -111,7 +111,6 @@ pub(crate) fn between((recorded, from): (&str, &str), (current, to): (&str, &str
 fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts<'_>) -> Vec<String> {
     let changed = inputs::changed_parts(recorded, current);
     let described = |input: NamedInput| input.words().filter(|_| changed.has(input)).map(str::to_owned);
-    let is_source = |name: &&String| NamedInput::iter().all(|input| *name != input.name());
     let mut causes = Vec::new();
     if changed.own {
         let generation = generation.map(|generation| format!(" (generation {generation})")).unwrap_or_default();
@@ -126,7 +125,7 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
         _ => {}
     }
     causes.extend(described(NamedInput::Overrides));
-    causes.extend(changed.parts.iter().filter(is_source).map(|source| source_words(source)));
+    causes.extend(changed.sources().map(|source| source_words(source)));
     let others = NamedInput::iter().filter(|input| !matches!(input, NamedInput::Overrides | NamedInput::Mapped));
     causes.extend(others.filter_map(described));
     if causes.is_empty() {

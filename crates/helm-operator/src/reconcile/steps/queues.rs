@@ -93,7 +93,7 @@ impl StepContext<'_> {
         marks.is_some_and(|marks| inputs::is_from_outside(&marks.inputs, &self.inputs_digest(primary)))
     }
 
-    /// Releases the slot, or the position in line, that nothing needs any more.
+    /// Gives up the slot, or the position in line, once the release no longer needs it.
     pub(crate) fn leave_rollout(&self, primary: &Primary, health: Option<&Health>) {
         let Some(place) = self.shared.rollout.place(self.key) else { return };
         if !place.is_kept(&self.claim(primary, health)) {

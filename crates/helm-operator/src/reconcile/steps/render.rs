@@ -126,9 +126,8 @@ impl StepContext<'_> {
     async fn unfinished(&self, primary: &Primary) -> Result<Unfinished, Failed> {
         let inputs = self.recorded_inputs(primary);
         let release = self.release();
-        let newest =
-            release.as_deref().and_then(ReleaseRecords::newest).filter(|(_, r)| r.status.is_pending() && r.is_sealed());
-        let Some((version, marks)) = newest.and_then(|(v, r)| Some((v, r.marks.clone()?))) else {
+        let unfinished = release.as_deref().and_then(ReleaseRecords::unfinished);
+        let Some((version, marks)) = unfinished.and_then(|(v, r)| Some((v, r.marks.clone()?))) else {
             return Ok(Unfinished::None);
         };
         let judged = inputs::judge(Some(&marks.inputs), &inputs);

@@ -290,14 +290,15 @@ async fn delete(
     Ok(None)
 }
 
-/// Gives up the action that the uninstall, or the removal of a failed install, follows, which another process began: its
-/// hooks must neither run beside those of the uninstall nor outlive the record.
+/// Gives up an action that another process left unfinished, before the uninstall or the removal of a failed install. The
+/// action's hooks must neither run beside those of the uninstall nor outlive the record.
 pub(super) async fn give_up_unfinished(
     context: &StepContext<'_>,
     primary: &Primary,
     env: &Environment<'_>,
 ) -> Result<(), action::Error> {
-    let Some(version) = context.release().and_then(|release| release.unfinished()) else { return Ok(()) };
+    let unfinished = context.release().and_then(|release| release.unfinished().map(|(version, _)| version));
+    let Some(version) = unfinished else { return Ok(()) };
     match action::give_up(env, version, "Interrupted by the uninstall").await {
         Ok(GivenUp::Failed(written)) => {
             context.shared.cache.change_release(context.key, |release| release.given_up(version, &written));

@@ -156,7 +156,7 @@ impl Sources {
         if self.namespaces.is_all() { WatchScope::ALL } else { WatchScope::namespace(namespace) }
     }
 
-    /// Returns what the object's last read found for a key if the object has not changed since.
+    /// Returns what the last read of the object found for a key, unless the object has changed since.
     pub(crate) fn known(&self, key: &SourceKey, values_key: &str) -> Known {
         let state = self.state();
         let Some(object) = state.objects.get(key) else { return Known::Unread(0) };

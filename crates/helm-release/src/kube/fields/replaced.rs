@@ -173,7 +173,7 @@ mod tests {
         let theirs = json!({"f:ports": {METRICS: {".": {}, "f:name": {}}}});
         live["metadata"]["managedFields"].as_array_mut().unwrap().push(entry("mesh", "Apply", &theirs));
         let ours = json!({"f:selector": {}, "f:ports": {THEIR_PORT: {}}});
-        // The index is one in a list that nobody has seen.
+        // The index refers to the merged list, which only the server has seen.
         for objection in ["spec.ports[0].name", "spec.ports[1].name", "spec.ports[2].name"] {
             let seen = all_after(&live, &json!([{"port": 80, "name": "http"}]), objection).unwrap();
             assert_eq!(seen, [Value::Null, ours.clone(), theirs.clone()], "{objection}");

@@ -10,8 +10,8 @@ use crate::kube::writes::apply::{Applier, describe};
 use crate::release::{DeletePolicy, Release};
 
 impl Applier {
-    /// Ends the hooks that began, which have failed then: records that, and deletes by policy what these runs and those
-    /// that succeeded made. What cannot be deleted is only logged. Repeating it is safe.
+    /// Marks the hooks failed that began and did not end, records that, and then deletes by policy what all hooks
+    /// that began made. What cannot be deleted is only logged. Repeating it is safe.
     ///
     /// # Errors
     /// The release cannot be recorded; then nothing is deleted.

@@ -65,16 +65,14 @@ pub(super) fn expect_again(hooks: &mut [Hook], order: &[usize]) {
 /// Returns the hooks whose objects may be gone although a hook that needs them has begun: the process that ran it
 /// deleted them because it failed, and died before it recorded that.
 pub(super) fn needed_by_begun(hooks: &[Hook], order: &[usize]) -> Vec<usize> {
-    let has_begun = |at: &usize| matches!(hooks[*at].last_run.phase, HookPhase::Running | HookPhase::Unknown);
-    let is_begun = |at: &usize| has_begun(at) && hooks[*at].last_run.started_at.is_some();
-    let begun = order.iter().position(is_begun).unwrap_or_default();
+    let begun = order.iter().position(|at| hooks[*at].last_run.is_unfinished()).unwrap_or_default();
     let may_be_gone =
         |at: &usize| hooks[*at].last_run.phase == HookPhase::Succeeded && goes_with_a_failure(&hooks[*at]);
     order[..begun].iter().copied().filter(may_be_gone).collect()
 }
 
-/// Sets the hooks to failed that began and that nothing continues. Returns the hooks whose objects may be left, with the
-/// policies that delete them. One may have failed here before, by a process that died before it deleted them.
+/// Marks the hooks failed that began and did not end. Returns the hooks whose objects may be left, with the policies
+/// that delete them. A process may have marked a hook failed before, and died before it deleted them.
 pub(super) fn abandon(hooks: &mut [Hook], now: Timestamp) -> Vec<(usize, &'static [DeletePolicy])> {
     let mut left = Vec::new();
     for (at, hook) in hooks.iter_mut().enumerate().filter(|(_, hook)| hook.last_run.started_at.is_some()) {

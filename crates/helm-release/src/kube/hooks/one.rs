@@ -181,8 +181,7 @@ impl Applier {
         clock.retry_until(&what, Some(REFUSED_LIMIT), || self.create_once(object, stamp, clock.run)).await
     }
 
-    /// Waits until a Job or Pod finishes. One of another run in its place, which may be another release's, proves that
-    /// it is gone.
+    /// Waits until a Job or Pod finishes. If another run's stands in its place, possibly another release's, it is gone.
     async fn wait_for(
         &self,
         object: &Object,

@@ -90,17 +90,21 @@ impl World {
         World { server, applier, notes: Notes::default(), timeout, unclaimed: Adopt::Never }
     }
 
-    async fn run(&self, release: &mut Release) -> Result<(), HookError> {
-        let decoration = decoration();
-        let run = HookRun {
+    fn hook_run<'a>(&'a self, decoration: &'a Decoration) -> HookRun<'a> {
+        HookRun {
             reach: &EVERYWHERE,
-            decoration: &decoration,
+            decoration,
             timeout: self.timeout,
             unclaimed: self.unclaimed,
             slot: &self.notes,
             journal: &self.notes,
             patience: Patience::UntilInterrupted,
-        };
+        }
+    }
+
+    async fn run(&self, release: &mut Release) -> Result<(), HookError> {
+        let decoration = decoration();
+        let run = self.hook_run(&decoration);
         self.applier.run_hooks(release, HookEvent::PreInstall, &run).await?;
         self.applier.clean_up_hooks(release, HookEvent::PreInstall, &run).await
     }
@@ -109,32 +113,14 @@ impl World {
     async fn run_at(&self, event: HookEvent, release: &mut Release) -> Result<Vec<String>, HookError> {
         release.hooks.iter_mut().for_each(|hook| hook.events = vec![event]);
         let decoration = decoration();
-        let (timeout, unclaimed) = (self.timeout, self.unclaimed);
-        let (notes, patience) = (&self.notes, Patience::UntilInterrupted);
-        let run = HookRun {
-            reach: &EVERYWHERE,
-            decoration: &decoration,
-            timeout,
-            unclaimed,
-            slot: notes,
-            journal: notes,
-            patience,
-        };
+        let run = self.hook_run(&decoration);
         let skipped = self.applier.run_hooks(release, event, &run).await?;
         Ok(skipped.iter().map(ToString::to_string).collect())
     }
 
     async fn abandon(&self, release: &mut Release) -> Result<(), HookError> {
         let decoration = decoration();
-        let run = HookRun {
-            reach: &EVERYWHERE,
-            decoration: &decoration,
-            timeout: self.timeout,
-            unclaimed: self.unclaimed,
-            slot: &self.notes,
-            journal: &self.notes,
-            patience: Patience::UntilInterrupted,
-        };
+        let run = self.hook_run(&decoration);
         self.applier.abandon_hooks(release, &run).await
     }
 

@@ -136,7 +136,7 @@ fn patch_over(
     let mut new = left(&body.json);
     shared::keep_others(base.as_ref(), &mut new, live);
     let mut patch = Value::Object(patch::three_way(base.as_ref(), &new, live, schema));
-    // No manifest has it, and an object of the release is no hook's any more.
+    // No manifest has this annotation, so the merge keeps it, but an object of the release is not a hook's any longer.
     let is_hooks = |json: &Value| json["metadata"]["annotations"][HOOK_RUN_ANNOTATION].is_string();
     if is_hooks(live) && !is_hooks(&new) {
         patch["metadata"]["annotations"][HOOK_RUN_ANNOTATION] = Value::Null;
