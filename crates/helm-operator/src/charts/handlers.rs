@@ -44,6 +44,7 @@ impl EventHandler<Received> for Primaries {
             shard.arrive(&key);
         }
         shared.register_dependencies(&primary);
+        shared.watch_chart(&primary);
         shared.metrics.resource_created(&shared.gvk(), primary.own_namespace(), &key.name, primary.created);
         if shared.cache.store_primary(primary, epoch) {
             shared.wake(key.clone());

@@ -52,7 +52,7 @@ use crate::view::cache::Cache;
 use crate::view::chart_names;
 use crate::view::coverage::Loss;
 use crate::view::dependencies::registry::api_version;
-use crate::view::informers::Subscriber;
+use crate::view::informers::{Informers, Subscriber};
 use crate::view::primary::Received;
 use crate::watches::Watch;
 use outside::group_of;
@@ -116,6 +116,7 @@ pub(super) async fn start(
     let settings = settings(&watch, &context, (&config, reach));
     let (expressions, home) = (settings.expressions.clone(), settings.home.clone());
     let (new_kinds, kinds) = mpsc::unbounded_channel();
+    let (other_charts, charts) = mpsc::unbounded_channel();
     let shared = Arc::new(ControllerContext {
         storage: Storage::new(api.clone(), keys.clone()).at(home.clone()).written_by(cluster.releases.writer()),
         rollout: settings.slots(),
@@ -147,6 +148,7 @@ pub(super) async fn start(
         applier,
         resource,
         new_kinds,
+        other_charts,
         diagnoses: cluster.diagnoses.clone(),
         undeclared: Undeclared::default(),
     });
@@ -171,7 +173,7 @@ pub(super) async fn start(
         tokio::select! {
             biased;
             // Dropping the watches stops them.
-            () = start_watches(&shared, &context, (primaries, keys), kinds) => {}
+            () = start_watches(&shared, &context, (primaries, keys), (kinds, charts)) => {}
             () = serve(&shared, &context.shutdown, permits) => {}
             () = capabilities::follow(&shared) => {}
             () = look_outside(&context, &shared.resource, &selector) => {}
@@ -332,32 +334,53 @@ fn release_namespace(watch: &Watch, context: &Context) -> Result<Arc<str>, recon
     Err(format!("{why}: set releaseNamespace in watches.yaml").into())
 }
 
+/// The watches of a controller's objects. The watches of the process feed them for as long as this exists.
+struct ObjectWatches<'s> {
+    shared: &'s Arc<ControllerContext>,
+    informers: Arc<Informers>,
+    /// The charts whose label the objects may have.
+    charts: BTreeSet<String>,
+    kinds: Vec<(Arc<Resource>, Subscriber)>,
+}
+
+impl ObjectWatches<'_> {
+    /// Watches the objects of a kind, and wakes their resources once these are listed.
+    fn watch(&mut self, kind: Arc<Resource>, tasks: &mut JoinSet<()>) {
+        tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
+        let subscriber: Subscriber = Arc::new(Dependents(self.shared.clone(), kind.clone()));
+        let listed = self.informers.subscribe(&kind, &self.charts, &subscriber);
+        self.kinds.push((kind.clone(), subscriber));
+        let shared = self.shared.clone();
+        tasks.spawn(async move { await_lists(&shared, &kind, listed).await });
+    }
+
+    /// Watches the objects of the chart in a status's text, too. Its resource was stored after the first lists.
+    fn add_chart(&mut self, deployed: &str, tasks: &mut JoinSet<()>) {
+        if chart_names::add(&mut self.charts, deployed) {
+            // Until the new subscribers are there, the earlier ones receive what happens.
+            let earlier = std::mem::take(&mut self.kinds);
+            earlier.iter().for_each(|(kind, _)| self.watch(kind.clone(), tasks));
+        }
+    }
+}
+
 /// Runs every watch: first resources and records, then the kinds in recorded releases, then those requested later. Work
 /// starts once everything is listed.
 async fn start_watches(
     shared: &Arc<ControllerContext>,
     context: &Context,
     (primaries, keys): (Vec<Stream<Received>>, Keyring),
-    mut kinds: mpsc::UnboundedReceiver<Arc<Resource>>,
+    (mut kinds, mut other_charts): (mpsc::UnboundedReceiver<Arc<Resource>>, mpsc::UnboundedReceiver<Arc<str>>),
 ) {
     let mut tasks = JoinSet::new();
     // Dropped once everything is listed, like what starts the controller.
     Box::pin(first_lists(shared, context, (primaries, keys), &mut tasks)).await;
-    let charts = charts(shared);
-    // The watches of the process feed them for as long as this controller runs.
-    let mut subscribers = Vec::new();
-    let mut watch = |kind: Arc<Resource>| {
-        tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
-        let subscriber: Subscriber = Arc::new(Dependents(shared.clone(), kind.clone()));
-        let listed = Cluster::of(context).informers.subscribe(&kind, &charts, &subscriber);
-        subscribers.push(subscriber);
-        let shared = shared.clone();
-        async move { await_lists(&shared, &kind, listed).await }
-    };
+    let informers = Cluster::of(context).informers.clone();
+    let mut objects = ObjectWatches { shared, informers, charts: charts(shared), kinds: Vec::new() };
     // Each resource waits only for the kinds in its own release.
     while let Ok(kind) = kinds.try_recv() {
         shared.cache.await_kind(&kind);
-        tasks.spawn(watch(kind));
+        objects.watch(kind, &mut tasks);
     }
     let rehearsals = Rehearsals::of(context);
     if rehearsals.is_on() {
@@ -370,8 +393,9 @@ async fn start_watches(
         tokio::select! {
             // A task keeps its memory until it is joined.
             Some(_) = tasks.join_next() => {}
+            Some(chart) = other_charts.recv() => objects.add_chart(&chart, &mut tasks),
             kind = kinds.recv() => match kind {
-                Some(kind) => _ = tasks.spawn(watch(kind)),
+                Some(kind) => objects.watch(kind, &mut tasks),
                 None => return,
             }
         }

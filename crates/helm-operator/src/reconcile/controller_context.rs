@@ -28,6 +28,7 @@ use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
 use crate::values_from::ValuesSource;
 use crate::view::cache::{Cache, version};
+use crate::view::chart_names;
 use crate::view::dependencies::registry::Dependencies;
 use crate::view::primary::{Primary, Received};
 use crate::view::sources::registry::Sources;
@@ -76,6 +77,8 @@ pub(crate) struct ControllerContext {
     pub(crate) resource: Arc<Resource>,
     /// Receives the kinds to watch.
     pub(crate) new_kinds: mpsc::UnboundedSender<Arc<Resource>>,
+    /// Receives the charts, as statuses name them, with which releases were deployed instead of the one that is served.
+    pub(crate) other_charts: mpsc::UnboundedSender<Arc<str>>,
     /// The throttle for diagnoses of unready objects.
     pub(crate) diagnoses: Arc<Diagnoses>,
     /// The status fields that the kind's schema lacks.
@@ -285,6 +288,17 @@ impl ControllerContext {
     pub(crate) fn watch_deployed(&self, marks: &Marks) {
         let unwatched = marks.objects.iter().filter(|object| !self.cache.is_started(&object.key));
         self.watch_kinds(unwatched.filter_map(|one| self.applier.mapper.known(&one.api_version, &one.key.kind)));
+    }
+
+    /// Requests the objects of the chart that a release was deployed with, if another is served now.
+    pub(crate) fn watch_chart(&self, primary: &Primary) {
+        let deployed = primary.status.deployed_release.as_ref().map(|release| &release.chart);
+        let is_other =
+            |chart: &str| chart_names::recorded(chart).is_some_and(|name| name != self.renderer.chart_name());
+        if let Some(chart) = deployed.filter(|chart| is_other(chart)) {
+            // As for kinds.
+            _ = self.other_charts.send(chart.clone());
+        }
     }
 
     /// Forgets that the release was uninstalled before.

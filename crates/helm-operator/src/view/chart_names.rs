@@ -18,6 +18,12 @@ pub(crate) fn of_releases<'c>(served: &str, deployed: impl Iterator<Item = &'c s
     others.chain([served]).map(str::to_owned).collect()
 }
 
+/// Adds the chart in a status's text, unless there are too many already. Returns whether it was added.
+pub(crate) fn add(charts: &mut BTreeSet<String>, deployed: &str) -> bool {
+    let is_room = charts.len() <= MAX_NAMES;
+    recorded(deployed).filter(|_| is_room).is_some_and(|name| charts.insert(name.to_owned()))
+}
+
 /// Returns the chart's name in a status's text, such as `shop-1.2.3`, if it can be a label.
 pub(crate) fn recorded(chart: &str) -> Option<&str> {
     let is_label = |name: &&str| {
@@ -46,6 +52,16 @@ mod tests {
         for (deployed, expected) in rows {
             assert_eq!(names(deployed), expected, "{deployed:?}");
         }
+    }
+
+    #[test]
+    fn a_chart_is_added_once_while_there_is_room() {
+        let mut charts = of_releases("store", ["shop-1.0.0"].into_iter());
+        let added =
+            ["shop-2.0.0", "store-1.0.0", "a b-1.0.0", "web-1.0.0", "web-1.1.0"].map(|one| add(&mut charts, one));
+        assert_eq!(added, [false, false, false, true, false]);
+        (0..100).for_each(|number| _ = add(&mut charts, &format!("a{number}-1.0.0")));
+        assert_eq!(charts.len(), MAX_NAMES + 1);
     }
 
     #[test]

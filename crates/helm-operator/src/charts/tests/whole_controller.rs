@@ -150,6 +150,42 @@ async fn objects_are_seen_until_their_upgrade_to_a_chart_of_another_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn objects_of_a_release_that_comes_later_are_seen_although_another_chart_deployed_it() {
+    let server = server();
+    let (two, primary) = primary("ns", "two", json!({"maps": ["two"], "value": "1"}));
+    server.put(&two, primary, "user");
+    let running = Running::new(server.clone());
+    let is_deployed = || server.object(&two).unwrap()["status"]["deployedRelease"].is_object();
+    running.until(controller(""), || running.is_ready() && is_deployed()).await;
+    let select = |path: &str, change: &dyn Fn(&mut Value)| {
+        let mut object = server.object(path).unwrap();
+        object["metadata"]["labels"] = json!({"a": "b"});
+        change(&mut object);
+        server.put(path, object, "user");
+    };
+    // Its kind is watched for the served chart alone when the other resource comes.
+    select(&two, &|object| object["status"]["deployedRelease"]["chart"] = "store-0.1.0".into());
+    let lost = format!("{MAPS}/b");
+    let uid = server.object(&lost).unwrap()["metadata"]["uid"].clone();
+    let again = &Running::new(server.clone());
+    let asked = |what: &'static str| async move {
+        while !again.asked(what) {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let arrival = async {
+        asked("GET /api/v1/configmaps?").await;
+        select(PRIMARY, &|_| {});
+        asked("chart+in+%28memcached%2Cstore%29").await;
+        server.remove(&lost);
+    };
+    let store = Arc::new(Unavailable::new("store", Overrides::default()));
+    let controller = rendering(", selector: {matchLabels: {a: b}}", store);
+    let is_repaired = || server.object(&lost).is_some_and(|object| object["metadata"]["uid"] != uid);
+    tokio::join!(again.until(controller, is_repaired), arrival);
+}
+
+#[tokio::test(start_paused = true)]
 async fn each_served_namespace_has_its_own_streams_and_only_those() {
     let namespaces = Namespaces(["ns".to_owned(), "other".to_owned()].into());
     let running = Running::with(server(), ControllerConfig { namespaces, ..ControllerConfig::default() });
