@@ -4,7 +4,7 @@
 use super::rollout::{refuse, set_deployment_ready};
 use super::*;
 use crate::chart_metrics::Census as _;
-use crate::watches::{OnGateFailure, RolloutRule, rollout_of};
+use crate::watches::{OnFailure, OnGateFailure, RolloutRule, rollout_of};
 
 /// The canaries are the last two.
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "x", "y"];
@@ -377,6 +377,32 @@ async fn a_canary_that_its_owner_has_broken_is_no_part_of_the_rollout() {
     let world = serving(world.server, "v2", OnGateFailure::Halt);
     reconcile_all(&world, 5).await;
     assert_eq!(with_chart(&world, "v2"), ["a", "b", "c", "d", "y"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_last_upgrade_failed_goes_before_no_canary_and_keeps_no_place_from_it() {
+    let serving = |server, chart| {
+        World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
+            settings.rollout = Some(rule(OnGateFailure::Halt));
+            (settings.max_parallel_upgrades, settings.on_failure) = (1, OnFailure::Keep);
+        })
+    };
+    let world = installed(OnGateFailure::Halt).await;
+    refuse(&world.server, "d");
+    let world = serving(world.server, "v2");
+    reconcile_all(&world, 12).await;
+    assert_eq!(with_chart(&world, "v2"), ["a", "b", "c", "x", "y"]);
+    let d = ResourceKey::new("ns", "d");
+    let newest = |world: &World| world.shared.cache.release(&d).unwrap().newest().unwrap().1.status;
+    assert_eq!(newest(&world), Status::Failed, "it is not rolled back");
+    let world = serving(world.server, "v3");
+    let from = world.server.log().len();
+    reconcile_all(&world, 12).await;
+    let mut order = order(&world, from);
+    assert_eq!(order.len(), 6, "{order:?}");
+    [0..2, 2..4, 4..6].into_iter().for_each(|step| order[step].sort());
+    assert_eq!(order, ["x", "y", "a", "b", "c", "d"]);
+    assert_eq!((with_chart(&world, "v3").len(), newest(&world)), (6, Status::Deployed));
 }
 
 /// A release that takes over the slot of one that fails to render must not keep it while the rollout is halted, because

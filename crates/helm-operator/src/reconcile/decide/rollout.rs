@@ -6,8 +6,8 @@
 //! releases. A release that was not ready before gives its slot up once it is stalled, because the upgrade did not
 //! break it. One that only its own sources of values change also gives its slot up once the upgrade fails: that is its
 //! owner's doing, and must not stop all others. So does one that gets a slot while it has to wait for its turn in a
-//! rollout, for a dependency or for its next attempt, and one that needs no slot any more. Waiting for a slot does not
-//! occupy a worker.
+//! rollout, for a dependency or for its next attempt, and one that needs no slot any more. One that failed before waits
+//! for its turn without a slot, too. Waiting for a slot does not occupy a worker.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -90,6 +90,8 @@ pub(crate) enum Attempt {
     Unfinished,
     /// The last attempt failed.
     Failed,
+    /// Nothing of it is recorded. An upgrade to other inputs failed before, and was not undone.
+    AfterFailure,
 }
 
 /// What decides whether a release keeps its place.
@@ -104,8 +106,10 @@ pub(crate) struct Claim<'h> {
     pub(crate) is_made: bool,
     /// No upgrade can begin now: the chart does not render, or the server does not answer.
     pub(crate) is_blocked: bool,
-    /// It is not its turn in the rollout, or a dependency is missing.
-    pub(crate) waits: bool,
+    /// It is not its turn in the rollout.
+    pub(crate) is_out_of_turn: bool,
+    /// A dependency is missing.
+    pub(crate) lacks_dependency: bool,
     /// The current inputs have failed, and may not be tried again yet, or at all.
     pub(crate) is_held: bool,
     /// No test of the deployed revision is to run, and none failed so that the revision is rolled back.
@@ -130,7 +134,7 @@ impl Place {
 
 impl Claim<'_> {
     fn may_begin(&self) -> bool {
-        !self.is_blocked && !self.waits && !self.is_held
+        !self.is_blocked && !self.is_out_of_turn && !self.lacks_dependency && !self.is_held
     }
 
     /// Returns whether an upgrade that has begun no longer needs its slot.
@@ -140,10 +144,11 @@ impl Claim<'_> {
         match (self.attempt, self.due) {
             (Attempt::Unfinished, _) => false,
             _ if is_stalled && is_excused => true,
-            (Attempt::Failed, _) => begun.cause == Cause::Sources,
+            // Those that it waits for may need the slot. The gate of the rollout counts what failed.
+            _ if self.is_out_of_turn => true,
+            (Attempt::None | Attempt::AfterFailure, _) if self.lacks_dependency => true,
+            (Attempt::Failed | Attempt::AfterFailure, _) => begun.cause == Cause::Sources,
             (Attempt::None, Due::Nothing) => self.is_tested && self.health == Some(&Health::Ready),
-            // Those that it waits for may need the slot.
-            (Attempt::None, Due::Freely | Due::InSlot) if self.waits => true,
             // A chart that does not render, for example, has changed nothing. What was made before may be broken.
             (Attempt::None, Due::Freely | Due::InSlot) => {
                 self.is_blocked && (!self.is_made || self.health == Some(&Health::Ready))
@@ -260,8 +265,8 @@ impl State {
 pub(crate) fn attempt(release: &ReleaseRecords, inputs: &str) -> Attempt {
     match release.newest().map(|(_, newest)| newest.status) {
         Some(status) if status.is_pending() => Attempt::Unfinished,
-        Some(Outcome::Failed) => Attempt::Failed,
         _ if has_failed(release, inputs) => Attempt::Failed,
+        Some(Outcome::Failed) => Attempt::AfterFailure,
         _ => Attempt::None,
     }
 }
@@ -418,7 +423,8 @@ mod tests {
         attempt: Attempt::None,
         is_made: false,
         is_blocked: false,
-        waits: false,
+        is_out_of_turn: false,
+        lacks_dependency: false,
         is_held: false,
         is_tested: true,
         health: Some(&Health::Ready),
@@ -433,6 +439,7 @@ mod tests {
         let (progressing, stalled) = (Some(&progressing), Some(&stalled));
         let blocked = Claim { is_blocked: true, ..CLAIM };
         let failed = Claim { attempt: Attempt::Failed, ..CLAIM };
+        let others_failed = Claim { attempt: Attempt::AfterFailure, ..CLAIM };
         let unfinished = Claim { attempt: Attempt::Unfinished, ..CLAIM };
         let made = Claim { due: Due::Nothing, ..CLAIM };
         let own = Claim { due: Due::Freely, ..CLAIM };
@@ -442,7 +449,8 @@ mod tests {
             ("due, and stalled", Claim { health: stalled, ..CLAIM }, [true, true, true, false, false]),
             ("left alone", Claim { is_left: true, ..unfinished }, [false; 5]),
             ("it cannot begin", blocked, [true, false, false, false, false]),
-            ("it waits for others", Claim { waits: true, ..CLAIM }, [true, false, false, false, false]),
+            ("not its turn", Claim { is_out_of_turn: true, ..CLAIM }, [true, false, false, false, false]),
+            ("it lacks a dependency", Claim { lacks_dependency: true, ..CLAIM }, [true, false, false, false, false]),
             ("made, another is due, no answer", Claim { is_made: true, ..blocked }, [true, false, false, false, false]),
             (
                 "made, not ready, another is due, no answer",
@@ -455,15 +463,29 @@ mod tests {
                 [true, false, true, false, false],
             ),
             (
-                "made, not ready, another waits for others",
-                Claim { is_made: true, waits: true, health: progressing, ..CLAIM },
+                "made, not ready, another lacks a dependency",
+                Claim { is_made: true, lacks_dependency: true, health: progressing, ..CLAIM },
                 [true, false, false, false, false],
             ),
             ("it may not be tried again", Claim { is_held: true, ..failed }, [true, false, true, false, true]),
             ("it failed", failed, [true, true, true, false, true]),
             ("failed, and stalled", Claim { health: stalled, ..failed }, [true, true, true, false, false]),
+            ("failed, not its turn", Claim { is_out_of_turn: true, ..failed }, [true, false, false, false, false]),
+            (
+                "failed without a dependency",
+                Claim { lacks_dependency: true, ..failed },
+                [true, false, true, false, true],
+            ),
+            ("others failed", others_failed, [true, true, true, false, true]),
+            (
+                "others failed, it lacks a dependency",
+                Claim { lacks_dependency: true, ..others_failed },
+                [true, false, false, false, false],
+            ),
+            ("others failed, no answer", Claim { is_blocked: true, ..others_failed }, [true, false, true, false, true]),
             ("failed, then no answer", Claim { is_blocked: true, ..failed }, [true, false, true, false, true]),
             ("pending", unfinished, [true, true, true, true, true]),
+            ("pending, not its turn", Claim { is_out_of_turn: true, ..unfinished }, [true, false, true, true, true]),
             ("pending, no answer", Claim { is_blocked: true, ..unfinished }, [true, false, true, true, true]),
             ("pending, the old one stalled", Claim { health: stalled, ..unfinished }, [true, true, true, true, true]),
             ("made, and ready", made, [false; 5]),
@@ -505,7 +527,7 @@ mod tests {
             ("not begun", vec![(Deployed, old.clone())], Attempt::None),
             ("pending", vec![(Deployed, old.clone()), (PendingUpgrade, new.clone())], Attempt::Unfinished),
             ("failed", vec![(Deployed, old.clone()), (Failed, new.clone())], Attempt::Failed),
-            ("failed with others", vec![(Deployed, old.clone()), (Failed, old.clone())], Attempt::Failed),
+            ("failed with others", vec![(Deployed, old.clone()), (Failed, old.clone())], Attempt::AfterFailure),
             (
                 "rolled back",
                 vec![(Superseded, old.clone()), (Failed, new.clone()), (Deployed, back.clone())],

@@ -391,10 +391,13 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
     let is_begun = matches!(recorded, Recorded::Pending | Recorded::PendingInstall);
     match recorded {
         _ if matches!(observed.gate, Gate::RollBack | Gate::Pin) => Step::RollBack,
+        // A failed upgrade is followed by another, which begins as that of a deployed revision does.
+        Recorded::Failed if observed.upgrade_slot == UpgradeSlot::Waiting => Step::Wait,
         _ if observed.awaits == Awaits::Unread && !is_begun => Step::ReadDependencies,
         _ if observed.awaits == Awaits::Missing && !is_begun => Step::AwaitDependencies,
         _ if observed.inputs == Inputs::Unread => Step::ReadSources,
         Recorded::Failed | Recorded::FailedInstall if observed.contested => Step::GiveWay,
+        Recorded::Failed if observed.upgrade_slot == UpgradeSlot::Needed => Step::Queue,
         _ if !rendered => Step::Render,
         Recorded::None
         | Recorded::Lost
@@ -744,6 +747,22 @@ mod tests {
             ("none for what is unchanged", Observed { inputs: Inputs::Same, ..wanted }, Step::Nothing),
             ("queued", is_queued.clone(), Step::Wait),
             ("queued, with drift", Observed { objects: Objects::Drifted, ..is_queued }, Step::Repair),
+        ]);
+    }
+
+    #[test]
+    fn an_upgrade_after_a_failed_one_waits_for_its_place_but_one_that_has_begun_does_not() {
+        let wanted =
+            Observed { release: Recorded::Failed, inputs: Inputs::Changed, upgrade_slot: UpgradeSlot::Needed, ..FINE };
+        let waits = Observed { upgrade_slot: UpgradeSlot::Waiting, ..wanted.clone() };
+        check(&[
+            ("a place before rendering", wanted.clone(), Step::Queue),
+            ("or before the upgrade", Observed { inputs: Inputs::RenderedOther, ..wanted.clone() }, Step::Queue),
+            ("with its sources", Observed { inputs: Inputs::Unread, ..wanted.clone() }, Step::ReadSources),
+            ("not without its dependencies", Observed { awaits: Awaits::Missing, ..wanted }, Step::AwaitDependencies),
+            ("queued, or not its turn", waits.clone(), Step::Wait),
+            ("to be rolled back", Observed { gate: Gate::RollBack, ..waits.clone() }, Step::RollBack),
+            ("begun", Observed { release: Recorded::Pending, ..waits }, Step::Render),
         ]);
     }
 

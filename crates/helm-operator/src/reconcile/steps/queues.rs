@@ -2,6 +2,7 @@
 //! that they do not delay others.
 
 use controller::runtime::retries::RetryInputs;
+use helm_release::release::Status as Outcome;
 use helm_release::storage::Before;
 
 use crate::reconcile::decide::gate::Gate;
@@ -35,7 +36,7 @@ impl StepContext<'_> {
     pub(crate) fn upgrade_slot(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> UpgradeSlot {
         let rollout = &self.shared.rollout;
         let is_free = !rollout.is_limited() || !self.needs_slot(primary, release);
-        if !is_free && self.turn(primary) != RolloutTurn::Free {
+        if !is_free && self.is_out_of_turn(primary, release) {
             return UpgradeSlot::Waiting;
         }
         match is_free || rollout.holds(self.key) {
@@ -115,7 +116,8 @@ impl StepContext<'_> {
             attempt: self.last_attempt(primary, release),
             is_made: release.is_some_and(rollout::is_made_in_slot),
             is_blocked: self.is_irreconcilable(),
-            waits: due != Due::Nothing && self.waits_for_others(primary),
+            is_out_of_turn: due != Due::Nothing && self.is_out_of_turn(primary, release),
+            lacks_dependency: due != Due::Nothing && self.awaits(primary) == Awaits::Missing,
             is_held: self.is_held(primary, release),
             is_tested: gate != Gate::RollBack && !self.is_test_due(primary),
             health,
@@ -148,9 +150,15 @@ impl StepContext<'_> {
         memory.failure.as_ref().is_some_and(|failure| failure.failed.fault().condition == condition::IRRECONCILABLE)
     }
 
-    /// Returns whether an upgrade has to wait for the rollout or for a dependency.
-    fn waits_for_others(&self, primary: &Primary) -> bool {
-        self.turn(primary) != RolloutTurn::Free || self.awaits(primary) == Awaits::Missing
+    /// Returns whether the rollout holds the next upgrade back. One that failed is repeated even while the rollout is
+    /// taken back, because only a deployed revision can be.
+    fn is_out_of_turn(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> bool {
+        let newest = release.and_then(ReleaseRecords::newest);
+        match self.turn(primary) {
+            RolloutTurn::Free => false,
+            RolloutTurn::Held(_) => true,
+            RolloutTurn::TakenBack => newest.is_none_or(|(_, newest)| newest.status != Outcome::Failed),
+        }
     }
 
     fn has_current_inputs(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> bool {
