@@ -71,7 +71,10 @@ fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
         return Some(new(kind, "True", waiting.reason, &waiting.message));
     }
     if let (Some(limit), None) = (facts.is_queued, &facts.fault) {
-        let message = format!("waiting for other upgrades: at most {limit} run at a time");
+        let message = format!(
+            "waiting for other upgrades: at most {limit} run at a time, each until its release is ready. One that fails or \
+             stays unready stops the others until its resource is corrected, suspended or deleted"
+        );
         return Some(new(condition::RECONCILING, "True", "UpgradeQueued", &message));
     }
     if *ready.status == *"True" {

@@ -545,7 +545,9 @@ mod tests {
         let suspended = "Suspended=True/SuspendAnnotation/The annotation suspend is set: the release is left alone.";
         assert!(summary(&status).contains(&suspended.to_owned()));
         let is_queued = status.next(&Facts { is_queued: Some(3), ..self::facts() }, at(0)).unwrap();
-        let expected = "Reconciling=True/UpgradeQueued/waiting for other upgrades: at most 3 run at a time";
+        let expected = "Reconciling=True/UpgradeQueued/waiting for other upgrades: at most 3 run at a time, each until its \
+            release is ready. One that fails or stays unready stops the others until its resource is corrected, suspended \
+            or deleted";
         assert!(summary(&is_queued).contains(&expected.to_owned()));
         assert_eq!(status.to_apply(ListType::Map, None)["lastHandled"], json!({"reconcileNow": "t1"}));
         assert_eq!(status.next(&facts, at(1)), None);
