@@ -8,6 +8,7 @@ mod world;
 mod api;
 mod as_yaml;
 mod cause;
+mod pages;
 mod refusal;
 
 mod memory;
@@ -19,5 +20,6 @@ pub use cause::chain;
 pub use intern::intern;
 pub use memory::{Disturbance, MemoryApi};
 pub use memory_api::{Target, group_of, object_path, written_path};
+pub use pages::{list, pages};
 pub use refusal::{is_transient, is_unanswered, named, value_at};
 pub use world::*;

@@ -10,6 +10,7 @@ use kube::api::ListParams;
 use kube::{Api, Client};
 
 use crate::report::chain;
+use crate::runtime::pages;
 
 /// The annotation of a lease that lists the kinds its holder serves: `Memcached.cache.my.domain,Shop.apps.my.domain`.
 pub(super) const SERVES: &str = "helm.sdk.operatorframework.io/serves";
@@ -32,12 +33,13 @@ struct Other {
 /// finds none.
 pub async fn warn_of_others(client: &Client, kinds: &BTreeSet<String>) {
     let leases: Api<Lease> = Api::all(client.clone());
-    let listed = match tokio::time::timeout(LIMIT, leases.list(&ListParams::default())).await {
-        Ok(Ok(listed)) => listed.items,
+    let others = |lease: Lease| serving(&lease, kinds, outside::now());
+    let found = match tokio::time::timeout(LIMIT, pages::list(leases, ListParams::default(), others)).await {
+        Ok(Ok(found)) => found,
         Ok(Err(error)) => return tracing::debug!(error = chain(&error), "Cannot list the leases of other operators"),
         Err(_) => return tracing::debug!("Listing the leases of other operators took too long"),
     };
-    for other in listed.iter().filter_map(|lease| serving(lease, kinds, outside::now())) {
+    for other in found {
         let kinds = other.kinds.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         tracing::warn!(
             lease = other.lease,

@@ -5,6 +5,7 @@
 use std::future::pending;
 use std::time::Duration;
 
+use futures::{StreamExt as _, TryStreamExt as _};
 use kube::core::Selector;
 use outside::{Api, Call};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -20,10 +21,10 @@ const FIRST: Duration = Duration::from_secs(15);
 /// The maximum pause between two checks.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// How many resources are listed.
-const LISTED: usize = 100;
+/// The maximum number of pages that are listed in search of resources.
+const MAX_PAGES: usize = 10;
 
-/// How many of them a log line names.
+/// How many resources a log line names.
 const NAMED: usize = 5;
 
 /// A namespaced kind and the path of all its objects.
@@ -69,24 +70,32 @@ impl ProcessRights {
         }
         let selector = selector.to_string();
         let selector = utf8_percent_encode(&selector, NON_ALPHANUMERIC);
-        let path = format!("{path}?limit={LISTED}&labelSelector={selector}");
+        let path = format!("{path}?labelSelector={selector}");
         let mut pause = FIRST;
         loop {
-            let answer = Api::send(&self.client, Call::metadata_list(path.clone())).await;
-            if let Some(list) = answer.ok().and_then(|answer| answer.parse::<List>().ok()) {
-                self.warn_of_others(kind.kind, list);
-            }
+            self.warn_of(kind.kind, &self.outside(&path).await);
             sleep(pause).await;
             pause = (pause * 2).min(LONGEST);
         }
     }
 
-    fn warn_of_others(&self, kind: &str, list: List) {
-        let outside = outside(list, &self.namespaces.0);
+    /// Returns the first resources in namespaces that are not watched, as `namespace/name`.
+    async fn outside(&self, path: &str) -> Vec<String> {
+        let pages = outside::pages(&self.client, Call::metadata_list(path));
+        let (mut pages, mut found) = (pages.take(MAX_PAGES), Vec::new());
+        while found.len() <= NAMED
+            && let Ok(Some(page)) = pages.try_next().await
+        {
+            found.extend(others(page, &self.namespaces.0));
+        }
+        found
+    }
+
+    fn warn_of(&self, kind: &str, outside: &[String]) {
         if !outside.is_empty() {
             tracing::warn!(
                 kind,
-                resources = some_of(&outside),
+                resources = some_of(outside),
                 watched = self.namespaces.0.join(","),
                 "Resources outside WATCH_NAMESPACE are not served by this process: add their namespaces to it, or create them in a watched one"
             );
@@ -104,12 +113,6 @@ impl ProcessRights {
 }
 
 #[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    items: Vec<Item>,
-}
-
-#[derive(Deserialize)]
 struct Item {
     metadata: Metadata,
 }
@@ -121,18 +124,14 @@ struct Metadata {
     name: String,
 }
 
-/// Returns the resources in other namespaces, as `namespace/name`.
-fn outside(list: List, watched: &[String]) -> Vec<String> {
-    let others = list.items.into_iter().map(|item| item.metadata).filter(|one| !watched.contains(&one.namespace));
-    others.map(|one| format!("{}/{}", one.namespace, one.name)).collect()
+fn others(page: Vec<Item>, watched: &[String]) -> impl Iterator<Item = String> {
+    let others = page.into_iter().map(|item| item.metadata).filter(|one| !watched.contains(&one.namespace));
+    others.map(|one| format!("{}/{}", one.namespace, one.name))
 }
 
 fn some_of(names: &[String]) -> String {
     let named = names.iter().take(NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match names.len().saturating_sub(NAMED) {
-        0 => named,
-        more => format!("{named} and {more} more"),
-    }
+    if names.len() > NAMED { format!("{named} and more") } else { named }
 }
 
 #[cfg(test)]
@@ -164,7 +163,7 @@ mod tests {
                         json!({"spec": {}, "status": {"incomplete": false, "nonResourceRules": [], "resourceRules": all}}),
                     )
                 }
-                "/apis/g/v1/things" if request.uri().query() == Some("limit=100&labelSelector=tier%3Dnew") => {
+                "/apis/g/v1/things" if request.uri().query() == Some("labelSelector=tier%3Dnew&limit=500") => {
                     (200, json!({"items": [{"metadata": {"namespace": "b", "name": "n"}}]}))
                 }
                 _ => (404, json!({"reason": "NotFound", "message": "not found", "code": 404})),
@@ -209,9 +208,44 @@ mod tests {
         let items: Vec<_> = (0..7)
             .map(|n| json!({"metadata": {"namespace": if n == 0 { "a" } else { "b" }, "name": format!("n{n}")}}))
             .collect();
-        let list = || serde_json::from_value::<List>(json!({"items": items})).unwrap();
-        let others = outside(list(), &["a".to_owned()]);
-        assert_eq!(some_of(&others), "b/n1, b/n2, b/n3, b/n4, b/n5 and 1 more");
-        assert!(outside(list(), &["a".to_owned(), "b".to_owned()]).is_empty());
+        let of = |watched: &[&str]| {
+            let watched: Vec<_> = watched.iter().map(|name| (*name).to_owned()).collect();
+            others(serde_json::from_value(json!(items)).unwrap(), &watched).collect::<Vec<_>>()
+        };
+        assert_eq!(some_of(&of(&["a"])), "b/n1, b/n2, b/n3, b/n4, b/n5 and more");
+        assert_eq!(some_of(&of(&["a"])[..5]), "b/n1, b/n2, b/n3, b/n4, b/n5");
+        assert!(of(&["a", "b"]).is_empty());
+    }
+
+    /// Returns the rights of a process that watches namespace `a`, on a server whose list has a page for each of these
+    /// namespaces, and the number of requests.
+    fn paged(pages: Vec<&'static str>) -> (ProcessRights, Arc<Mutex<usize>>) {
+        let asked = Arc::new(Mutex::new(0));
+        let count = asked.clone();
+        let service = tower::service_fn(move |request: Request<Body>| {
+            let query = request.uri().query().unwrap_or_default().to_owned();
+            let page: usize = query.split_once("continue=").map_or(0, |(_, token)| token.parse().unwrap());
+            let items: Vec<_> =
+                (0..20).map(|n| json!({"metadata": {"namespace": pages[page], "name": format!("n{n}")}})).collect();
+            let next = if page + 1 < pages.len() { (page + 1).to_string() } else { String::new() };
+            *count.lock().unwrap() += 1;
+            let list = json!({"metadata": {"continue": next}, "items": items});
+            async move { Response::builder().body(Body::from(list.to_string().into_bytes())) }
+        });
+        (ProcessRights::new(Client::new(service, "default"), Namespaces(["a".to_owned()].into())), asked)
+    }
+
+    #[tokio::test]
+    async fn resources_outside_are_found_on_later_pages_and_the_rest_is_not_listed() {
+        for (pages, found, requests) in [
+            (vec!["a", "b", "c"], Some("b/n0"), 2),
+            (vec!["b", "c"], Some("b/n0"), 1),
+            (vec!["a"; 4], None, 4),
+            (vec!["a"; 50], None, MAX_PAGES),
+        ] {
+            let (rights, asked) = paged(pages.clone());
+            assert_eq!(rights.outside("/things").await.first().map(String::as_str), found, "{pages:?}");
+            assert_eq!(*asked.lock().unwrap(), requests, "{pages:?}");
+        }
     }
 }

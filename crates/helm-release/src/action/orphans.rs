@@ -4,9 +4,6 @@
 //! the garbage collector delete them.
 
 use futures::{StreamExt, TryStreamExt, stream};
-use outside::PAGE;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
 
 use super::{Environment, Error};
 use crate::kube::{ApplyError, CHART_LABEL, Call, Live, ObjectKey, Owner, Ownership, Resource, label_value};
@@ -14,20 +11,6 @@ use crate::storage::{MarkedObject, Marks};
 
 /// Maximum number of concurrent lists, each of which has one page in memory.
 const MAX_LISTS: usize = 2;
-
-#[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    metadata: ListMeta,
-    /// `null` in an empty metadata list.
-    items: Option<Vec<Live>>,
-}
-
-#[derive(Default, Deserialize)]
-struct ListMeta {
-    #[serde(default, rename = "continue")]
-    next: Option<String>,
-}
 
 /// Finds every object in the cluster that carries the chart's label and provably belongs to this release, with one paged
 /// list per kind. Leaves out what hooks made, definitions included: no uninstall deletes it.
@@ -94,18 +77,15 @@ async fn list(
     counts: &impl Fn(&Live) -> bool,
 ) -> Result<Vec<MarkedObject>, crate::kube::Error> {
     let label = label_value(&env.decoration.chart);
-    let path = format!("{}?labelSelector={CHART_LABEL}%3D{label}&limit={PAGE}", kind.collection(namespace)?);
-    let (mut ours, mut next) = (Vec::new(), String::new());
-    loop {
-        let page: List = env.applier.api().send(Call::metadata_list(format!("{path}{next}"))).await?.parse()?;
+    let path = format!("{}?labelSelector={CHART_LABEL}%3D{label}", kind.collection(namespace)?);
+    let mut pages = outside::pages::<Live>(&**env.applier.api(), Call::metadata_list(path));
+    let mut ours = Vec::new();
+    while let Some(page) = pages.try_next().await? {
         let is_ours = |live: &&Live| !live.made_by_hook && env.decoration.ownership(live) == Ownership::Ours;
-        let found = page.items.iter().flatten().filter(is_ours).filter(|live| counts(live));
+        let found = page.iter().filter(is_ours).filter(|live| counts(live));
         ours.extend(found.map(|live| marked(kind, live)));
-        match page.metadata.next.filter(|token| !token.is_empty()) {
-            Some(token) => next = format!("&continue={}", utf8_percent_encode(&token, NON_ALPHANUMERIC)),
-            None => return Ok(ours),
-        }
     }
+    Ok(ours)
 }
 
 fn marked(kind: &Resource, live: &Live) -> MarkedObject {

@@ -5,7 +5,7 @@
 use super::decode;
 use super::proof::{Stored, Unproven};
 use super::seal::Content;
-use super::{Error, Record, Secret, SecretList, Storage, path, secret_labels};
+use super::{Error, Record, Secret, Storage, path, secret_labels};
 use crate::kube::Call;
 use crate::release::{Packed, Status};
 use base64::Engine as _;
@@ -37,10 +37,8 @@ impl Storage {
     /// Sends one list request, and one read for each further chunk.
     pub(crate) async fn chunked(&self, namespace: &str, name: &str) -> Result<Option<(Record, u32)>, Error> {
         let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector=name%3D{name},type%3Dindex");
-        let answer = self.send("read", name, Call::get(path)).await?;
-        let list: SecretList =
-            answer.parse().map_err(|source| Error::Api { verb: "read", key: name.to_owned(), source })?;
-        let indices: Vec<Secret> = list.items.unwrap_or_default().into_iter().filter(Secret::is_index).collect();
+        let found: Vec<Secret> = self.list(name, Call::get(path)).await?;
+        let indices: Vec<Secret> = found.into_iter().filter(Secret::is_index).collect();
         let newest = indices.iter().map(|index| order(index).1).max().unwrap_or(0);
         let Some(best) = indices.into_iter().max_by_key(order) else { return Ok(None) };
         Ok(Some((self.read_chunks(namespace, best).await?, newest)))

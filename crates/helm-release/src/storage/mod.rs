@@ -22,6 +22,7 @@ use base64::engine::general_purpose::STANDARD;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 pub use error::Error;
@@ -179,18 +180,6 @@ struct Secret {
     metadata: ObjectMeta,
     #[serde(default)]
     data: BTreeMap<String, String>,
-}
-
-#[derive(Deserialize)]
-struct SecretList {
-    items: Option<Vec<Secret>>,
-}
-
-/// Records without their content.
-#[derive(Deserialize)]
-struct RecordList {
-    /// `null` in an empty metadata list.
-    items: Option<Vec<RecordSecret>>,
 }
 
 impl Storage {
@@ -450,11 +439,8 @@ impl Storage {
     pub async fn history(&self, namespace: &str, name: &str) -> Result<Vec<RecordMeta>, Error> {
         let (namespace, name) = self.home.record(namespace, name);
         let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector=name%3D{name},owner%3Dhelm");
-        let answer = self.send("read", &name, Call::get(path)).await?;
-        let list: SecretList =
-            answer.parse().map_err(|source| Error::Api { verb: "read", key: name.into_owned(), source })?;
-        let mut found: Vec<RecordMeta> =
-            list.items.iter().flatten().filter_map(|secret| self.meta(namespace, &secret.metadata)).collect();
+        let records = self.list::<RecordSecret>(&name, Call::metadata_list(path)).await?;
+        let mut found: Vec<RecordMeta> = records.iter().filter_map(|secret| secret.record(&self.keys)).collect();
         found.sort_by_key(|meta| meta.version);
         Ok(found)
     }
@@ -465,10 +451,8 @@ impl Storage {
     /// The request fails.
     pub async fn owned_anywhere(&self, owner: &str) -> Result<Vec<RecordMeta>, Error> {
         let path = format!("/api/v1/secrets?labelSelector=owner%3Dhelm,{OWNER_LABEL}%3D{owner}");
-        let key = format!("{OWNER_LABEL}={owner}");
-        let answer = self.send("read", &key, Call::metadata_list(path)).await?;
-        let list: RecordList = answer.parse().map_err(|source| Error::Api { verb: "read", key, source })?;
-        let records = list.items.iter().flatten().filter_map(|secret| secret.record(&self.keys));
+        let found: Vec<RecordSecret> = self.list(&format!("{OWNER_LABEL}={owner}"), Call::metadata_list(path)).await?;
+        let records = found.iter().filter_map(|secret| secret.record(&self.keys));
         Ok(records.filter(|meta| meta.owners.iter().any(|uid| uid == owner)).collect())
     }
 
@@ -577,6 +561,11 @@ impl Storage {
 
     async fn send(&self, verb: &'static str, key: &str, call: Call) -> Result<kube::Response, Error> {
         self.api.send(call).await.map_err(|source| Error::Api { verb, key: key.to_owned(), source })
+    }
+
+    async fn list<T: DeserializeOwned + Send>(&self, key: &str, call: Call) -> Result<Vec<T>, Error> {
+        let listed = outside::list(&*self.api, call).await;
+        listed.map_err(|source| Error::Api { verb: "read", key: key.to_owned(), source })
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use controller::report::chain;
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
 use helm_release::kube::{Api, Call, Error, Live, Mapper, ObjectKey, Resource, objects_of, read_within};
 use helm_release::release::{Hook as RecordedHook, HookPhase};
 use outside::sync::lock;
@@ -26,8 +26,6 @@ use outside::group_of;
 const AT_A_TIME: usize = 8;
 /// How many pods, or other objects below one, are read.
 const PAGE: usize = 50;
-/// How many resources one request lists.
-const CHUNK: usize = 500;
 /// The maximum size of one answer about a single object, in bytes.
 const MAX_BYTES: usize = 4 << 20;
 /// How many lines and bytes of a log are read.
@@ -67,21 +65,13 @@ impl Reader {
 
     /// Lists the resources of a kind, in one namespace or, if that is empty, in all.
     pub(super) async fn resources(&self, of: &Resource, namespace: &str) -> Result<Vec<Received>, Error> {
-        let (path, mut all, mut next) = (of.collection(namespace)?, Vec::new(), String::new());
-        loop {
-            let answer = self.api.send(Call::get(format!("{path}?limit={CHUNK}{next}"))).await?;
-            let page: Page = answer.parse()?;
-            let kind = |mut item: Value| {
-                (item["apiVersion"], item["kind"]) = ((*of.api_version).into(), (*of.kind).into());
-                serde_json::from_value(item).map_err(Error::Json)
-            };
-            all.extend(page.items.into_iter().flatten().map(kind).collect::<Result<Vec<Received>, Error>>()?);
-            if page.metadata.next.is_empty() {
-                return Ok(all);
-            }
-            next =
-                format!("&continue={}", page.metadata.next.replace('%', "%25").replace('&', "%26").replace('+', "%2B"));
+        let (mut pages, mut all) = (outside::pages(&*self.api, Call::get(of.collection(namespace)?)), Vec::new());
+        while let Some(page) = pages.try_next().await? {
+            let items = named(page, &of.api_version, &of.kind).into_iter();
+            let read = items.map(|item| serde_json::from_value(item).map_err(Error::Json));
+            all.extend(read.collect::<Result<Vec<Received>, Error>>()?);
         }
+        Ok(all)
     }
 
     /// Reads what belongs to a resource's release.
@@ -229,20 +219,6 @@ impl Reader {
             }
         }
     }
-}
-
-#[derive(serde::Deserialize)]
-struct Page {
-    #[serde(default)]
-    metadata: PageMetadata,
-    /// Null in an empty list.
-    items: Option<Vec<Value>>,
-}
-
-#[derive(Default, serde::Deserialize)]
-struct PageMetadata {
-    #[serde(default, rename = "continue")]
-    next: String,
 }
 
 fn within(plural: &str, namespace: &str) -> String {

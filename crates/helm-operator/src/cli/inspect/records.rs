@@ -36,12 +36,6 @@ pub(super) struct Found {
 }
 
 #[derive(Deserialize)]
-struct List {
-    /// Null in an empty list.
-    items: Option<Vec<Item>>,
-}
-
-#[derive(Deserialize)]
 struct Item {
     metadata: ObjectMeta,
 }
@@ -69,8 +63,8 @@ impl Records {
         let (namespace, name) = self.home.record(&self.namespace, &self.name);
         let selector = format!("{SELECTOR},name={name}").replace('=', "%3D");
         let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector={selector}");
-        let list: List = api.send(Call::metadata_list(path)).await?.parse()?;
-        let mut all: Vec<Found> = list.items.iter().flatten().filter_map(|item| found(&item.metadata)).collect();
+        let list: Vec<Item> = outside::list(api, Call::metadata_list(path)).await?;
+        let mut all: Vec<Found> = list.iter().filter_map(|item| found(&item.metadata)).collect();
         all.sort_by_key(|found| found.version);
         Ok(all)
     }

@@ -8,9 +8,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use controller::report::chain;
+use futures::{StreamExt as _, TryStreamExt as _};
 use helm_release::kube::{Call, Error, Resource};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
 use serde_json::Value;
 
 use crate::dependencies::{
@@ -32,8 +32,7 @@ use crate::watches::Dependency;
 const NO_REVERSE_DELETION: &str = "reverseDeletion needs one process that knows all resources, so it is not possible \
     with --controller-ring or --shard-selector";
 
-/// The number of objects in one page of a list, and the maximum number of pages.
-const PAGE: usize = 500;
+/// The maximum number of pages of a list.
 const MAX_PAGES: usize = 20;
 
 impl ControllerContext {
@@ -257,20 +256,6 @@ async fn served(shared: &ControllerContext, query: &Query) -> Result<Option<Arc<
     }
 }
 
-#[derive(Deserialize)]
-struct List {
-    #[serde(default)]
-    metadata: ListMeta,
-    /// An empty list may be null, as Go writes it.
-    items: Option<Vec<Seen>>,
-}
-
-#[derive(Default, Deserialize)]
-struct ListMeta {
-    #[serde(default, rename = "continue")]
-    next: Option<String>,
-}
-
 async fn fetch(shared: &ControllerContext, resource: &Resource, query: &Query) -> Result<Vec<Seen>, Error> {
     if let Some(path) = named_path(resource, query)? {
         return match shared.api.send(Call::get(path)).await {
@@ -279,17 +264,8 @@ async fn fetch(shared: &ControllerContext, resource: &Resource, query: &Query) -
             Err(error) => Err(error),
         };
     }
-    let path = format!("{}&limit={PAGE}", selected_path(resource, query)?);
-    let (mut all, mut next) = (Vec::new(), String::new());
-    for _ in 0..MAX_PAGES {
-        let page: List = shared.api.send(Call::get(format!("{path}{next}"))).await?.parse()?;
-        all.extend(page.items.unwrap_or_default());
-        match page.metadata.next.filter(|token| !token.is_empty()) {
-            Some(token) => next = format!("&continue={}", utf8_percent_encode(&token, NON_ALPHANUMERIC)),
-            None => break,
-        }
-    }
-    Ok(all)
+    let pages = outside::pages(&*shared.api, Call::get(selected_path(resource, query)?));
+    pages.take(MAX_PAGES).try_concat().await
 }
 
 /// Returns the path of the object that a query names; `None` if labels select the objects.

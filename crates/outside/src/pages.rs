@@ -1,0 +1,120 @@
+//! Lists in pages. Whoever may create objects decides how many there are and how large they are, so no list arrives in
+//! one piece.
+
+use futures::TryStreamExt as _;
+use futures::stream::{self, BoxStream};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
+use crate::api::{Api, Call, Error, PAGE};
+
+#[derive(Deserialize)]
+struct Page<T> {
+    #[serde(default)]
+    metadata: ListMeta,
+    /// `null` in an empty list, as Go writes it.
+    items: Option<Vec<T>>,
+}
+
+#[derive(Default, Deserialize)]
+struct ListMeta {
+    #[serde(default, rename = "continue")]
+    next: Option<String>,
+}
+
+/// Requests a list page by page: as many pages as are polled, each of at most [`PAGE`] objects. `call` is the list
+/// without `limit` and `continue`.
+///
+/// # Errors
+/// Those of [`Api::send`], among them 410 if the list takes longer than the server keeps its version, and
+/// [`Error::Json`]. The stream ends after an error.
+pub fn pages<'a, T>(api: &'a dyn Api, call: Call) -> BoxStream<'a, Result<Vec<T>, Error>>
+where
+    T: DeserializeOwned + Send + 'a,
+{
+    Box::pin(stream::try_unfold(Some(String::new()), move |token| {
+        let request = token.map(|token| Call { path: path(&call.path, &token), ..call.clone() });
+        async move {
+            let Some(request) = request else { return Ok(None) };
+            let page: Page<T> = api.send(request).await?.parse()?;
+            let next = page.metadata.next.filter(|token| !token.is_empty());
+            Ok(Some((page.items.unwrap_or_default(), next)))
+        }
+    }))
+}
+
+/// Lists all objects, page by page.
+///
+/// # Errors
+/// As [`pages`].
+pub async fn list<T: DeserializeOwned + Send>(api: &dyn Api, call: Call) -> Result<Vec<T>, Error> {
+    pages(api, call).try_concat().await
+}
+
+fn path(list: &str, token: &str) -> String {
+    let separator = if list.contains('?') { '&' } else { '?' };
+    let page = format!("{list}{separator}limit={PAGE}");
+    if token.is_empty() { page } else { format!("{page}&continue={}", utf8_percent_encode(token, NON_ALPHANUMERIC)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::BoxFuture;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::api::Response;
+    use crate::{Disturbance, MemoryApi};
+
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+    /// A server with ConfigMaps, which sends two of them in a page.
+    struct Small(MemoryApi);
+
+    impl Api for Small {
+        fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
+            self.0.send(Call { path: call.path.replace("limit=500", "limit=2"), ..call })
+        }
+    }
+
+    async fn with_maps(count: usize) -> Small {
+        let server = MemoryApi::new();
+        for number in 0..count {
+            let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{number}")}});
+            server.send(Call::post(MAPS, map.to_string().into_bytes())).await.unwrap();
+        }
+        Small(server)
+    }
+
+    fn names(page: &[Value]) -> Vec<&str> {
+        page.iter().filter_map(|map| map["metadata"]["name"].as_str()).collect()
+    }
+
+    #[tokio::test]
+    async fn a_list_has_the_objects_of_all_pages_once() {
+        for (count, query) in [(0, ""), (2, ""), (5, ""), (5, "?labelSelector=")] {
+            let server = with_maps(count).await;
+            let all: Vec<Value> = list(&server, Call::get(format!("{MAPS}{query}"))).await.unwrap();
+            let wanted: Vec<_> = (0..count).map(|number| format!("m{number}")).collect();
+            assert_eq!(names(&all), wanted);
+            let lists = server.0.log().iter().filter(|line| line.starts_with("GET")).count();
+            assert_eq!(lists, count.div_ceil(2).max(1), "{count} objects");
+        }
+    }
+
+    #[tokio::test]
+    async fn only_the_pages_that_are_wanted_are_requested() {
+        let server = with_maps(5).await;
+        let first: Vec<Value> = pages(&server, Call::metadata_list(MAPS)).try_next().await.unwrap().unwrap();
+        assert_eq!(names(&first), ["m0", "m1"]);
+        assert_eq!(server.0.log().iter().filter(|line| line.starts_with("GET")).count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_page_that_fails_fails_the_list() {
+        let server = with_maps(5).await;
+        server.0.disturb("continue=", 1, Disturbance::Refused(410));
+        assert_eq!(list::<Value>(&server, Call::get(MAPS)).await.unwrap_err().code(), Some(410));
+    }
+}
