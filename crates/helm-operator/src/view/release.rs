@@ -35,6 +35,8 @@ pub(crate) struct Revision {
     pub(crate) stamp: Stamp,
     /// When it was last written, if a watch reported it.
     pub(crate) written: Option<Timestamp>,
+    /// Whether its objects were dropped, because a later revision of ours has listed or pruned them.
+    pub(crate) is_settled: bool,
 }
 
 /// The writer of a revision's record.
@@ -97,6 +99,7 @@ impl Revision {
             trust: meta.proof.into(),
             stamp,
             written: meta.written,
+            is_settled: false,
         }
     }
 
@@ -168,6 +171,7 @@ impl Revision {
             trust: Trust::Written(None),
             stamp: Stamp::written(None),
             written: None,
+            is_settled: false,
         }
     }
 }
@@ -205,8 +209,8 @@ impl ReleaseRecords {
     pub(crate) fn put(&mut self, version: u32, (status, trust): (Status, Trust), resource_version: u64, marks: Marks) {
         self.note_own(version);
         let stamp = Stamp::written(self.revisions.get(&version).map(|known| known.stamp));
-        let (owners, marks) = (Box::default(), Some(Arc::new(marks)));
-        let revision = Revision { status, resource_version, owners, marks, trust, stamp, written: None };
+        let (owners, marks, is_settled) = (Box::default(), Some(Arc::new(marks)), false);
+        let revision = Revision { status, resource_version, owners, marks, trust, stamp, written: None, is_settled };
         self.revisions.insert(version, revision);
     }
 
@@ -328,6 +332,7 @@ impl ReleaseRecords {
             if left_behind.contains(version) {
                 continue;
             }
+            revision.is_settled = true;
             let Some(marks) = &mut revision.marks else { continue };
             if !marks.objects.is_empty() || !marks.inputs.is_empty() {
                 // With which inputs an upgrade failed counts as long as it is recorded.

@@ -191,10 +191,13 @@ async fn an_upgrade_that_changed_nothing_makes_no_revision() {
 
 #[tokio::test(start_paused = true)]
 async fn what_only_a_failed_upgrade_made_goes_although_a_person_upgraded_after_it() {
-    for (change, maps, last) in [
-        ("another spec", vec!["a", "b", "c"], Some("4 deployed")),
-        ("the spec of the person's upgrade", vec!["a", "b", "c"], Some("3 deployed")),
-        ("a deletion", vec![], None),
+    for (change, upgrades, maps, last) in [
+        ("another spec", 1, vec!["a", "b", "c"], Some("4 deployed")),
+        ("another spec", 3, vec!["a", "b", "c"], Some("6 deployed")),
+        ("the spec of the person's upgrade", 1, vec!["a", "b", "c"], Some("3 deployed")),
+        ("the spec of the person's upgrade", 3, vec!["a", "b", "c"], Some("5 deployed")),
+        ("a deletion", 1, vec![], None),
+        ("a deletion", 3, vec![], None),
     ] {
         let world = keeping(World::new(spec()).server);
         world.reconcile().await;
@@ -211,8 +214,10 @@ async fn what_only_a_failed_upgrade_made_goes_although_a_person_upgraded_after_i
         assert_eq!(world.history(), ["1 deployed", "2 failed"]);
         world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/suspend": "true"}));
         ["a", "b", "c"].iter().for_each(|name| helm_applies(&world, name, "1"));
-        helm_supersedes(&world, 1).await;
-        helm_writes(&world, 3, Status::Deployed, &manifest(&["a", "b", "c"], "1"), MINUTE);
+        for version in 3..3 + upgrades {
+            helm_supersedes(&world, if version == 3 { 1 } else { version - 1 }).await;
+            helm_writes(&world, version, Status::Deployed, &manifest(&["a", "b", "c"], "1"), MINUTE);
+        }
         world.reconcile().await;
         assert_eq!(world.maps(), ["a", "b", "c", "y"], "{change}: not yet");
         let world = keeping(world.server);
@@ -226,8 +231,27 @@ async fn what_only_a_failed_upgrade_made_goes_although_a_person_upgraded_after_i
         assert_eq!(
             (world.maps(), world.history().last().map(String::as_str)),
             (maps.iter().map(|name| (*name).to_owned()).collect(), last),
-            "{change}"
+            "{change} after {upgrades} upgrades"
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_a_persons_failed_upgrade_made_goes_although_another_followed_unless_it_is_others() {
+    for value in ["1", "2"] {
+        let world = deployed().await;
+        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/suspend": "true"}));
+        ["a", "b", "c", "x"].iter().for_each(|name| helm_applies(&world, name, "1"));
+        let others = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "y"}});
+        world.server.put(&format!("{MAPS}/y"), others, "someone");
+        helm_writes(&world, 2, Status::Failed, &manifest(&["a", "b", "c", "x", "y"], "1"), MINUTE);
+        helm_supersedes(&world, 1).await;
+        helm_writes(&world, 3, Status::Deployed, &manifest(&["a", "b", "c"], "1"), MINUTE);
+        world.reconcile().await;
+        let world = World::on(world.server);
+        world.edit(|p| (p["metadata"]["annotations"], p["spec"]["value"]) = (json!({}), value.into()));
+        world.reconcile().await;
+        assert_eq!(world.maps(), ["a", "b", "c", "y"], "{value}");
     }
 }
 

@@ -81,16 +81,15 @@ impl ReleaseRecords {
         self.left_behind().chain(live.map(|(version, revision)| (*version, revision)))
     }
 
-    /// Returns our failed or unfinished revisions directly before a base that Helm deployed. Objects that only they made
-    /// may still be live, because Helm compares with the last revision that was deployed.
+    /// Returns the failed and unfinished revisions before a base that this operator did not make, back to the last one that
+    /// it deployed. Objects that only they made may still be live, because Helm compares with what was deployed.
     pub(crate) fn left_behind(&self) -> impl Iterator<Item = (u32, &Revision)> {
-        let is_helms = |base: &Revision| base.status == Status::Deployed && !is_made_by_us(base);
-        let base = self.base().filter(|(_, base)| is_helms(base)).map_or(0, |(version, _)| version);
-        let was_deployed = |revision: &Revision| revision.status != Status::Failed && !revision.status.is_pending();
-        let before = self.revisions.iter().rev().find(|(version, one)| **version < base && was_deployed(one));
-        let first = before.map_or(0, |(version, _)| *version) + 1;
-        let left =
-            self.revisions.iter().filter(move |(version, one)| (first..base).contains(*version) && one.is_sealed());
+        let base = self.base().filter(|(_, base)| !is_made_by_us(base)).map_or(0, |(version, _)| version);
+        let has_pruned = |revision: &Revision| revision.is_sealed() && was_deployed(revision);
+        let last = self.revisions.iter().rev().find(|(version, one)| **version < base && has_pruned(one));
+        let first = last.map_or(0, |(version, _)| *version) + 1;
+        let is_left = move |version: u32, one: &Revision| (first..base).contains(&version) && may_have_left(one);
+        let left = self.revisions.iter().filter(move |(version, one)| is_left(**version, one));
         left.map(|(version, revision)| (*version, revision))
     }
 
@@ -207,7 +206,18 @@ fn placed(object: &MarkedObject, revision: &Revision, inventory: &Marks) -> Turn
 /// Returns whether this operator made the revision from a resource. The marks of one that it only read or keeps in place
 /// have no inputs.
 fn is_made_by_us(revision: &Revision) -> bool {
-    revision.marks.as_ref().is_some_and(|marks| !marks.inputs.is_empty())
+    revision.is_sealed() && revision.marks.as_ref().is_some_and(|marks| !marks.inputs.is_empty())
+}
+
+fn was_deployed(revision: &Revision) -> bool {
+    revision.status != Status::Failed && !revision.status.is_pending()
+}
+
+/// Returns whether a revision of ours, or one that Helm made while a resource had the release, may have made objects that
+/// no later revision lists. What Helm left before that is not ours to delete.
+fn may_have_left(revision: &Revision) -> bool {
+    let is_helms = revision.trust == Trust::Foreign && revision.status == Status::Failed && !revision.owners.is_empty();
+    !was_deployed(revision) && !revision.is_settled && (revision.is_sealed() || is_helms)
 }
 
 /// Returns whether the revision's objects are known. Marks without objects belong to an empty release, or to one with
@@ -269,6 +279,7 @@ mod tests {
             trust: if marks.is_some() { Trust::Written(None) } else { Trust::Foreign },
             stamp: Stamp::written(None),
             written: Some(at(1000)),
+            is_settled: false,
         };
         ReleaseRecords {
             revisions: (1..).zip(revisions.iter().map(revision)).collect(),
@@ -518,20 +529,67 @@ mod tests {
             &["a", "b"],
             false,
         );
-        // Helm deployed the base, and does not know what our failed revisions before it made.
+        // Helm deployed the base, and does not know what failed revisions before it made.
         let helms = || complete(&["a"]).map(|marks| Marks { inputs: String::new(), complete: false, ..marks });
         let failed = || (Failed, ours(&["a", "y"]));
         for superseded in [None, complete(&["a", "old"])] {
             let revisions = [(Superseded, superseded), failed(), failed(), (Deployed, helms())];
             check(&revisions, Some(4), &[], &["a", "y"], false);
         }
-        check(&[failed(), (Superseded, None), (Deployed, helms())], Some(3), &[], &["a"], false);
-        check(&[failed(), (Failed, None), (Deployed, None)], Some(3), &[3], &["a", "y"], false);
+        let twice = |last| [failed(), (Superseded, None), (Superseded, None), (last, helms())];
+        check(&twice(Deployed), Some(4), &[], &["a", "y"], false);
+        check(&twice(Superseded), Some(4), &[], &["a", "y"], false);
+        check(&[failed(), (Superseded, complete(&["a"])), (Deployed, helms())], Some(3), &[], &["a"], false);
+        check(&[failed(), (Failed, None), (Deployed, None)], Some(3), &[2, 3], &["a", "y"], false);
+        check(&[(Failed, None), (Superseded, None), (Deployed, helms())], Some(3), &[1], &["a"], false);
         check(&[failed(), (Deployed, complete(&["a"]))], Some(2), &[], &["a"], true);
         // A crash left an older revision deployed before the uninstall started. Its hooks must not run instead of the
         // newer one's.
         check(&[(Deployed, complete(&["a"])), (Uninstalling, complete(&["b"]))], Some(2), &[], &["b"], true);
         assert!(ReleaseRecords::default().inventory().objects.is_empty());
+    }
+
+    /// Rewrites a revision as Helm does when it marks it superseded.
+    fn helm_supersedes(release: &mut ReleaseRecords, version: u32) {
+        let rewritten = release.revisions.get_mut(&version).unwrap();
+        (rewritten.status, rewritten.marks, rewritten.trust) = (Superseded, None, Trust::Foreign);
+        release.drop_old_objects();
+    }
+
+    #[test]
+    fn what_a_failed_upgrade_made_is_known_while_a_person_upgrades_again_and_again() {
+        let failed = (Failed, ours(&["a", "y"]));
+        let mut all = release(&[(Deployed, complete(&["a"])), failed, (Deployed, None), (Deployed, None)]);
+        let helms: Vec<(u32, Revision)> = [3, 4].map(|version| (version, all.revisions[&version].clone())).into();
+        all.revisions.retain(|version, _| *version < 3);
+        for (version, deployed) in helms {
+            all.revisions.insert(version, Revision { status: PendingUpgrade, ..deployed.clone() });
+            all.drop_old_objects();
+            helm_supersedes(&mut all, if version == 3 { 1 } else { 3 });
+            all.revisions.insert(version, deployed);
+            all.drop_old_objects();
+            assert_eq!(all.unmarked(), [version]);
+            assert_eq!(all.inventory().objects.iter().map(|o| &*o.key.name).collect::<Vec<_>>(), ["a", "y"]);
+        }
+    }
+
+    #[test]
+    fn what_a_later_revision_of_ours_has_pruned_is_not_read_again_after_a_persons_upgrade() {
+        let failed = (Failed, ours(&["a", "y"]));
+        let mut all = release(&[failed, (Deployed, complete(&["a"])), (Deployed, None)]);
+        let helms = all.revisions.remove(&3).unwrap();
+        all.drop_old_objects();
+        all.revisions.insert(3, helms);
+        helm_supersedes(&mut all, 2);
+        assert_eq!((all.unmarked(), all.left_behind().count()), (vec![3], 0));
+    }
+
+    #[test]
+    fn what_helm_left_before_a_resource_had_the_release_is_not_read() {
+        let mut all = release(&[(Superseded, None), (Failed, None), (Deployed, None)]);
+        assert_eq!(all.unmarked(), [2, 3]);
+        all.revisions.iter_mut().for_each(|(_, revision)| revision.owners = Box::default());
+        assert_eq!(all.unmarked(), [3]);
     }
 
     #[test]

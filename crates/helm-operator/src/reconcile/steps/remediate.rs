@@ -287,6 +287,7 @@ mod tests {
             trust: if marks.is_some() { Trust::Written(None) } else { Trust::Foreign },
             stamp,
             written: None,
+            is_settled: false,
         };
         let revisions = statuses.iter().map(|(version, status)| (*version, revision(*status))).collect();
         ReleaseRecords { revisions, ..ReleaseRecords::default() }

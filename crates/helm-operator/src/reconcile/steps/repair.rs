@@ -208,7 +208,7 @@ async fn take(
     Ok(())
 }
 
-/// Deletes the objects that only failed revisions before a person's `helm upgrade` made, because no later revision of
+/// Deletes the objects that only failed revisions before a person's `helm upgrade`s made, because no later revision of
 /// ours would. Custom resource definitions stay: the chart may ship them separately.
 async fn prune_left_behind(context: &StepContext<'_>, env: &Environment<'_>, taken: &Marks) -> Result<(), Failed> {
     let release = context.release().unwrap_or_default();
