@@ -556,7 +556,10 @@ impl Error {
 
     /// Returns whether an existing object does not belong to this release.
     pub fn is_ownership_conflict(&self) -> bool {
-        matches!(self, Error::Apply(ApplyError::Foreign(_)) | Error::Hook(HookError::Foreign { .. }))
+        matches!(
+            self,
+            Error::Apply(ApplyError::Foreign(_)) | Error::Hook(HookError::Foreign { .. } | HookError::Unclaimed { .. })
+        )
     }
 }
 

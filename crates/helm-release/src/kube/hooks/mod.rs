@@ -114,6 +114,13 @@ pub enum HookError {
     },
     #[error("hook {path} cannot replace {object}: {why}")]
     Foreign { path: String, object: String, why: NotOurs },
+    /// It names no owner, as the objects that Helm's hooks made.
+    #[error(
+        "hook {path} cannot replace {object}: {}; if it is a hook's of this release, delete it, or annotate it with meta.helm.sh/release-name={release} \
+         and meta.helm.sh/release-namespace={namespace}",
+        NotOurs::Unclaimed
+    )]
+    Unclaimed { path: String, object: String, release: String, namespace: String },
     /// An earlier run left a Job or Pod of the same name.
     #[error(
         "hook {path} cannot create {object}: an earlier run left it, and no delete policy of the hook removes it; delete it, or add \

@@ -12,7 +12,7 @@ use crate::kube::waiting::pause::Pause;
 use crate::kube::writes::apply::{Applier, bytes, describe, key_of};
 use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::write::Body;
-use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, NotOurs, Object, Response, Rule, objects_of};
+use crate::kube::{CHART_LABEL, Decoration, FIELD_MANAGER, Live, NotOurs, Object, Response, Rule, objects_of};
 use crate::release::{Hook, Release};
 
 /// Maximum length of a chosen name, which is also that of the names that the server chooses.
@@ -149,7 +149,8 @@ fn chosen_name(prefix: &str, object: &[u8]) -> String {
 }
 
 /// Checks that the object in this namespace may be overwritten or deleted: it belongs to this release, or it is an
-/// unclaimed hook of Helm's where the release may take over what has no owner.
+/// unclaimed hook of Helm's where the release may take over what has no owner. Which release's hook it is, only Helm's
+/// record could tell, and everyone who may write Secrets can write one.
 pub(super) fn check_ours(
     live: &Live,
     metadata: &Value,
@@ -161,10 +162,13 @@ pub(super) fn check_ours(
     let rule = Rule::for_new(run.unclaimed).in_namespace(namespace, run.decoration);
     // Helm adds no ownership metadata to hook objects; they have only the chart's annotation.
     let is_hook = metadata["metadata"]["annotations"][HOOK_ANNOTATION].is_string();
+    let (path, object) = (|| clock.hook.path.clone(), describe(object));
     match run.decoration.prove(live) {
         Err(NotOurs::Unclaimed) if is_hook && matches!(rule, Rule::Adopt(_)) => Ok(()),
-        proven => {
-            proven.map_err(|why| HookError::Foreign { path: clock.hook.path.clone(), object: describe(object), why })
+        Err(NotOurs::Unclaimed) => {
+            let Decoration { release, namespace, .. } = run.decoration.clone();
+            Err(HookError::Unclaimed { path: path(), object, release, namespace })
         }
+        proven => proven.map_err(|why| HookError::Foreign { path: path(), object, why }),
     }
 }

@@ -843,6 +843,28 @@ async fn unclaimed_hooks_outside_the_releases_namespace_are_replaced_only_if_any
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hook_of_helms_without_a_namespace_is_replaced_once_it_is_annotated_as_the_error_says() {
+    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: a}\n";
+    let path = "/apis/rbac.authorization.k8s.io/v1/clusterroles/a";
+    let mut helms = json!({"metadata": {"name": "a", "annotations": {"helm.sh/hook": "pre-install"}}});
+    let world = World { unclaimed: Adopt::Released, ..World::new() };
+    world.server.put(path, helms.clone(), "helm");
+    let before = world.server.object(path).unwrap();
+    let mut release = release(vec![Hook { manifest: role.into(), ..map("a", 0) }]);
+    let expected = "hook c/templates/a.yaml cannot replace ClusterRole \"a\": its metadata does not mark it as part of this release; \
+        if it is a hook's of this release, delete it, or annotate it with meta.helm.sh/release-name=web and meta.helm.sh/release-namespace=ns";
+    assert_eq!(world.run(&mut release).await.unwrap_err().to_string(), expected);
+    helms["metadata"]["annotations"]["meta.helm.sh/release-name"] = "web".into();
+    world.server.put(path, helms.clone(), "admin");
+    assert!(world.run(&mut release).await.is_err(), "the name alone is that of any namespace's release");
+    assert_eq!(world.server.object(path).unwrap()["metadata"]["uid"], before["metadata"]["uid"]);
+    helms["metadata"]["annotations"]["meta.helm.sh/release-namespace"] = "ns".into();
+    world.server.put(path, helms, "admin");
+    world.run(&mut release).await.unwrap();
+    assert_ne!(world.server.object(path).unwrap()["metadata"]["uid"], before["metadata"]["uid"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn deletions_are_awaited_and_sent_once() {
     let world = World::new();
     put_job(&world.server, "2.long ago", json!({}));
