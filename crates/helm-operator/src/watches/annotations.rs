@@ -318,15 +318,16 @@ impl Annotations {
     }
 
     /// Returns `<action>-disable-hooks` for `install`, `upgrade` and `uninstall`; the one for upgrades also covers
-    /// tests. Default: false.
+    /// rollbacks and tests. Default: false.
     pub(crate) fn disable_hooks(&self, action: Action) -> bool {
-        let action = if action == Action::Test { Action::Upgrade } else { action };
+        let action = if matches!(action, Action::Rollback | Action::Test) { Action::Upgrade } else { action };
         self.flag(&format!("{}-disable-hooks", action.as_str()), false)
     }
 
-    /// Returns `<action>-description`, the record's description.
+    /// Returns `<action>-description`, the record's description, for `install`, `upgrade` and `uninstall`.
     pub(crate) fn description(&self, action: Action) -> Option<String> {
-        self.ours.get(format!("{}-description", action.as_str()).as_str()).map(|text| text.to_string())
+        let key = format!("{}-description", action.as_str());
+        self.ours.get(key.as_str()).filter(|_| is_known(&key)).map(|text| text.to_string())
     }
 
     /// Returns a boolean. As in upstream, an invalid one counts as the default.
@@ -343,10 +344,22 @@ fn is_too_short(duration: Duration) -> bool {
     !duration.is_zero() && duration < SHORTEST
 }
 
+/// Says what applies instead of a key that others suggest, but no operator has.
+fn instead(key: &str) -> Option<&'static str> {
+    match key {
+        "rollback-disable-hooks" | "test-disable-hooks" => {
+            Some("; upgrade-disable-hooks also covers rollbacks and tests")
+        }
+        "rollback-description" => Some("; a rollback is described by the revision that it repeats"),
+        _ => None,
+    }
+}
+
 /// Explains why an annotation has no effect, or not the intended one.
 fn mistake(key: &str, value: &str) -> Option<String> {
     if !is_known(key) {
-        let hint = nearest(key, all_keys()).map(|near| format!("; did you mean {PREFIX}{near}?")).unwrap_or_default();
+        let near = || nearest(key, all_keys()).map(|near| format!("; did you mean {PREFIX}{near}?"));
+        let hint = instead(key).map(str::to_owned).or_else(near).unwrap_or_default();
         return Some(format!(" is unknown{hint}"));
     }
     let value = shorten(value, MAX_QUOTED);
@@ -375,6 +388,10 @@ mod tests {
         }
         assert!(annotations(&[("upgrade-disable-hooks", "t")]).disable_hooks(Action::Upgrade));
         assert!(!annotations(&[("upgrade-disable-hooks", "t")]).disable_hooks(Action::Install));
+        for action in [Action::Rollback, Action::Test] {
+            assert!(annotations(&[("upgrade-disable-hooks", "t")]).disable_hooks(action), "{action:?}");
+            assert!(!annotations(&[("install-disable-hooks", "t")]).disable_hooks(action), "{action:?}");
+        }
         assert!(!annotations(&[]).adopt());
     }
 
@@ -475,6 +492,13 @@ mod tests {
         let unknown = format!("{ours}suspnd is unknown; did you mean helm.sdk.operatorframework.io/suspend?");
         assert_eq!(mistakes(("suspnd", "true")), Some(unknown));
         assert_eq!(mistakes(("owner-of-all", "x")), Some(format!("{ours}owner-of-all is unknown")));
+        let covered = "is unknown; upgrade-disable-hooks also covers rollbacks and tests";
+        for key in ["rollback-disable-hooks", "test-disable-hooks"] {
+            assert_eq!(mistakes((key, "true")), Some(format!("{ours}{key} {covered}")));
+        }
+        let described = "is unknown; a rollback is described by the revision that it repeats";
+        assert_eq!(mistakes(("rollback-description", "x")), Some(format!("{ours}rollback-description {described}")));
+        assert_eq!(annotations(&[("rollback-description", "x")]).description(Action::Rollback), None);
         let paused = format!("{ours}pause: \"yes\" has no effect; only \"true\" pauses");
         assert_eq!(mistakes(("pause", "yes")), Some(paused));
         let flag = format!("{ours}adopt: \"yes\" is not a boolean and counts as \"false\"; use \"true\" or \"false\"");

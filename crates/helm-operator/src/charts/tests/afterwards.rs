@@ -85,6 +85,37 @@ async fn a_rollback_is_an_event_with_both_revisions() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rollback_is_described_as_one_whatever_the_annotations_describe() {
+    let world = world(json!({"maps": ["a"], "value": "1"}), "");
+    defaults(&world, "{}");
+    world.reconcile().await;
+    let annotate = |more: Option<&str>| {
+        let key = |key: &str| format!("helm.sdk.operatorframework.io/{key}");
+        let mut all = json!({key("upgrade-description"): "mine", key("rollback-description"): "mine"});
+        more.into_iter().for_each(|revision| all[key("pin")] = revision.into());
+        world.edit(|p| p["metadata"]["annotations"] = all);
+    };
+    annotate(None);
+    world.server.refuse(|call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        (call.path.contains("configmaps") && body.contains("bad")).then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    world.edit(|p| p["spec"]["value"] = "bad".into());
+    world.reconcile().await;
+    world.server.accept();
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    annotate(Some("1"));
+    world.reconcile().await;
+    let mut described = Vec::new();
+    for version in 3..=5 {
+        let record = world.shared.storage.get("ns", "web", version).await.unwrap();
+        described.push(record.release.facts().info.description.clone());
+    }
+    assert_eq!(described, ["Rollback to 1", "mine", "Rollback to 1"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn hooks_are_named_with_their_durations() {
     let mut spec = spec();
     spec["hooks"] = json!([{"name": "migrate", "events": ["pre-install"]}]);

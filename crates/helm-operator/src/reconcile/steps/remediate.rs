@@ -164,8 +164,8 @@ async fn roll_back(context: &StepContext<'_>, primary: &Primary, to: u32) -> Res
     let mut env = context.environment(primary, Action::Upgrade);
     // The event of the rollback names only its own hooks.
     _ = context.ran.take();
-    // The refusal was about another revision.
-    env.options.refused = None;
+    // The refusal was about another revision, and the description is that of upgrades.
+    (env.options.refused, env.options.description) = (None, None);
     let inputs = current.inventory.inputs.clone();
     let began = Instant::now();
     let rolled_back = action::rollback(&env, &current, to, &inputs).await;
