@@ -5,7 +5,7 @@ use super::uninstall::marks_of;
 use super::{Environment, Error};
 use crate::kube::{Owner, intern};
 use crate::release::{Packed, Release, Status};
-use crate::storage::{Elsewhere, Marks, Stored, Written};
+use crate::storage::{Elsewhere, MarkedObject, Marks, Stored, Written};
 
 /// An imported release.
 #[derive(Clone, Debug)]
@@ -26,12 +26,13 @@ pub struct Imported {
 /// # Errors
 /// The records cannot be read or decoded, or the new one exceeds a Secret.
 pub async fn import(env: &Environment<'_>) -> Result<Option<Imported>, Error> {
-    let Some(Elsewhere { release, newest, marks }) = elsewhere(env).await? else { return Ok(None) };
+    let Some(Elsewhere { release, newest, marks, later }) = elsewhere(env).await? else { return Ok(None) };
     let owner = env.decoration.owner.as_ref();
     let known = match marks {
         Some(marks) => marks,
         None => marks_of(env, release.facts()).await?,
     };
+    let known = with_later(known, &later);
     let marks = Marks {
         owner: intern(owner.map_or("", |owner| &owner.uid)),
         owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
@@ -63,11 +64,29 @@ fn next(mut release: Release, version: u32) -> Release {
 /// # Errors
 /// The records cannot be read or decoded, or discovery fails.
 pub async fn imported_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
-    match elsewhere(env).await? {
-        Some(Elsewhere { marks: Some(marks), .. }) if marks.complete => Ok(Some(marks)),
-        Some(Elsewhere { release, .. }) => Ok(Some(marks_of(env, release.facts()).await?)),
-        None => Ok(None),
+    let Some(Elsewhere { release, marks, later, .. }) = elsewhere(env).await? else { return Ok(None) };
+    let known = match marks.filter(|marks| marks.complete) {
+        Some(marks) => marks,
+        None => marks_of(env, release.facts()).await?,
+    };
+    Ok(Some(with_later(known, &later)))
+}
+
+/// Adds the objects that only later revisions have, which did not end well, without a digest: the imported revision does
+/// not render them. How any object is now, no mark proves.
+fn with_later(mut known: Marks, later: &[Marks]) -> Marks {
+    if later.is_empty() {
+        return known;
     }
+    known.complete = false;
+    known.objects.iter_mut().for_each(|object| object.mark = None);
+    for object in later.iter().flat_map(|marks| &marks.objects) {
+        if known.find(&object.key).is_none() {
+            let left = MarkedObject { digest: None, mark: None, expires: false, ..object.clone() };
+            known.objects.push(left);
+        }
+    }
+    known
 }
 
 async fn elsewhere(env: &Environment<'_>) -> Result<Option<Elsewhere>, Error> {

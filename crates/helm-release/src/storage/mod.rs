@@ -173,6 +173,8 @@ pub(crate) struct Elsewhere {
     pub(crate) newest: u32,
     /// The revision's marks, if it has any.
     pub(crate) marks: Option<Marks>,
+    /// The marks of the later revisions, which did not end well; empty ones of those that this operator did not write.
+    pub(crate) later: Vec<Marks>,
 }
 
 #[derive(Deserialize)]
@@ -466,7 +468,8 @@ impl Storage {
             return Ok(Some(found));
         }
         let chunked = self.chunked(namespace, name).await?;
-        Ok(chunked.map(|(Record { release, marks, .. }, newest)| Elsewhere { release, newest, marks }))
+        let found = |(Record { release, marks, .. }, newest)| Elsewhere { release, newest, marks, later: Vec::new() };
+        Ok(chunked.map(found))
     }
 
     /// Returns the names of the records of this owner's release that are still in the release's namespace although this
@@ -490,9 +493,10 @@ impl Storage {
         }
         // An action that was interrupted before it was deployed is installed again.
         let Some(deployed) = all.iter().rposition(|meta| meta.status == Status::Deployed) else { return Ok(None) };
-        let RecordMeta { version, .. } = all.swap_remove(deployed);
-        let Record { release, marks, .. } = self.get(namespace, name, version).await?;
-        Ok(Some(Elsewhere { release, newest, marks }))
+        let own = |meta: RecordMeta| meta.marks.filter(|_| matches!(meta.proof, Proof::Sealed(_))).unwrap_or_default();
+        let later = all.split_off(deployed + 1).into_iter().map(own).collect();
+        let Record { release, marks, .. } = self.get(namespace, name, all[deployed].version).await?;
+        Ok(Some(Elsewhere { release, newest, marks, later }))
     }
 
     /// Deletes these revisions, each by its exact name, several at a time and `last` at the end. Succeeds if they do

@@ -91,6 +91,31 @@ async fn releases_move_when_records_get_a_namespace_of_their_own() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_failed_upgrade_did_before_its_release_moved_is_undone() {
+    for (value, is_deleted) in [("1", false), ("2", false), ("1", true)] {
+        let world = super::finished_jobs::keeping(World::new(spec()).server);
+        world.reconcile().await;
+        world.server.refuse(|call| {
+            let is_written = call.method != http::Method::GET && call.path.contains("/deployments");
+            is_written.then(|| Error::from_status(422, "Invalid", "no"))
+        });
+        world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c", "y"], "value": "bad", "deployments": ["late"]}));
+        world.reconcile().await;
+        world.server.accept();
+        assert_eq!((world.maps().len(), world.value_of("a"), world.history().len()), (4, json!("bad"), 2));
+        world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c"], "value": value}));
+        let world = recording(world.server, Stub::default());
+        if is_deleted {
+            world.delete();
+        }
+        world.reconcile().await;
+        let left = if is_deleted { vec![] } else { vec!["a", "b", "c"] };
+        assert_eq!(world.maps(), left, "{value}");
+        assert!(is_deleted || world.value_of("a") == value, "{value}: {}", world.value_of("a"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deletion_names_the_records_that_were_imported_and_left() {
     let world = World::new(spec());
     world.reconcile().await;

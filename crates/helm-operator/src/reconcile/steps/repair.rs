@@ -209,7 +209,8 @@ async fn take(
 }
 
 /// Deletes the objects that only failed revisions before a person's `helm upgrade`s made, because no later revision of
-/// ours would. Custom resource definitions stay: the chart may ship them separately.
+/// ours would, and those that an imported revision only lists. Custom resource definitions stay: the chart may ship them
+/// separately.
 async fn prune_left_behind(context: &StepContext<'_>, env: &Environment<'_>, taken: &Marks) -> Result<(), Failed> {
     let release = context.release().unwrap_or_default();
     let has = |key: &ObjectKey| {
@@ -220,8 +221,8 @@ async fn prune_left_behind(context: &StepContext<'_>, env: &Environment<'_>, tak
         !object.kept && &*object.key.kind != "CustomResourceDefinition" && taken.find(&object.key).is_none()
     };
     let inventory = release.inventory();
-    let left: Vec<&MarkedObject> =
-        inventory.objects.iter().filter(is_pruned).filter(|object| has(&object.key)).collect();
+    let is_left = |object: &&MarkedObject| object.digest.is_none() || has(&object.key);
+    let left: Vec<&MarkedObject> = inventory.objects.iter().filter(is_pruned).filter(is_left).collect();
     action::delete_each(env, &left).await.map_err(|e| fault(&e))
 }
 
