@@ -105,14 +105,14 @@ async fn a_rollback_is_described_as_one_whatever_the_annotations_describe() {
     world.server.accept();
     world.edit(|p| p["spec"]["value"] = "2".into());
     world.reconcile().await;
-    annotate(Some("1"));
+    annotate(Some("3"));
     world.reconcile().await;
     let mut described = Vec::new();
     for version in 3..=5 {
         let record = world.shared.storage.get("ns", "web", version).await.unwrap();
         described.push(record.release.facts().info.description.clone());
     }
-    assert_eq!(described, ["Rollback to 1", "mine", "Rollback to 1"]);
+    assert_eq!(described, ["Rollback to 1", "mine", "Rollback to 3"]);
 }
 
 #[tokio::test(start_paused = true)]

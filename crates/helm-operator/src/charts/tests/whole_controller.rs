@@ -152,37 +152,22 @@ async fn objects_are_seen_until_their_upgrade_to_a_chart_of_another_name() {
 #[tokio::test(start_paused = true)]
 async fn objects_of_a_release_that_comes_later_are_seen_although_another_chart_deployed_it() {
     let server = server();
-    let (two, primary) = primary("ns", "two", json!({"maps": ["two"], "value": "1"}));
-    server.put(&two, primary, "user");
+    let (late, primary) = primary("late", "late", json!({"maps": ["late"], "value": "1"}));
+    server.put(&late, primary, "user");
     let running = Running::new(server.clone());
-    let is_deployed = || server.object(&two).unwrap()["status"]["deployedRelease"].is_object();
+    let is_deployed = || server.object(&late).unwrap()["status"]["deployedRelease"].is_object();
     running.until(controller(""), || running.is_ready() && is_deployed()).await;
-    let select = |path: &str, change: &dyn Fn(&mut Value)| {
-        let mut object = server.object(path).unwrap();
-        object["metadata"]["labels"] = json!({"a": "b"});
-        change(&mut object);
-        server.put(path, object, "user");
-    };
-    // Its kind is watched for the served chart alone when the other resource comes.
-    select(&two, &|object| object["status"]["deployedRelease"]["chart"] = "store-0.1.0".into());
-    let lost = format!("{MAPS}/b");
-    let uid = server.object(&lost).unwrap()["metadata"]["uid"].clone();
-    let again = &Running::new(server.clone());
-    let asked = |what: &'static str| async move {
-        while !again.asked(what) {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-        }
-    };
-    let arrival = async {
-        asked("GET /api/v1/configmaps?").await;
-        select(PRIMARY, &|_| {});
-        asked("chart+in+%28memcached%2Cstore%29").await;
-        server.remove(&lost);
-    };
+    let mut first = server.object(PRIMARY).unwrap();
+    first["status"]["deployedRelease"]["chart"] = "store-0.1.0".into();
+    server.put(PRIMARY, first, "user");
+    // The other namespace's resources are listed long after the controller's start.
+    server.disturb("/namespaces/late/memcacheds?", 6, Disturbance::Refused(403));
+    let namespaces = Namespaces(["ns".to_owned(), "late".to_owned()].into());
+    let again = Running::with(server, ControllerConfig { namespaces, ..ControllerConfig::default() });
+    let (alone, both) = ("chart%3Dstore&", "chart+in+%28memcached%2Cstore%29");
     let store = Arc::new(Unavailable::new("store", Overrides::default()));
-    let controller = rendering(", selector: {matchLabels: {a: b}}", store);
-    let is_repaired = || server.object(&lost).is_some_and(|object| object["metadata"]["uid"] != uid);
-    tokio::join!(again.until(controller, is_repaired), arrival);
+    again.until(rendering("", store), || again.asked(both)).await;
+    assert!(again.asked(alone), "its kind was watched for the served chart when it came");
 }
 
 #[tokio::test(start_paused = true)]
