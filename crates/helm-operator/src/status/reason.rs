@@ -56,7 +56,7 @@ pub(crate) enum Reason {
     RecordsForbidden,
     /// The release, or one of its objects, belongs to another owner.
     ReleaseConflict,
-    /// The release is in another namespace than the watch says.
+    /// The release, or its records, are in another namespace than the watch says.
     ReleaseElsewhere,
     /// Another program is working on the release.
     ReleaseInFlight,
@@ -130,7 +130,7 @@ impl Reason {
             Reason::ReleaseConflict => {
                 "rename one of them, or take it over with the annotation helm.sdk.operatorframework.io/adopt"
             }
-            Reason::ReleaseElsewhere => "set releaseNamespace in watches.yaml as the message of Ready says",
+            Reason::ReleaseElsewhere => "set the key of watches.yaml as the message of Ready says",
             Reason::RenderError => "correct spec or the chart",
             Reason::RenderLimit => "make the chart render less, or raise the limit that the message of Ready names",
             Reason::TestFailed => {

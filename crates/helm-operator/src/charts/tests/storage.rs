@@ -6,7 +6,11 @@ const RECORDS: &str = "/api/v1/namespaces/records/secrets/sh.helm.release.v1";
 
 /// Creates a controller that keeps its records in the namespace `records`.
 fn recording(server: Arc<MemoryApi>, renderer: Stub) -> World {
-    let home = |settings: &mut Settings| settings.home = Home::in_namespace("records");
+    recording_at(Home::in_namespace("records"), server, renderer)
+}
+
+fn recording_at(home: Home, server: Arc<MemoryApi>, renderer: Stub) -> World {
+    let home = |settings: &mut Settings| settings.home = home;
     World::start(
         server,
         Arc::new(renderer),
@@ -88,6 +92,78 @@ async fn releases_move_when_records_get_a_namespace_of_their_own() {
     assert_eq!((world.value_of("a"), uid(&world), world.history()), (value, before, vec!["2 deployed".to_owned()]));
     assert_eq!(records(&world).len(), 2, "the old record stays");
     assert_eq!(recording(world.server, random()).requests().await, 0);
+}
+
+/// Returns the objects of the release and its records.
+fn release(world: &World) -> Vec<(String, Value)> {
+    let paths = world.server.paths().into_iter().filter(|path| path != PRIMARY);
+    paths.map(|path| (path.clone(), world.server.object(&path).unwrap())).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_neither_installed_again_nor_left_behind_if_its_records_are_in_another_namespace() {
+    let world = recording(World::new(spec()).server, random());
+    world.reconcile().await;
+    let before = release(&world);
+    let mut server = world.server;
+    for home in [Home::in_namespace("elsewhere"), Home::default()] {
+        let world = recording_at(home, server, random());
+        for _ in 0..2 {
+            world.reconcile().await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+            assert_eq!(release(&world), before);
+            let condition = world.condition("Irreconcilable").unwrap();
+            let expected = "True/ReleaseElsewhere/the records of this release are in namespace \"records\", and the operator looks for them in namespace \"";
+            assert!(
+                condition.starts_with(expected) && condition.contains("Set storageNamespace: records in"),
+                "{condition}"
+            );
+        }
+        let world = recording(world.server, random());
+        world.reconcile().await;
+        assert_eq!((world.state("Ready").as_str(), world.condition("Irreconcilable")), ("True/Ready", None));
+        assert_eq!((world.requests().await, release(&world)), (0, before.clone()));
+        server = world.server;
+    }
+
+    let world = recording_at(Home::in_namespace("elsewhere"), server, random());
+    world.delete();
+    world.reconcile().await;
+    assert_eq!(release(&world), before);
+    assert_eq!(world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
+    let world = recording(world.server, random());
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_that_no_known_key_seals_still_tell_that_a_release_is_recorded_elsewhere() {
+    let world = recording(World::new(spec()).server, random());
+    world.reconcile().await;
+    let path = format!("{RECORDS}.ns.web.v1");
+    let mut record = world.server.object(&path).unwrap();
+    record["metadata"]["annotations"][SEAL_ANNOTATION] = "lost".into();
+    world.server.restore(&path, record);
+    let before = release(&world);
+    let world = recording_at(Home::in_namespace("elsewhere"), world.server, random());
+    world.reconcile().await;
+    assert_eq!(world.state("Irreconcilable"), "True/ReleaseElsewhere");
+    assert_eq!(release(&world), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_is_installed_again_once_its_records_elsewhere_are_deleted() {
+    let world = recording(World::new(spec()).server, random());
+    world.reconcile().await;
+    let world = recording_at(Home::default(), world.server, random());
+    world.reconcile().await;
+    assert_eq!(world.state("Irreconcilable"), "True/ReleaseElsewhere");
+    world.server.remove(&format!("{RECORDS}.ns.web.v1"));
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!((world.history(), world.condition("Irreconcilable")), (vec!["1 deployed".to_owned()], None));
+    assert_eq!(records(&world), [record_path(1)]);
 }
 
 #[tokio::test(start_paused = true)]

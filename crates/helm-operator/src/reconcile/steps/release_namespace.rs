@@ -1,6 +1,6 @@
-//! Finds the release of a cluster-scoped resource in another namespace than the one where the watch has it:
-//! `releaseNamespace` has changed, or the operator was moved. A second release would take over the first one's
-//! cluster-scoped objects, generate new values, and orphan the rest.
+//! Finds a release that is not where the watch has it. `releaseNamespace` or `storageNamespace` has changed, or the
+//! operator was moved. A second release would take over the first one's objects, generate new values, and leave its
+//! records behind.
 
 use controller::report::chain;
 use controller::runtime::key::ResourceKey;
@@ -13,6 +13,15 @@ use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
 
+/// What is in another namespace than the one where the operator looks for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Misplaced<'r> {
+    /// The release of a cluster-scoped resource.
+    Release(&'r str),
+    /// The records of a release, in a namespace for those of all releases.
+    Records(&'r str),
+}
+
 impl StepContext<'_> {
     /// Checks, before a release is installed or uninstalled without records, that these are not in another namespace.
     ///
@@ -20,17 +29,26 @@ impl StepContext<'_> {
     /// They are, or it could not be determined.
     pub(crate) async fn check_release_namespace(&self, primary: &Primary) -> Result<(), Failed> {
         let has_release = primary.status.deployed_release.is_some();
-        if self.shared.resource.namespaced || !has_release || self.recorded(primary) != Recorded::Lost {
+        if !has_release || self.recorded(primary) != Recorded::Lost {
             return Ok(());
         }
+        let (namespaced, home) = (self.shared.resource.namespaced, &self.shared.settings.home);
+        let may_lack_right = primary.deleting || namespaced || *home != Home::default();
         let records = match self.all_records(primary).await {
-            // Without the right to look there, the operator never wrote there.
-            Err(storage::Error::Api { source, .. }) if source.is_forbidden() && primary.deleting => Vec::new(),
+            // Without the right to look there, the operator hardly wrote there.
+            Err(storage::Error::Api { source, .. }) if source.is_forbidden() && may_lack_right => Vec::new(),
             records => records.map_err(|error| unknown(&error))?,
         };
+        let counts = |misplaced: &Misplaced<'_>| match misplaced {
+            Misplaced::Release(_) => !namespaced,
+            Misplaced::Records(_) => !self.were_here(),
+        };
         let here = (primary.namespace(), primary.name());
-        match records.iter().find_map(|record| elsewhere(&self.shared.settings.home, record, here)) {
-            Some(there) => Err(misplaced(primary, there).into()),
+        match records.iter().filter_map(|record| misplaced(home, record, here)).find(counts) {
+            Some(Misplaced::Release(there)) => Err(release_elsewhere(primary, there).into()),
+            Some(Misplaced::Records(there)) => {
+                Err(records_elsewhere(primary, there, &self.shared.cache.namespace_of_records(self.key)).into())
+            }
             None => Ok(()),
         }
     }
@@ -39,31 +57,53 @@ impl StepContext<'_> {
     /// may exist.
     async fn all_records(&self, primary: &Primary) -> Result<Vec<ResourceKey>, storage::Error> {
         let known = self.shared.cache.records_of_owner(primary.uid());
-        // This process has seen how they disappeared.
-        let were_here = self.shared.memory.of(self.key).release.lost.is_some();
-        let are_in_one_place = self.shared.settings.home != Home::default();
-        if !known.is_empty() || were_here || are_in_one_place || self.shared.cache.knows_all_records() {
+        if !known.is_empty() || self.were_here() || self.shared.cache.knows_all_records() {
             return Ok(known);
         }
         let read = self.storage.owned_anywhere(primary.uid()).await?;
         Ok(read.iter().map(|meta| ResourceKey::new(&meta.namespace, &meta.name)).collect())
     }
+
+    /// Returns whether this process has seen how the records disappeared from where it looks for them.
+    fn were_here(&self) -> bool {
+        self.shared.memory.of(self.key).release.lost.is_some()
+    }
 }
 
-/// Returns the namespace of the release of this name that a record belongs to, unless it is `here`.
-fn elsewhere<'r>(home: &Home, record: &'r ResourceKey, (here, name): (&str, &str)) -> Option<&'r str> {
-    let recorded = home.release(&record.namespace, &record.name).filter(|(_, of)| *of == name);
-    // It may be from before the watch had a `storageNamespace`.
-    let beside = || (*record.name == *name).then_some(&*record.namespace);
-    recorded.map(|(namespace, _)| namespace).or_else(beside).filter(|there| *there != here)
+/// Returns what a record shows to be elsewhere, if it belongs to a release of this name and an operator that keeps
+/// records at `home` does not look for it `here`. Records beside the release are imported.
+fn misplaced<'r>(home: &Home, record: &'r ResourceKey, (here, name): (&str, &str)) -> Option<Misplaced<'r>> {
+    let (place, recorded) = (&*record.namespace, &*record.name);
+    let shared = Home::in_namespace(place);
+    let is_at = |home: &Home| home.record(here, name) == (place, recorded.into());
+    if is_at(home) {
+        return None;
+    }
+    if is_at(&shared) {
+        return Some(Misplaced::Records(place));
+    }
+    let in_shared = shared.release(place, recorded).filter(|(_, of)| *of == name);
+    let beside = || (recorded == name).then_some(place);
+    let there = in_shared.map(|(namespace, _)| namespace).or_else(beside);
+    there.filter(|there| *there != here).map(Misplaced::Release)
 }
 
-fn misplaced(primary: &Primary, there: &str) -> Fault {
+fn release_elsewhere(primary: &Primary, there: &str) -> Fault {
     let (here, uid) = (primary.namespace(), primary.uid());
     let message = format!(
         "the release of this resource is in namespace {there:?}, and the operator looks for it in namespace {here:?}: nothing is installed or deleted. \
          Set releaseNamespace: {there} in watches.yaml; without the key, it is the operator's own namespace. To move the release, delete the resource while the \
          key is right, and create it again later. If nothing of the release is left, delete the Secrets with the label {OWNER_LABEL}={uid}"
+    );
+    Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReleaseElsewhere, message }
+}
+
+fn records_elsewhere(primary: &Primary, there: &str, here: &str) -> Fault {
+    let uid = primary.uid();
+    let message = format!(
+        "the records of this release are in namespace {there:?}, and the operator looks for them in namespace {here:?}: nothing is installed or deleted. \
+         Set storageNamespace: {there} in watches.yaml; if it is $(operator), set --record-key-namespace={there} instead, where the key of these records is. \
+         To install the release again over its objects, with new random values, delete the Secrets with the label {OWNER_LABEL}={uid} there"
     );
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReleaseElsewhere, message }
 }
@@ -81,20 +121,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_tells_the_namespace_of_its_release() {
+    fn a_record_tells_what_is_elsewhere() {
+        use Misplaced::{Records, Release};
         let (beside, in_one) = (Home::default(), Home::in_namespace("records"));
         for (behaviour, home, record, expected) in [
-            ("elsewhere", &beside, ("a", "web"), Some("a")),
+            ("elsewhere", &beside, ("a", "web"), Some(Release("a"))),
             ("here", &beside, ("b", "web"), None),
             ("another release", &beside, ("a", "api"), None),
-            ("elsewhere, recorded with all others", &in_one, ("records", "a.web"), Some("a")),
+            ("elsewhere, recorded with all others", &in_one, ("records", "a.web"), Some(Release("a"))),
             ("here, recorded with all others", &in_one, ("records", "b.web"), None),
             ("another release among them", &in_one, ("records", "a.api"), None),
-            ("elsewhere, from before", &in_one, ("a", "web"), Some("a")),
+            ("elsewhere, from before", &in_one, ("a", "web"), Some(Release("a"))),
             ("here, from before", &in_one, ("b", "web"), None),
+            ("here, recorded where all others were", &in_one, ("old", "b.web"), Some(Records("old"))),
+            ("here, recorded with all others before", &beside, ("old", "b.web"), Some(Records("old"))),
+            ("elsewhere, recorded where all others were", &in_one, ("old", "a.web"), Some(Release("a"))),
+            ("another release among those before", &in_one, ("old", "b.api"), None),
         ] {
             let record = ResourceKey::new(record.0, record.1);
-            assert_eq!(elsewhere(home, &record, ("b", "web")), expected, "{behaviour}");
+            assert_eq!(misplaced(home, &record, ("b", "web")), expected, "{behaviour}");
         }
+    }
+
+    #[test]
+    fn a_record_whose_name_was_cut_is_found_where_all_others_were() {
+        let (namespace, name) = ("n".repeat(40), "w".repeat(40));
+        let old = Home::in_namespace("old");
+        let record = ResourceKey::new("old", &old.record(&namespace, &name).1);
+        let found = misplaced(&Home::in_namespace("records"), &record, (&namespace, &name));
+        assert_eq!(found, Some(Misplaced::Records("old")));
     }
 }
