@@ -21,12 +21,13 @@ pub struct Imported {
 }
 
 /// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
-/// release. Changes no object and keeps the other records.
+/// release, or if its newest revision there is older than `at_least`. Changes no object and keeps the other records.
 ///
 /// # Errors
 /// The records cannot be read or decoded, or the new one exceeds a Secret.
-pub async fn import(env: &Environment<'_>) -> Result<Option<Imported>, Error> {
-    let Some(Elsewhere { release, newest, marks, later }) = elsewhere(env).await? else { return Ok(None) };
+pub async fn import(env: &Environment<'_>, at_least: u32) -> Result<Option<Imported>, Error> {
+    let found = elsewhere(env).await?.filter(|found| found.newest >= at_least);
+    let Some(Elsewhere { release, newest, marks, later }) = found else { return Ok(None) };
     let owner = env.decoration.owner.as_ref();
     let known = match marks {
         Some(marks) => marks,

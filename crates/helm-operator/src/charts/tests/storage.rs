@@ -1,5 +1,6 @@
 //! Tests of the records of all releases in one namespace.
 
+use super::hooks::{self, JOBS};
 use super::*;
 
 const RECORDS: &str = "/api/v1/namespaces/records/secrets/sh.helm.release.v1";
@@ -205,6 +206,53 @@ async fn a_deletion_names_the_records_that_were_imported_and_left() {
     let events = super::reporting::published(&world).await;
     let said = events.iter().find(|event| event.contains("RecordsLeft")).unwrap();
     assert!(said.ends_with("delete the Secrets sh.helm.release.v1.web.v1"), "{said}");
+}
+
+/// Creates a controller that has just started, keeps its records in the namespace `records`, and publishes its events.
+fn recording_with_events(server: Arc<MemoryApi>) -> World {
+    let home = |settings: &mut Settings| settings.home = Home::in_namespace("records");
+    World::with_events(server, Arc::new(with_sources()), home)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_before_the_import_runs_the_hooks_in_the_record() {
+    let disabled = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"});
+    for (annotations, runs) in [(json!({}), 1), (disabled, 0)] {
+        let world = World::new(hooks::with_hooks(json!([hooks::hook("backup", "pre-delete")])));
+        world.reconcile().await;
+        let world = recording_with_events(world.server);
+        world.edit(|primary| primary["metadata"]["annotations"] = annotations);
+        world.delete();
+        hooks::reconcile(&world, "Complete").await;
+        let log = world.server.log();
+        let at = |request: String| log.iter().position(|line| line.starts_with(&request));
+        let (hook, first) = (at(format!("POST {JOBS}")), at(format!("DELETE {MAPS}/")));
+        assert_eq!(hooks::count(&world, &format!("POST {JOBS}")), runs);
+        assert!(hook.is_none_or(|hook| first.is_some_and(|first| hook < first)), "{log:?}");
+        assert_eq!((world.server.object(PRIMARY), world.maps().len()), (None, 0));
+        assert_eq!(records(&world), [record_path(1)]);
+        let events = super::reporting::published(&world).await;
+        assert!(events.iter().any(|event| event.contains("RecordsLeft")), "{events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_was_imported_long_ago_has_neither_the_hooks_nor_all_objects_of_a_deletion() {
+    let world = World::new(hooks::with_hooks(json!([hooks::hook("backup", "pre-delete")])));
+    world.reconcile().await;
+    let world = recording_with_events(world.server);
+    world.reconcile().await;
+    world.edit(|primary| primary["spec"]["maps"] = json!(["a", "b", "c", "d"]));
+    world.reconcile().await;
+    assert_eq!((world.history(), world.maps().len()), (vec!["2 superseded".to_owned(), "3 deployed".into()], 4));
+    // Someone deletes the records while no operator runs.
+    records(&world).iter().filter(|path| path.starts_with(RECORDS)).for_each(|path| world.server.remove(path));
+    let world = recording_with_events(world.server);
+    world.delete();
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!(hooks::count(&world, &format!("POST {JOBS}")), 0);
+    assert_eq!((world.server.object(PRIMARY), world.maps()), (None, Vec::<String>::new()));
+    assert_eq!(records(&world), [record_path(1)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -38,7 +38,7 @@ pub(crate) async fn render(context: &StepContext<'_>, primary: &Primary) -> Resu
 
 impl StepContext<'_> {
     async fn render(&self, primary: &Primary) -> Result<Ended, FailedStep> {
-        if self.recorded(primary) == Recorded::Lost && self.import(primary).await? {
+        if self.recorded(primary) == Recorded::Lost && self.import(primary, 0).await? {
             return Ok(NextStep::Again.into());
         }
         let sources = self.load_sources(primary).await?;
@@ -97,11 +97,12 @@ impl StepContext<'_> {
         }
     }
 
-    /// Imports a release that is recorded elsewhere; returns whether there was one. Otherwise, a release that only the
-    /// status names would be installed again.
-    async fn import(&self, primary: &Primary) -> Result<bool, Failed> {
+    /// Imports a release that is recorded elsewhere, in a revision that is not older than `at_least`; returns whether
+    /// there was one. Otherwise, a release that only the status names would be installed again, or uninstalled without
+    /// its hooks.
+    pub(super) async fn import(&self, primary: &Primary, at_least: u32) -> Result<bool, Failed> {
         let env = self.environment(primary, Action::Upgrade);
-        let imported = action::import(&env).await.map_err(|e| fault_of(&e))?;
+        let imported = action::import(&env, at_least).await.map_err(|e| fault_of(&e))?;
         let Some(Imported { version, packed, resource_version, mut marks }) = imported else { return Ok(false) };
         if !packed.is_sealed() {
             marks.string_overrides |= self.finds_strings(primary, packed.facts());

@@ -143,10 +143,30 @@ async fn set_finalizers(
 
 /// Deletes hooks, objects and records. With `uninstall-wait`, the records stay until the objects are deleted.
 pub(crate) async fn uninstall(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, FailedStep> {
+    if import_hooks(context, primary).await? {
+        return Ok(NextStep::Again.into());
+    }
     let (beginning, learned) = begin(context, primary).await?;
     let Rendered::Done(beginning) = beginning else { return Ok(NextStep::Again.with(learned)) };
     let ended = uninstall_from(&context.knowing(&learned), primary, beginning).await;
     after(learned, ended)
+}
+
+/// Imports a release that only a record elsewhere has, because hooks run from our own record alone; returns whether there
+/// was one. A record there that is older than what the status reports was imported before.
+async fn import_hooks(context: &StepContext<'_>, primary: &Primary) -> Result<bool, Failed> {
+    let is_known = context.release().is_some() || context.shared.memory.of(context.key).release.lost.is_some();
+    let runs_none = context.orphaned || primary.annotations.disable_hooks(Action::Uninstall);
+    if is_known || runs_none || context.recorded(primary) != Recorded::Lost {
+        return Ok(false);
+    }
+    match context.import(primary, primary.reported()).await {
+        Err(failed) if !matches!(failed, Failed::Unanswered(_)) => {
+            publish_unimported_hooks(context, primary, &failed.fault().message).await;
+            Ok(false)
+        }
+        imported => imported,
+    }
 }
 
 async fn uninstall_from(context: &StepContext<'_>, primary: &Primary, beginning: Beginning) -> Result<Ended, Failed> {
@@ -341,14 +361,20 @@ async fn complete(
     at: &mut Uninstalling,
     candidate: Option<&Candidate>,
 ) -> Result<(), action::Error> {
-    let found = search(env, primary, Naming::Release).await?;
-    let unknown: Vec<_> = found.objects.into_iter().filter(|object| at.marks.find(&object.key).is_none()).collect();
-    at.marks.objects.extend(unknown);
+    add_found(env, primary, &mut at.marks).await?;
     at.marks.delete_hooks = candidate.is_some_and(has_delete_hooks);
     match candidate.filter(|candidate| has_delete_hooks(candidate)) {
         Some(candidate) => action::begin_with_hooks(env, at, candidate).await,
         None => Ok(()),
     }
+}
+
+/// Adds the live objects that name the release as their owner to an inventory that may lack some.
+async fn add_found(env: &Environment<'_>, primary: &Primary, inventory: &mut Marks) -> Result<(), action::Error> {
+    let found = search(env, primary, Naming::Release).await?;
+    let unknown: Vec<_> = found.objects.into_iter().filter(|object| inventory.find(&object.key).is_none()).collect();
+    inventory.objects.extend(unknown);
+    Ok(())
 }
 
 /// Deletes the objects of a release. In an ordered release, each round is deleted once the later rounds are deleted.
@@ -384,8 +410,8 @@ async fn still_there(
     awaited(context, env, &inventory.objects.iter().collect::<Vec<_>>()).await
 }
 
-/// Deletes the objects of a release without a record: those of the lost inventory, or else of a record elsewhere, or
-/// else those that name the release as their owner. Hooks are in the record, so none runs.
+/// Deletes the objects of a release without a record: those of the lost inventory, or else those that a record elsewhere
+/// has or that name the release as their owner. Hooks are in the record, so none runs.
 async fn delete_lost(
     context: &StepContext<'_>,
     primary: &Primary,
@@ -398,13 +424,18 @@ async fn delete_lost(
     let inventory = match known {
         Some(known) if !known.objects.is_empty() => known,
         _ if is_displaced => search(env, primary, Naming::Resource).await?,
-        _ => match action::imported_inventory(env).await? {
-            Some(recorded) => recorded,
-            None => search(env, primary, Naming::Release).await?,
-        },
+        _ => {
+            let mut recorded = action::imported_inventory(env).await?.unwrap_or_default();
+            add_found(env, primary, &mut recorded).await?;
+            recorded
+        }
     };
     tracing::info!(resource = %context.key, objects = inventory.objects.len(), "Uninstalling a release whose record is gone");
-    delete_objects(context, primary, env, &inventory).await
+    let awaited = delete_objects(context, primary, env, &inventory).await?;
+    if awaited.is_none() {
+        publish_left_records(context, primary).await;
+    }
+    Ok(awaited)
 }
 
 /// What an object must name to be found.
@@ -469,6 +500,15 @@ async fn publish_skipped_hooks(context: &StepContext<'_>, primary: &Primary, hoo
         tracing::warn!(resource = %context.key, message, "Skipped a hook");
         context.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
     }
+}
+
+async fn publish_unimported_hooks(context: &StepContext<'_>, primary: &Primary, why: &str) {
+    let why = context.redactions(primary).await.hide_apart(why.to_owned()).await;
+    let message = format!(
+        "the release is uninstalled without its hooks: it has no record here, and cannot be imported from elsewhere: {why}"
+    );
+    tracing::warn!(resource = %context.key, message, "Skipped hooks");
+    context.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
 }
 
 async fn publish_given_up_hook(context: &StepContext<'_>, primary: &Primary, error: &action::Error) {
