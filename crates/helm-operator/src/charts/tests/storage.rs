@@ -208,6 +208,48 @@ async fn a_deletion_names_the_records_that_were_imported_and_left() {
     assert!(said.ends_with("delete the Secrets sh.helm.release.v1.web.v1"), "{said}");
 }
 
+/// Adds the ConfigMap that Kubernetes makes with the namespace, as old as this.
+fn made(server: &MemoryApi, time: &str) {
+    let name = "kube-root-ca.crt";
+    let metadata = json!({"name": name, "uid": name, "resourceVersion": "1", "creationTimestamp": time});
+    server.restore(&format!("{MAPS}/{name}"), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}));
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_that_outlive_their_namespace_give_none_of_its_values_to_the_next_one() {
+    for (time, keeps) in [(None, false), (Some("2199-01-01T00:00:00Z"), false), (Some("2001-01-01T00:00:00Z"), true)] {
+        let world = recording(World::new(spec()).server, random());
+        world.reconcile().await;
+        let password = world.value_of("a");
+        // The namespace goes, with the resource, whose finalizer was removed by hand.
+        world.maps().iter().for_each(|map| world.server.remove(&format!("{MAPS}/{map}")));
+        world.recreate(PRIMARY);
+        if let Some(time) = time {
+            made(&world.server, time);
+        }
+        let world = recording(world.server, Stub { renders: AtomicUsize::new(100), ..random() });
+        world.reconcile().await;
+        assert_eq!(world.value_of("a") == password, keeps, "{time:?}");
+        let expected: &[&str] = if keeps { &["1 deployed"] } else { &["1 superseded", "2 deployed"] };
+        assert_eq!(world.history(), expected, "{time:?}");
+        assert_eq!(world.condition("Irreconcilable"), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_recreated_resource_whose_objects_are_live_keeps_their_values_no_matter_how_old_its_namespace_is() {
+    let world = recording(World::new(spec()).server, random());
+    world.reconcile().await;
+    let password = world.value_of("a");
+    world.recreate(PRIMARY);
+    let world = recording(world.server, Stub { renders: AtomicUsize::new(100), ..random() });
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.history()), (password, vec!["1 deployed".to_owned()]));
+    let uid = world.server.object(PRIMARY).unwrap()["metadata"]["uid"].clone();
+    let object = world.server.object(&format!("{MAPS}/a")).unwrap();
+    assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], uid);
+}
+
 /// Creates a controller that has just started, keeps its records in the namespace `records`, and publishes its events.
 fn recording_with_events(server: Arc<MemoryApi>) -> World {
     let home = |settings: &mut Settings| settings.home = Home::in_namespace("records");

@@ -8,6 +8,7 @@ pub(crate) mod triggers;
 
 pub(crate) mod competitor;
 pub(crate) mod impersonation;
+pub(crate) mod namespace_age;
 pub(crate) mod plan;
 pub(crate) mod release_namespace;
 

@@ -102,16 +102,22 @@ impl StepContext<'_> {
     }
 
     /// Returns the deployed revision if its record may become this operator's; `None` if the chart must decide instead.
-    /// An old record that was put back is treated like a foreign one: its seal proves who wrote it, but not that it is
-    /// current.
+    /// An old record that was put back, or that may be from an earlier namespace of this name, is treated like a foreign
+    /// one: its seal proves who wrote it, but not that it is current.
     pub(crate) async fn admitted(
         &self,
         primary: &Primary,
         version: u32,
     ) -> Result<(Option<Admitted>, Vec<Learned>), FailedStep> {
         let is_put_back = self.release().is_some_and(|release| release.is_put_back(version, primary.reported()));
-        let recorded = match self.stored(primary, version).await {
-            Ok(Stored::Sealed(release)) if is_put_back => Some(release.into()),
+        let stored = self.stored(primary, version).await;
+        let sealed = stored.as_ref().ok().filter(|stored| stored.is_sealed());
+        let is_old = match sealed.map(|stored| stored.facts().info.last_deployed) {
+            Some(deployed) => is_put_back || self.may_outlive_namespace(primary, version, deployed).await?,
+            None => false,
+        };
+        let recorded = match stored {
+            Ok(Stored::Sealed(release)) if is_old => Some(release.into()),
             Ok(Stored::Sealed(release)) => return Ok((Some(release.into()), Vec::new())),
             // The chart decides nothing while the release is pinned.
             Ok(Stored::Unproven(_)) if self.pinned(primary).is_some() => {
