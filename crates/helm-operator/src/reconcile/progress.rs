@@ -5,7 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::report::Outcome;
+use controller::report::{Outcome, chain};
 use controller::runtime::key::ResourceKey;
 use futures::future::{BoxFuture, pending};
 use helm_release::action::Candidate;
@@ -20,6 +20,7 @@ use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::interruption::Running;
 use crate::reconcile::decide::quotations::Quotations;
 use crate::reconcile::report::{diagnose, hook_log, status_writer};
+use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::sources::have_changed;
 
@@ -36,7 +37,7 @@ pub(crate) struct Progress<'a> {
     waits: watch::Sender<Wait>,
     ran: Arc<RanHooks>,
     running: Arc<Running>,
-    /// Cancelled when the step waits and the process stops, or the resource goes to another shard.
+    /// Cancelled when the step waits and the process stops, or the resource goes to another process.
     abandoned: CancellationToken,
 }
 
@@ -94,6 +95,20 @@ impl<'a> Progress<'a> {
             news
         });
     }
+
+    /// Returns whether the action's resource has left this controller, and still exists: another one continues the action
+    /// then. A watch reports a resource as deleted also when it no longer has the labels that the watch selects.
+    async fn has_moved(&self) -> bool {
+        let Some(uid) = self.running.missing(self.shared.cache.primary(self.key).as_deref()) else { return false };
+        match reread::live_uid(self.shared, self.key).await {
+            Ok(live) if live.as_deref() == Some(&*uid) => return true,
+            Ok(_) => self.running.resource_gone(),
+            Err(error) => {
+                tracing::debug!(resource = %self.key, error = chain(&error), "Cannot find out whether the resource is gone");
+            }
+        }
+        false
+    }
 }
 
 impl Slot for Progress<'_> {
@@ -108,10 +123,14 @@ impl Slot for Progress<'_> {
 
     fn pause(&self, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(async move {
+            let moves = async {
+                sleep(time).await;
+                self.has_moved().await
+            };
             tokio::select! {
                 biased;
                 () = self.shared.stops_serving(self.key) => {}
-                () = sleep(time) => return,
+                moved = moves => if !moved { return },
             }
             self.abandoned.cancel();
             pending::<()>().await;
@@ -163,7 +182,7 @@ impl Slot for Progress<'_> {
 }
 
 /// Runs the steps of a resource and publishes what they wait for. Returns `None` if the process stops while they wait, or
-/// the resource goes to another shard: then they are dropped.
+/// the resource goes to another process: then they are dropped.
 pub(crate) async fn publish_progress<T>(
     shared: &ControllerContext,
     key: &ResourceKey,

@@ -38,3 +38,14 @@ pub(crate) async fn read(shared: &ControllerContext, key: &ResourceKey, primary:
         Err(error) => Err(error),
     }
 }
+
+/// Reads the uid of the resource with this key, whether or not this controller serves it. Returns `None` if there is
+/// none.
+pub(crate) async fn live_uid(shared: &ControllerContext, key: &ResourceKey) -> Result<Option<String>, Error> {
+    let path = shared.resource.path(&key.namespace, &key.name)?;
+    match shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Received>()) {
+        Ok(live) => Ok(Some(live.primary.uid().to_owned())),
+        Err(error) if error.is_missing_object() => Ok(None),
+        Err(error) => Err(error),
+    }
+}

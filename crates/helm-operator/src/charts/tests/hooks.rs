@@ -10,7 +10,7 @@ use helm_release::kube::{Disturbance, Error, MemoryApi, Resource};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use crate::charts::handlers::Dependents;
+use crate::charts::handlers::{Dependents, Primaries};
 use crate::charts::tests::reporting::published;
 use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, events, key, spec, with_sources};
 use crate::reconcile;
@@ -859,6 +859,47 @@ async fn anything_else_leaves_a_running_hook_alone() {
     })
     .await;
     assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 deployed".to_owned()], first));
+}
+
+/// Reconciles. After ten seconds, `act` changes the resource, and the watch reports it as deleted. Returns the uid that the
+/// hook's Job had by then.
+async fn reconcile_until_it_leaves(world: &World, act: impl FnOnce(&World)) -> Value {
+    let leaves = async {
+        sleep(Duration::from_secs(10)).await;
+        let mut last = world.server.object(PRIMARY).unwrap();
+        act(world);
+        if let Some(now) = world.server.object(PRIMARY) {
+            last["metadata"]["resourceVersion"] = now["metadata"]["resourceVersion"].clone();
+        }
+        Primaries(world.shared.clone()).deleted(serde_json::from_value(last).unwrap());
+        uid_of(world, "migrate")
+    };
+    let (_, first) = tokio::join!(world.reconcile(), leaves);
+    first
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_another_operator_selects_takes_its_running_hook_along() {
+    for event in ["pre-install", "post-install"] {
+        let a = World::new(with_hooks(json!([hook("migrate", event)])));
+        let relabel = |world: &World| world.edit(|p| p["metadata"]["labels"] = json!({"shard": "b"}));
+        let first = reconcile_until_it_leaves(&a, relabel).await;
+        assert!(first.is_string() && uid_of(&a, "migrate") == first, "{event}: the Job runs on");
+        assert_eq!(phases(&a, 1).await, ["migrate Running"]);
+        let b = World::on(a.server);
+        assert_eq!(b.history(), ["1 pending-install"]);
+        reconcile(&b, "Complete").await;
+        assert_eq!((b.history(), uid_of(&b, "migrate")), (vec!["1 deployed".to_owned()], first));
+        assert_eq!(count(&b, &format!("POST {JOBS}")), 1, "{event}: {:?}", b.server.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_whose_finalizers_someone_removes_ends_the_wait_for_its_hook() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    let first = reconcile_until_it_leaves(&world, |world| world.server.remove(PRIMARY)).await;
+    assert!(first.is_string() && uid_of(&world, "migrate").is_null());
+    assert_eq!(phases(&world, 1).await, ["migrate Failed"]);
 }
 
 #[tokio::test(start_paused = true)]

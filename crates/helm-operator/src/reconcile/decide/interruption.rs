@@ -1,5 +1,5 @@
 //! Decides whether the wait for a hook ends early: when the resource is deleted, or when its `spec`, a value source or
-//! its annotation `…-disable-hooks` or `pin` changes.
+//! its annotation `…-disable-hooks` or `pin` changes. A resource that only the cache has forgotten is not deleted.
 //!
 //! Any other change, such as the chart of a new process, is handled after the hook: only the person who sets the values
 //! can know that a running migration is worthless now. See docs/decisions/0045-interrupted-hooks.md.
@@ -12,6 +12,9 @@ use serde_json::Value;
 
 use crate::values_from::Resolved;
 use crate::view::primary::Primary;
+
+/// Why nothing is waited for once the resource no longer exists.
+const GONE: &str = "the resource is gone";
 
 /// The part of a resource's desired state that concerns hooks, as of the start of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,12 +43,10 @@ impl Aim {
 
     /// Returns why the hooks of an action with this aim are no longer waited for, given the resource and the state of
     /// its value sources. While the resource is paused, the wait continues, because nothing would follow it.
-    fn outdated(&self, now: Option<&Primary>, sources: Sources) -> Option<&'static str> {
-        let Some(now) = now.filter(|now| now.uid() == &*self.uid) else {
-            return Some("the resource is gone");
-        };
+    fn outdated(&self, now: &Primary, sources: Sources) -> Option<&'static str> {
         let aim = Aim::of(now, self.action);
         match () {
+            () if aim.uid != self.uid => Some(GONE),
             () if now.annotations.pause() => None,
             () if aim.are_hooks_disabled && !self.are_hooks_disabled => Some("an annotation disables hooks"),
             // An uninstall takes its hooks from the record.
@@ -82,12 +83,14 @@ struct Begun {
     used: Vec<Used>,
     sources: Sources,
     candidate: Option<Arc<Candidate>>,
+    /// Whether a read has shown that the resource no longer exists.
+    is_gone: bool,
 }
 
 impl Running {
     /// Records that an action starts, with values from these sources, and what it is about to record.
     pub(crate) fn begin(&self, aim: Aim, used: Vec<Used>, candidate: Option<Arc<Candidate>>) {
-        *lock(&self.0) = Some(Begun { aim, used, sources: Sources::Same, candidate });
+        *lock(&self.0) = Some(Begun { aim, used, sources: Sources::Same, candidate, is_gone: false });
     }
 
     /// Returns what the action records. Its event may be late.
@@ -106,11 +109,29 @@ impl Running {
         }
     }
 
-    /// Returns why the action's hooks are no longer waited for; `None` while they are.
+    /// Returns the uid of the action's resource if the cache has forgotten it, and no read has shown why.
+    pub(crate) fn missing(&self, now: Option<&Primary>) -> Option<Box<str>> {
+        let running = lock(&self.0);
+        let begun = running.as_ref().filter(|begun| now.is_none() && !begun.is_gone)?;
+        Some(begun.aim.uid.clone())
+    }
+
+    /// Records that the resource of the action no longer exists.
+    pub(crate) fn resource_gone(&self) {
+        if let Some(action) = &mut *lock(&self.0) {
+            action.is_gone = true;
+        }
+    }
+
+    /// Returns why the action's hooks are no longer waited for; `None` while they are. A resource that is not cached may
+    /// have moved to another operator, so only a read ends the wait for its hooks.
     pub(crate) fn outdated(&self, now: Option<&Primary>) -> Option<&'static str> {
         let running = lock(&self.0);
-        let Begun { aim, sources, .. } = running.as_ref()?;
-        aim.outdated(now, *sources)
+        let Begun { aim, sources, is_gone, .. } = running.as_ref()?;
+        match now {
+            Some(now) => aim.outdated(now, *sources),
+            None => is_gone.then_some(GONE),
+        }
     }
 }
 
@@ -140,7 +161,7 @@ mod tests {
         let deletes = |p: &mut Value| p["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
         let check = |action, change: &dyn Fn(&mut Value), expected: Option<&str>| {
             let now = primary(change);
-            assert_eq!(Aim::of(&primary(|_| ()), action).outdated(Some(&now), Sources::Same), expected, "{action:?}");
+            assert_eq!(Aim::of(&primary(|_| ()), action).outdated(&now, Sources::Same), expected, "{action:?}");
         };
         check(Action::Install, &|_| (), None);
         check(Action::Install, &changes, Some("the spec changed"));
@@ -156,17 +177,24 @@ mod tests {
         let suspended = annotated("suspend");
         check(Action::Upgrade, &|p| (changes(p), suspended(p)).1, None);
         check(Action::Upgrade, &|p| (deletes(p), suspended(p)).1, Some("the resource is being deleted"));
-        check(Action::Upgrade, &|p| p["metadata"]["uid"] = "u2".into(), Some("the resource is gone"));
+        check(Action::Upgrade, &|p| p["metadata"]["uid"] = "u2".into(), Some(GONE));
         let pin = |p: &mut Value| p["metadata"]["annotations"]["helm.sdk.operatorframework.io/pin"] = "1".into();
         check(Action::Upgrade, &pin, Some("the annotation pin changed"));
         check(Action::Uninstall, &pin, None);
         let returning = Aim::of(&primary(pin), Action::Rollback);
-        assert_eq!(returning.outdated(Some(&primary(|p| (pin(p), changes(p)).1)), Sources::Changed), None);
-        assert_eq!(
-            Aim::of(&primary(|_| ()), Action::Uninstall).outdated(None, Sources::Same),
-            Some("the resource is gone")
-        );
+        assert_eq!(returning.outdated(&primary(|p| (pin(p), changes(p)).1), Sources::Changed), None);
         assert_eq!(Running::default().outdated(None), None);
+    }
+
+    #[test]
+    fn a_resource_that_is_not_cached_ends_a_wait_only_once_a_read_has_shown_that_it_is_gone() {
+        let (running, known) = (Running::default(), primary(|_| ()));
+        assert_eq!(running.missing(None), None);
+        running.begin(Aim::of(&known, Action::Uninstall), Vec::new(), None);
+        assert_eq!((running.missing(Some(&known)), running.outdated(Some(&known))), (None, None));
+        assert_eq!((running.missing(None).as_deref(), running.outdated(None)), (Some("u1"), None));
+        running.resource_gone();
+        assert_eq!((running.missing(None), running.outdated(None)), (None, Some(GONE)));
     }
 
     #[test]

@@ -24,8 +24,8 @@ pub trait Slot: Send + Sync {
     fn leave(&self);
     /// Waits for a free slot and takes it.
     fn enter(&self) -> BoxFuture<'_, ()>;
-    /// Pauses between two polls. Never returns once the process stops: the caller then drops the action, and no
-    /// request of the wait is in flight. The next process resumes the wait.
+    /// Pauses between two polls. Never returns once the process stops, or no longer serves the release: the caller then
+    /// drops the action, and no request of the wait is in flight. The next process resumes the wait.
     fn pause(&self, time: Duration) -> BoxFuture<'_, ()> {
         Box::pin(tokio::time::sleep(time))
     }
