@@ -76,6 +76,13 @@ impl StepContext<'_> {
             Recorded::Foreign if primary.deleting && had_own(primary, &memory) && self.is_displaced(primary) => {
                 Recorded::Lost
             }
+            Recorded::Foreign | Recorded::InFlight => recorded,
+            // Another operator may have taken the release over: its records and hooks are no longer this one's to delete
+            // and to run.
+            _ if primary.deleting && self.is_displaced(primary) => match is_cleared(primary, &memory) {
+                true => Recorded::Foreign,
+                false => Recorded::Lost,
+            },
             recorded => recorded,
         }
     }

@@ -322,6 +322,16 @@ impl ReleaseRecords {
         }
     }
 
+    /// Returns whether the newest record has no valid seal and names other resources than this owner, whose release it is
+    /// by the records with a seal. Either an operator with another key took the release over, or someone made it up.
+    pub(crate) fn is_claimed_from(&self, owner: &Owner) -> bool {
+        let claims = |newest: &Revision| {
+            let named = &newest.owners;
+            newest.trust == Trust::Broken && !named.is_empty() && !named.iter().any(|uid| **uid == *owner.uid)
+        };
+        self.newest().is_some_and(|(_, newest)| claims(newest)) && self.holder(owner) == Holder::Resource
+    }
+
     /// Drops the objects of revisions before the base, because only later ones and those left behind may be live. The
     /// remaining marks are mostly equal, so they are shared.
     pub(crate) fn drop_old_objects(&mut self) {

@@ -478,12 +478,53 @@ async fn an_adoption_that_the_watch_never_grants_is_refused_with_a_reason() {
 
 /// Records that another resource began to take the release over.
 async fn begin_takeover(world: &World, status: Status) {
-    let read = world.shared.storage.get("ns", "web", 1).await.unwrap();
+    record_takeover(world, &world.shared.storage, 2, status).await;
+}
+
+/// Records, as an operator with this storage does, that another resource began to take the release over with a revision.
+async fn record_takeover(world: &World, storage: &Storage, version: u32, status: Status) {
+    let read = world.shared.storage.get("ns", "web", version - 1).await.unwrap();
     let marks =
         Marks { owner: "another".into(), owner_type: "Redis.cache.my.domain".into(), ..read.marks.clone().unwrap() };
     let mut release = read.release.facts().clone();
-    (release.version, release.info.status) = (2, status);
-    world.shared.storage.create(&release, &marks).await.unwrap();
+    (release.version, release.info.status) = (version, status);
+    storage.create(&release, &marks).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_runs_no_hook_and_deletes_no_record_of_a_release_that_an_operator_with_another_key_took_over() {
+    for status in [Status::Deployed, Status::PendingUpgrade] {
+        let mut spec = spec();
+        spec["hooks"] =
+            json!([{"name": "farewell", "events": ["pre-delete"]}, {"name": "drop", "events": ["post-delete"]}]);
+        let world = World::new(spec);
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        world.reconcile().await;
+        assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+        let another = Storage::new(world.server.clone(), Keyring::new(Key::new(&[2; 32]).unwrap(), Vec::new()));
+        record_takeover(&world, &another, 3, status).await;
+        if status == Status::Deployed {
+            let mut replaced = world.server.object(&record_path(2)).unwrap();
+            replaced["metadata"]["labels"]["status"] = "superseded".into();
+            world.server.put(&record_path(2), replaced, "other");
+            for path in world.maps().iter().map(|name| format!("{MAPS}/{name}")) {
+                let mut object = world.server.object(&path).unwrap();
+                object["metadata"]["annotations"]["operator-sdk/primary-resource-type"] =
+                    "Redis.cache.my.domain".into();
+                world.server.put(&path, object, "other");
+            }
+        }
+        let everything = || [1, 2, 3].map(|version| world.server.object(&record_path(version)));
+        let (before, a) = (everything(), uid(&world));
+        world.delete();
+        world.reconcile().await;
+        assert_eq!(everything(), before, "{status:?}");
+        assert_eq!((uid(&world), world.maps().len()), (a, 3), "{status:?}");
+        assert_eq!(hooks::count(&world, &format!("POST {}", hooks::JOBS)), 0, "{status:?}");
+        // An action that is under way ends first.
+        assert_eq!(world.server.object(PRIMARY).is_none(), status == Status::Deployed);
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -110,6 +110,7 @@ impl ReleaseRecords {
         let last_sign = || newest.written.and_then(|written| written.checked_add(PATIENCE).ok());
         let until = match newest.marks {
             None if !is_broken => last_sign(),
+            _ if under_way && self.is_claimed_from(owner) => last_sign(),
             _ => self.left_to_competitor().or_else(|| last_sign().filter(|_| self.holder(owner) == Holder::Other)),
         };
         until.filter(|until| (under_way || is_broken) && now < *until)
@@ -402,6 +403,23 @@ mod tests {
         let mut undated = helms;
         undated.revisions.iter_mut().for_each(|(_, revision)| revision.written = None);
         assert_eq!(undated.in_flight(&owner("u1"), at(1000)), None);
+    }
+
+    #[test]
+    fn an_action_that_another_key_seals_for_another_resource_is_left_alone_as_long_as_helms() {
+        for (status, named, until) in [
+            (PendingUpgrade, "u2", Some(at(1600))),
+            (Uninstalling, "u2", Some(at(1600))),
+            (Deployed, "u2", None),
+            (PendingUpgrade, "u1", None),
+        ] {
+            let mut release = release(&[(Superseded, ours(&["a"])), (status, None)]);
+            let newest = release.revisions.get_mut(&2).unwrap();
+            newest.trust = Trust::Broken;
+            newest.owners = Box::new([named.into()]);
+            assert_eq!(release.is_claimed_from(&owner("u1")), named == "u2", "{status:?}, {named}");
+            assert_eq!(release.in_flight(&owner("u1"), at(1599)), until, "{status:?}, {named}");
+        }
     }
 
     #[test]

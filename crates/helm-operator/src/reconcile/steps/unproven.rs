@@ -54,10 +54,13 @@ impl StepContext<'_> {
         release.holder(&primary.owner()) == Holder::Resource && release.deployed().is_some_and(is_own)
     }
 
-    /// Returns whether none of the records is this operator's, because they name no owner, or another one.
+    /// Returns whether none of the records is this operator's, because they name no owner, or another one; or whether the
+    /// newest one is not, and names another one.
     pub(crate) fn is_displaced(&self, primary: &Primary) -> bool {
-        let holder = self.release().map(|release| release.holder(&primary.owner()));
-        matches!(holder, Some(Holder::Nobody | Holder::Upstream))
+        let owner = primary.owner();
+        self.release().is_some_and(|release| {
+            matches!(release.holder(&owner), Holder::Nobody | Holder::Upstream) || release.is_claimed_from(&owner)
+        })
     }
 
     /// Returns which records look like this operator's but are not, and what to do about them; empty if there are none.
