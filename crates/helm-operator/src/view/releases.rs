@@ -19,6 +19,9 @@ use super::record_cache::RecentRecords;
 use super::release::{ReleaseRecords, Revision};
 use super::tombstones::RecentDepartures;
 
+/// Maximum number of other processes that are remembered. Anyone who can write records can invent names.
+const MAX_MET: usize = 64;
+
 /// All releases, from the metadata of their records, keyed by the records' namespaces and names.
 #[derive(Default)]
 pub(crate) struct Releases {
@@ -38,7 +41,7 @@ pub(crate) struct Releases {
     listed: Mutex<Vec<WatchScope>>,
     /// The scopes in which the server refuses to list or watch records. Changes go unnoticed there until a list ends.
     refused: Mutex<Vec<WatchScope>>,
-    /// Other processes that were detected.
+    /// Other processes that were detected, up to [`MAX_MET`].
     met: Mutex<HashSet<Arc<str>>>,
 }
 
@@ -114,9 +117,10 @@ impl Releases {
         self.writer.clone()
     }
 
-    /// Records another process that writes the same records; returns whether it is new.
+    /// Records another process that writes the same records; returns whether it is new. Beyond [`MAX_MET`], none is.
     pub(crate) fn meets(&self, writer: &Arc<str>) -> bool {
-        lock(&self.met).insert(writer.clone())
+        let mut met = lock(&self.met);
+        met.len() < MAX_MET && met.insert(writer.clone())
     }
 
     pub(crate) fn new_reader(&self) -> ListenerId {

@@ -14,6 +14,13 @@ use crate::release::{self, Status};
 /// representable.
 const HIGHEST: u32 = 1 << 30;
 
+/// Maximum number of owners that are kept of a record. Anyone who can write Secrets can add owner references.
+const MAX_OWNERS: usize = 8;
+
+/// Maximum length of an owner's uid and of a process's name, in bytes. The API server accepts any uid that is not
+/// empty. A process's name is its pod's, of up to 253 bytes, and a number.
+const MAX_NAME: usize = 512;
+
 /// Whether this operator wrote a record, as far as its metadata shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Proof {
@@ -43,11 +50,11 @@ pub struct RecordMeta {
     /// Our annotation; `None` for a record that this operator did not write.
     pub marks: Option<Marks>,
     /// The uids of the custom resources that own the release: from our marks, else from our label or from an upstream
-    /// operator's owner references.
+    /// operator's owner references. At most eight, each shortened to 512 bytes.
     pub owners: Vec<String>,
     /// When it was last written: the latest of the server's creation time and the writer's labels.
     pub written: Option<Timestamp>,
-    /// The process of this operator that wrote it last, if it has a name.
+    /// The process of this operator that wrote it last, if it has a name of at most 512 bytes.
     pub writer: Option<String>,
 }
 
@@ -74,7 +81,7 @@ impl RecordMeta {
             owners: owners(metadata, marks.as_ref()),
             marks,
             written: written(metadata, outside::now()),
-            writer: annotation(WRITER_ANNOTATION).cloned(),
+            writer: annotation(WRITER_ANNOTATION).filter(|writer| writer.len() <= MAX_NAME).cloned(),
         })
     }
 }
@@ -86,8 +93,10 @@ fn owners(metadata: &ObjectMeta, marks: Option<&Marks>) -> Vec<String> {
     if let Some(owner) = sealed {
         return vec![owner];
     }
-    let label = metadata.labels.as_ref().and_then(|labels| labels.get(OWNER_LABEL)).cloned();
-    label.into_iter().chain(metadata.owner_references.iter().flatten().map(|o| o.uid.clone())).collect()
+    let label = metadata.labels.as_ref().and_then(|labels| labels.get(OWNER_LABEL));
+    let all = label.into_iter().chain(metadata.owner_references.iter().flatten().map(|o| &o.uid));
+    // A uid that is too long for a real one still names another owner.
+    all.take(MAX_OWNERS).map(|uid| uid[..uid.floor_char_boundary(MAX_NAME)].to_owned()).collect()
 }
 
 /// Returns whether one of these keys sealed a record.

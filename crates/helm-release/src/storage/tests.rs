@@ -573,6 +573,27 @@ async fn only_a_record_as_it_was_written_is_sealed() {
     }
 }
 
+#[test]
+fn little_is_kept_of_what_others_add_to_a_records_metadata() {
+    let owner = |uid: String| json!({"apiVersion": "no.such/v1", "kind": "No", "name": "n", "uid": uid});
+    let long = "é".repeat(2_000);
+    let owners: Vec<Value> = (0..1000).map(|n| owner(format!("{n}{long}"))).collect();
+    let metadata = |owners: &[Value], writer: &str| {
+        let metadata = json!({
+            "name": "sh.helm.release.v1.web.v1", "namespace": "ns", "labels": {"name": "web", "version": "1"},
+            "annotations": {WRITER_ANNOTATION: writer}, "ownerReferences": owners,
+        });
+        RecordMeta::read(&serde_json::from_value(metadata).unwrap(), &sample::keys()).unwrap()
+    };
+    let hostile = metadata(&owners, &long);
+    let kept: Vec<usize> = hostile.owners.iter().map(String::len).collect();
+    assert!(kept.len() == 8 && kept.iter().all(|length| (500..=512).contains(length)), "{kept:?}");
+    assert_eq!(hostile.writer, None);
+    let pod = format!("{}_0123456789abcdef", "p".repeat(253));
+    let usual = metadata(&[owner("u".into())], &pod);
+    assert_eq!((usual.owners, usual.writer), (vec!["u".to_owned()], Some(pod)));
+}
+
 #[tokio::test]
 async fn a_record_is_sealed_in_its_place_only() {
     let server = Arc::new(MemoryApi::new());

@@ -182,6 +182,14 @@ fn a_list_takes_what_it_lacks_from_its_own_namespace_only() {
 }
 
 #[test]
+fn another_process_is_new_once_and_only_so_many_are() {
+    let (releases, ..) = releases();
+    let meets = |n: u32| releases.meets(&format!("operator-{n}").into());
+    assert_eq!([meets(0), meets(0), meets(1)], [true, false, true]);
+    assert_eq!((0..1000).filter(|n| meets(*n)).count(), 62);
+}
+
+#[test]
 fn records_that_cannot_be_watched_are_known_as_such_until_a_list_ends() {
     let (releases, notes, _) = releases();
     releases.changed(record(1, 5), epoch(1));
