@@ -102,7 +102,8 @@ impl Planner {
         }
         // A plan says what is to come, whatever it waits for.
         shared.dependencies.forget(&shared.user(primary.own_namespace(), primary.name()));
-        rehearse(shared, resource, Priority::Normal).await
+        // The process serves nobody else.
+        rehearse(shared, resource, Priority::Normal, usize::MAX).await
     }
 }
 

@@ -286,7 +286,7 @@ impl ReconcileLoop<'_> {
             Step::AwaitDependents => context.await_dependents(primary),
             Step::Compare => compare::compare(context, primary).await?,
             Step::Queue => context.enqueue_upgrade(),
-            Step::Retry => context.wait_for_retry(primary).into(),
+            Step::Retry => context.wait_for_retry(primary),
             Step::Plan => plan::plan(context, primary).await?,
             Step::Reapply => resync::reapply(context, primary).await?,
             Step::Render | Step::Uninstall if context.is_account_gone(primary).await => match step {

@@ -17,7 +17,7 @@ use crate::reconcile::decide::inputs::{self, NamedInput};
 use crate::reconcile::decide::memory::ResourceMemory;
 pub(crate) use crate::reconcile::decide::memory::share;
 use crate::reconcile::decide::recorded::{Predecessor, recorded};
-use crate::reconcile::decide::state::{Again, Inputs, Objects, Observed, Recorded};
+use crate::reconcile::decide::state::{Again, Inputs, Objects, Observed, Planning, Recorded};
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, ReleaseRecords};
 
@@ -34,13 +34,14 @@ pub(crate) enum Reading {
 
 impl StepContext<'_> {
     pub(crate) fn observe(&self, primary: &Primary) -> Observed {
-        let release = self.release();
+        let (release, planning) = (self.release(), self.planning(primary));
+        let is_retry = planning == Planning::Due || self.shared.memory.of(self.key).is_retry();
         Observed {
             deleting: primary.deleting,
             finalizer: primary.has_finalizer(),
             suspended: primary.annotations.suspend(),
             paused: primary.annotations.pause(),
-            planning: self.planning(primary),
+            planning,
             release: self.recorded(primary),
             invalid_annotation: self.annotation_fault(primary).is_some(),
             inputs: self.inputs(release.as_deref(), primary),
@@ -56,7 +57,7 @@ impl StepContext<'_> {
             blind: self.shared.cache.is_blind(self.key),
             gate: self.gate(primary, release.as_deref()),
             outdated: release.as_ref().is_some_and(|release| !release.outdated().is_empty()),
-            yields: self.priority == Priority::Normal && self.shared.memory.of(self.key).is_retry(),
+            yields: self.priority == Priority::Normal && is_retry,
         }
     }
 

@@ -37,14 +37,18 @@ pub(crate) enum Error {
     Invalid(#[from] serde_json::Error),
     #[error(transparent)]
     Name(#[from] ApiError),
+    #[error("the objects that would be written take too much memory to plan here: use helm-operator diff")]
+    TooLarge,
 }
 
 /// Plans the next reconcile of a resource, which may differ from the one in the cluster, or exist only here.
 /// The controller must write nothing: one of a process that only rehearses, or a [twin](ControllerContext::twin).
+/// Records objects of about `memory` bytes, and makes no plan of more.
 pub(crate) fn rehearse(
     shared: &ControllerContext,
     mut resource: Value,
     priority: Priority,
+    memory: usize,
 ) -> BoxFuture<'_, Result<Rehearsed, Error>> {
     // Asks for what is done here.
     if let Some(annotations) = resource["metadata"]["annotations"].as_object_mut() {
@@ -55,7 +59,7 @@ pub(crate) fn rehearse(
         let path = shared.resource.path(text("namespace"), text("name"))?;
         // The answer to a dry run that creates a resource has no version.
         let exists = !text("resourceVersion").is_empty();
-        let rehearsal = Arc::new(Rehearsal::new(settle));
+        let rehearsal = Arc::new(Rehearsal::new(settle).within(memory));
         rehearsal.put(&path, resource);
         let now = || rehearsal.object(&path).unwrap_or_default();
         // Its version is newer than what watches have shown.
@@ -67,8 +71,13 @@ pub(crate) fn rehearse(
             _ = reconcile(shared, &key, &(), priority).await;
         };
         rehearsal.record(work).await;
-        let writes = rehearsal.writes();
-        let mut plan = plan(Resource { object: &now(), path: &path, exists }, &writes);
+        if rehearsal.is_too_large() {
+            return Err(Error::TooLarge);
+        }
+        let (writes, object) = (rehearsal.take_writes(), now());
+        // It repeats what the writes contain.
+        drop(rehearsal);
+        let mut plan = plan(Resource { object: &object, path: &path, exists }, &writes);
         let after = shared.cache.release(&key).unwrap_or_default();
         plan.changes.iter_mut().for_each(|change| change.round = round(change, &after, &release));
         plan.changes.extend(kept(&release, &after));

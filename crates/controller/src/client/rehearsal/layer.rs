@@ -128,6 +128,14 @@ fn respond(code: u16, body: Vec<u8>) -> Result<Response<Body>, BoxError> {
     Ok(response)
 }
 
+/// Answers a write that does not fit into the rehearsal's memory. It is not recorded.
+fn too_large() -> Result<Response<Body>, BoxError> {
+    let message = "the rehearsed objects take too much memory";
+    let (code, reason) = (413, "RequestEntityTooLarge");
+    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code});
+    respond(code, status.to_string().into_bytes())
+}
+
 /// A request that was read whole.
 pub(super) struct Sent {
     pub(super) parts: Parts,
@@ -148,22 +156,28 @@ impl Work {
         let path = written_path(self.request.parts.uri.path(), name_of(&sent));
         let place = self.current.begin();
         let method = self.request.parts.method.as_str().to_owned();
-        let (before, (code, body), checked) = match self.current.overlay.has(&path) {
-            true => {
-                let before = self.current.overlay.object(&path);
-                let (answer, checked) = self.again(&path).await?;
-                (before, answer, checked)
-            }
+        if !self.current.room.take(&sent) {
+            return too_large();
+        }
+        let is_known = self.current.overlay.has(&path);
+        let before = if is_known { self.current.overlay.object(&path) } else { self.read(&path).await? };
+        if !before.iter().all(|before| self.current.room.take(before)) {
+            return too_large();
+        }
+        let ((code, body), checked) = match is_known {
+            true => self.again(&path).await?,
             false => {
-                let before = self.read(&path).await?;
                 let (answer, checked) = self.checked(&sent).await?;
                 if answer.0 == 422 {
                     self.current.overlay.refused(&path, &Error::response(answer.0, &answer.1));
                 }
-                (before, answer, checked)
+                (answer, checked)
             }
         };
         let object: Value = serde_json::from_slice(&body).unwrap_or_default();
+        if !self.current.room.take(&object) {
+            return too_large();
+        }
         let path = written_path(&path, name_of(&object));
         let kind = before.as_ref().unwrap_or(&object)["kind"].as_str().unwrap_or_default().to_owned();
         let (after, body) = match (code, method.as_str()) {

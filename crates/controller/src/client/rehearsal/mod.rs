@@ -10,6 +10,7 @@ mod defaults;
 mod definitions;
 mod layer;
 mod overlay;
+mod room;
 mod substitute;
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use outside::sync::lock;
 use serde_json::Value;
 
 use overlay::Overlay;
+use room::Room;
 
 /// Changes an object that was written as the cluster's controllers would by the time that it is read again. For
 /// example, completes a Job that is waited for.
@@ -30,6 +32,7 @@ pub type Settle = fn(&mut Value);
 pub struct Rehearsal {
     overlay: Overlay,
     writes: Mutex<Vec<Option<Write>>>,
+    room: Room,
     settle: Settle,
 }
 
@@ -78,7 +81,19 @@ tokio::task_local! {
 impl Rehearsal {
     /// Creates a rehearsal without writes.
     pub fn new(settle: Settle) -> Rehearsal {
-        Rehearsal { overlay: Overlay::default(), writes: Mutex::default(), settle }
+        Rehearsal { overlay: Overlay::default(), writes: Mutex::default(), room: Room::of(usize::MAX), settle }
+    }
+
+    /// Limits the memory of what is recorded to about this many bytes: the sent objects, and the written ones before and
+    /// afterwards. A write that does not fit is refused and not recorded, and so is every later one.
+    #[must_use]
+    pub fn within(self, bytes: usize) -> Rehearsal {
+        Rehearsal { room: Room::of(bytes), ..self }
+    }
+
+    /// Returns whether a write did not fit into the memory.
+    pub fn is_too_large(&self) -> bool {
+        self.room.is_exceeded()
     }
 
     /// Returns a client that writes nothing. Its writes are recorded during [`record`](Self::record). Outside of it, as
@@ -104,9 +119,9 @@ impl Rehearsal {
         CURRENT.scope(self.clone(), work).await
     }
 
-    /// Returns the writes so far, in the order in which they were sent.
-    pub fn writes(&self) -> Vec<Write> {
-        lock(&self.writes).iter().flatten().cloned().collect()
+    /// Takes the writes so far, in the order in which they were sent.
+    pub fn take_writes(&self) -> Vec<Write> {
+        std::mem::take(&mut *lock(&self.writes)).into_iter().flatten().collect()
     }
 
     /// Reserves the position of a write that is about to be sent.

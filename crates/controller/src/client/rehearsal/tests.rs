@@ -46,7 +46,7 @@ fn lines(rehearsal: &Rehearsal) -> Vec<String> {
         };
         format!("{} {}: {} -> {after} ({:?})", write.method, write.path, x(write.before.as_ref()), write.checked)
     };
-    rehearsal.writes().iter().map(line).collect()
+    rehearsal.take_writes().iter().map(line).collect()
 }
 
 #[tokio::test]
@@ -122,7 +122,7 @@ async fn an_object_that_is_created_anew_is_checked_under_another_name() {
     server.refuse(|call| call.path.contains("/b-x7qzk").then(|| Error::from_status(422, "Invalid", "no")));
     let made = rehearsal.record(anew(false)).await;
     assert_eq!((&made["metadata"]["name"], &made["data"]["x"]), (&json!("b"), &json!("4")));
-    let checked: Vec<Checked> = rehearsal.writes().iter().map(|write| write.checked).collect();
+    let checked: Vec<Checked> = rehearsal.take_writes().iter().map(|write| write.checked).collect();
     assert_eq!(checked, [Checked::Server, Checked::Server, Checked::Nobody, Checked::Nobody]);
 }
 
@@ -142,7 +142,7 @@ async fn what_was_immutable_stays_so_in_an_object_that_is_created_anew() {
             send(&client, Call::merge(MAP, another)).await.unwrap();
         })
         .await;
-    assert_eq!(rehearsal.writes().len(), 5);
+    assert_eq!(rehearsal.take_writes().len(), 5);
 }
 
 /// Returns a client of a server that adds a field to maps with this `x`.
@@ -189,6 +189,29 @@ async fn a_refused_write_fails_as_it_would_and_is_recorded() {
 }
 
 #[tokio::test]
+async fn writes_beyond_the_memory_are_refused_and_not_kept() {
+    let (server, rehearsal) = (server(), Arc::new(Rehearsal::new(|_| ()).within(1 << 20)));
+    let large = format!("{MAPS}/c");
+    let data: serde_json::Map<String, Value> = (0..10_000).map(|n| (format!("key{n}"), json!(""))).collect();
+    let metadata = json!({"name": "c", "namespace": "a"});
+    server.put(&large, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data}), "user");
+    let (client, before) = (client(&server), server.log().len());
+    let refused = |sent: Result<Response, Error>| matches!(sent, Err(Error::Refused { code: 413, .. }));
+    rehearsal
+        .record(async {
+            send(&client, merge("2")).await.unwrap();
+            let label = json!({"metadata": {"labels": {"a": "b"}}}).to_string().into_bytes();
+            assert!(refused(send(&client, Call::merge(large.clone(), label)).await));
+            assert!(refused(send(&client, merge("3")).await), "so that nothing goes on");
+        })
+        .await;
+    assert!(rehearsal.is_too_large() && rehearsal.object(&large).is_none());
+    assert_eq!(lines(&rehearsal), [format!("PATCH {MAP}: \"1\" -> \"2\" (Server)")]);
+    let log = server.log()[before..].to_vec();
+    assert!(!log.iter().any(|line| line.starts_with("PATCH") && line.contains(&large)), "{log:?}");
+}
+
+#[tokio::test]
 async fn a_check_is_no_write_and_what_is_outside_of_a_rehearsal_is_neither_sent_nor_recorded() {
     let (server, rehearsal) = (server(), rehearsal());
     let (client, asked) = (client(&server), server.log().len());
@@ -200,7 +223,7 @@ async fn a_check_is_no_write_and_what_is_outside_of_a_rehearsal_is_neither_sent_
     assert_eq!((&read["data"]["x"], server.log().len()), (&json!("5"), asked), "what it created can be read");
     let check = Call::merge(format!("{MAP}?dryRun=All"), br#"{"data": {"x": "2"}}"#.to_vec());
     let checked: Value = rehearsal.record(send(&client, check)).await.unwrap().parse().unwrap();
-    assert_eq!((checked["data"]["x"].as_str(), rehearsal.writes().len()), (Some("2"), 0));
+    assert_eq!((checked["data"]["x"].as_str(), rehearsal.take_writes().len()), (Some("2"), 0));
 }
 
 #[tokio::test]
@@ -222,7 +245,7 @@ async fn written_objects_settle_and_new_namespaces_hold_objects() {
         send(&client, Call::get("/apis/batch/v1/namespaces/new/jobs/j")).await.unwrap().parse::<Value>().unwrap()
     });
     assert_eq!(job.await["status"]["succeeded"], 1);
-    let writes = rehearsal.writes();
+    let writes = rehearsal.take_writes();
     assert_eq!(writes.iter().map(|write| write.checked).collect::<Vec<_>>(), [Checked::Server, Checked::Nobody]);
     assert!(server.object("/api/v1/namespaces/new").is_none());
 }
@@ -257,7 +280,7 @@ async fn a_kind_is_served_once_its_definition_was_created() {
         })
         .await;
     assert!(!served().await, "nothing of it is outside of the rehearsal");
-    let checked: Vec<Checked> = rehearsal.writes().iter().map(|write| write.checked).collect();
+    let checked: Vec<Checked> = rehearsal.take_writes().iter().map(|write| write.checked).collect();
     assert_eq!(checked, [Checked::Server, Checked::Server, Checked::Nobody]);
 }
 

@@ -196,3 +196,43 @@ async fn a_resource_that_cannot_be_read_is_planned_later() {
     world.reconcile().await;
     assert_eq!(planned(&world).0, "WouldChange");
 }
+
+#[tokio::test(start_paused = true)]
+async fn plans_wait_for_the_permit_that_the_process_has_once_and_the_last_one_stays_until_then() {
+    let world = World::new(spec());
+    ask(&world, true);
+    world.reconcile().await;
+    world.edit(|primary| primary["spec"]["maps"] = json!(["a"]));
+    let before = world.server.object(PRIMARY);
+    assert_eq!(world.reconcile_at_first(&key()).await, 1);
+    assert_eq!(world.server.object(PRIMARY), before);
+    world.reconcile().await;
+    assert_eq!(planned(&world).1, "+1 ~0 -0\n+ ConfigMap ns/a");
+    let restarted = World::on(world.server.clone());
+    let before = restarted.server.object(PRIMARY);
+    assert_eq!(restarted.reconcile_at_first(&key()).await, 1);
+    assert_eq!(restarted.server.object(PRIMARY), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_are_too_large_to_plan_fail_the_plan_once() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let path = format!("{MAPS}/a");
+    let usual = world.server.object(&path).unwrap();
+    let mut large = usual.clone();
+    large["data"].as_object_mut().unwrap().extend((0..150_000).map(|n| (format!("key{n}"), json!(""))));
+    world.server.restore(&path, large.clone());
+    ask(&world, true);
+    world.edit(|primary| primary["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    let (reason, message) = planned(&world);
+    assert!(reason == "PlanFailed" && message.contains("too much memory"), "{reason}: {message}");
+    assert_eq!((world.state("Ready"), world.history()), ("True/Ready".to_owned(), vec!["1 deployed".to_owned()]));
+    assert!(world.server.object(&path) == Some(large));
+    assert_eq!(requests(&world).await, 0, "the same plan is not made again");
+    world.server.restore(&path, usual);
+    world.edit(|primary| primary["spec"]["value"] = "3".into());
+    world.reconcile().await;
+    assert_eq!(planned(&world).0, "WouldChange");
+}

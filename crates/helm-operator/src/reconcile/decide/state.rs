@@ -41,7 +41,7 @@ pub(crate) struct Observed {
     pub(crate) awaits: Awaits,
     /// Resources that depend on it must be deleted first, or may have to: they are not listed yet.
     pub(crate) needed: bool,
-    /// The last attempt failed, and this permit is not reserved for retries.
+    /// The last attempt failed, or a plan is due, and this permit is not reserved for retries.
     pub(crate) yields: bool,
     /// A render of this reconcile was postponed, and its permit is not reserved for retries.
     pub(crate) postponed: bool,
@@ -300,7 +300,7 @@ impl fmt::Display for Observed {
             (self.planning == Planning::Done, "planned"),
             (self.held, "held"),
             (self.listing, "objects not listed yet"),
-            (self.yields, "failed before"),
+            (self.yields, "without a permit for retries"),
             (self.postponed, "render postponed"),
             (self.contested, "made by another operator"),
             (self.blind, "records not watched"),
@@ -317,7 +317,8 @@ impl fmt::Display for Observed {
 }
 
 /// Returns the next step. An attempt starts with a render. If it may fail again, it uses a permit for retries, so that
-/// it does not delay others.
+/// it does not delay others. A plan always does: it holds all objects that it would write, so the process makes one at a
+/// time.
 pub(crate) fn next_step(observed: &Observed) -> Step {
     match wanted_step(observed) {
         Step::Render | Step::Plan if observed.yields => Step::Retry,
@@ -939,7 +940,7 @@ mod tests {
             ("drift stays", Observed { planning: Planning::Done, objects: Objects::Drifted, ..FINE }, Step::Nothing),
             ("an unfinished upgrade, too", Observed { release: Recorded::Pending, ..due.clone() }, Step::Plan),
             ("what was held before is planned", Observed { held: true, ..due.clone() }, Step::Plan),
-            ("a slow one with the permit for them", Observed { yields: true, ..due.clone() }, Step::Retry),
+            ("with the permit for retries", Observed { yields: true, ..due.clone() }, Step::Retry),
             ("not before the objects are listed", Observed { listing: true, ..due.clone() }, Step::Wait),
             ("not what cannot be seen", Observed { blind: true, ..due.clone() }, Step::ReportBlindness),
             ("not while suspended", Observed { suspended: true, ..due.clone() }, Step::Nothing),

@@ -39,9 +39,10 @@ pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>,
         return plan(context, &primary, end);
     }
     context.handle_failed(decided, end);
-    // The previous process's failure stays until the first attempt. The health of the objects is unknown until they are
-    // listed.
+    // The previous process's failure stays until the first attempt, and the last plan until the next one. The health of
+    // the objects is unknown until they are listed.
     let is_known = has_status(&primary)
+        && !context.found.is_plan_queued
         && context.shared.memory.of(context.key).restored(&primary).is_none()
         && !context.is_listing();
     let found = if is_known {

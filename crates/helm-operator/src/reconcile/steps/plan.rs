@@ -13,13 +13,17 @@ use crate::reconcile::decide::memory::Planned;
 use crate::reconcile::decide::state::Planning;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, NextStep};
-use crate::reconcile::rehearse::{Rehearsed, rehearse};
+use crate::reconcile::rehearse::{Error, Rehearsed, rehearse};
 use crate::reconcile::step_context::StepContext;
 use crate::status::{MAX_MESSAGE, PlanReport, condition};
 use crate::view::primary::Primary;
 
 /// When to plan again after the resource could not be read.
 const PAUSE: Duration = Duration::from_secs(30);
+
+/// The memory for the objects of a plan, in bytes. The process makes one plan at a time, and comparing the objects takes
+/// about as much again.
+const MEMORY: usize = 16 << 20;
 
 impl StepContext<'_> {
     /// Returns whether to plan instead of acting. A deletion is never merely planned, because the resource would then
@@ -57,8 +61,7 @@ impl StepContext<'_> {
 pub(crate) async fn plan(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, Failed> {
     let (inputs, twin) = (context.planned_inputs(primary), context.shared.twin(context.key));
     let report = match rehearsed(context, primary, &twin).await {
-        _ if twin.memory.of(context.key).is_slow => return Ok(context.postpone()),
-        Ok(rehearsed) => reported(&rehearsed),
+        Ok(report) => report,
         Err(why) => {
             keep(context, String::new(), PlanReport { reason: "PlanFailed", message: why });
             return Ok(NextStep::At(Instant::now() + PAUSE).into());
@@ -81,16 +84,21 @@ fn keep(context: &StepContext<'_>, inputs: String, report: PlanReport) {
     });
 }
 
-/// Rehearses the resource as the API server has it.
+/// Rehearses the resource as the API server has it. That the plan is too large is kept like a plan, so that it is not
+/// tried again until something that it depends on changes.
 async fn rehearsed(
     context: &StepContext<'_>,
     primary: &Primary,
     twin: &ControllerContext,
-) -> Result<Rehearsed, String> {
+) -> Result<PlanReport, String> {
     let path = twin.resource.path(primary.own_namespace(), primary.name()).map_err(|error| chain(&error))?;
     let read = context.shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Value>());
     let resource = read.map_err(|error| chain(&error))?;
-    rehearse(twin, resource, context.priority).await.map_err(|error| chain(&error))
+    match rehearse(twin, resource, context.priority, MEMORY).await {
+        Ok(rehearsed) => Ok(reported(&rehearsed)),
+        Err(error @ Error::TooLarge) => Ok(PlanReport { reason: "PlanFailed", message: chain(&error) }),
+        Err(error) => Err(chain(&error)),
+    }
 }
 
 fn reported(Rehearsed { plan, mask }: &Rehearsed) -> PlanReport {

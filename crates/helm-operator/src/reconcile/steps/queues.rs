@@ -8,7 +8,7 @@ use helm_release::storage::Before;
 use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::rollout::{self, Attempt, Begun, Cause, Claim, Due};
-use crate::reconcile::decide::state::{Awaits, Inputs, Recorded, UpgradeSlot};
+use crate::reconcile::decide::state::{Awaits, Inputs, Planning, Recorded, UpgradeSlot};
 use crate::reconcile::decide::turns::RolloutTurn;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, Learned, NextStep};
@@ -19,11 +19,11 @@ use crate::view::release::ReleaseRecords;
 
 impl StepContext<'_> {
     /// Queues the resource for a retry permit.
-    pub(crate) fn wait_for_retry(&self, primary: &Primary) -> NextStep {
+    pub(crate) fn wait_for_retry(&self, primary: &Primary) -> Ended {
         let has_changed = self.shared.memory.of(self.key).has_changed(&self.attempt(primary));
         let attempt = if has_changed { RetryInputs::Corrected } else { RetryInputs::Same };
         self.shared.queue.retry(self.key, attempt);
-        NextStep::Done
+        NextStep::Done.with((self.planning(primary) == Planning::Due).then_some(Learned::PlanQueued))
     }
 
     /// Postpones a render that delayed others: although nothing failed, it is repeated with a retry permit.
