@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::FutureExt as _;
-use futures::stream::{BoxStream, Stream, StreamExt as _};
+use futures::stream::{self, BoxStream, Stream, StreamExt as _, TryStreamExt as _};
 use kube::Api;
 use kube::api::ListParams;
 use kube::runtime::WatchStreamExt as _;
@@ -132,15 +132,26 @@ pub async fn list<K, T>(api: Api<K>, wanted: ListParams, read: impl Fn(K) -> Opt
 where
     K: Clone + DeserializeOwned + Debug,
 {
-    let (mut wanted, mut all) = (wanted.limit(PAGE), Vec::new());
-    loop {
+    in_pages(api, wanted, read).try_concat().await
+}
+
+/// Lists objects, mapped by `read`, page by page: as many pages as are polled. The stream ends after an error.
+pub fn in_pages<K, T>(
+    api: Api<K>,
+    wanted: ListParams,
+    read: impl Fn(K) -> Option<T>,
+) -> impl Stream<Item = Result<Vec<T>, kube::Error>>
+where
+    K: Clone + DeserializeOwned + Debug,
+{
+    stream::try_unfold((Some(wanted.limit(PAGE)), api, read), |(wanted, api, read)| async move {
+        let Some(mut wanted) = wanted else { return Ok(None) };
         let page = api.list(&wanted).await?;
-        all.extend(page.items.into_iter().filter_map(&read));
-        match page.metadata.continue_.filter(|more| !more.is_empty()) {
-            Some(more) => wanted.continue_token = Some(more),
-            None => return Ok(all),
-        }
-    }
+        let items: Vec<T> = page.items.into_iter().filter_map(&read).collect();
+        wanted.continue_token = page.metadata.continue_.filter(|more| !more.is_empty());
+        let next = wanted.continue_token.is_some().then_some(wanted);
+        Ok::<_, kube::Error>(Some((items, (next, api, read))))
+    })
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use controller::runtime::namespaces::Namespaces;
 use controller::runtime::pages;
 use controller::runtime::readiness::{self, LISTING, Readiness};
 use controller::runtime::reflector::{Stream, WatchScope, is_refused, reduce};
-use futures::future::{BoxFuture, ready};
+use futures::future::ready;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, Mapper, Resource, Whole, label_value};
@@ -139,7 +139,7 @@ impl Source for Objects {
         kind: &Arc<Resource>,
         scope: &WatchScope,
         charts: &BTreeSet<String>,
-    ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
+    ) -> BoxStream<'static, Result<Vec<Live>, kube::Error>> {
         let kind = &self.mapper.known(&kind.api_version, &kind.kind).unwrap_or_else(|| kind.clone());
         self.shape(kind).list(&self.client, kind, scope, ListParams::default().labels_from(&of_charts(charts)))
     }
@@ -194,13 +194,15 @@ impl Shape {
         kind: &Resource,
         scope: &WatchScope,
         wanted: ListParams,
-    ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
+    ) -> BoxStream<'static, Result<Vec<Live>, kube::Error>> {
         match self {
-            Shape::Whole => Box::pin(pages::list(api::<Whole>(client, kind, scope), wanted, |whole| Some(whole.live))),
-            Shape::Status => Box::pin(pages::list(api::<Live>(client, kind, scope), wanted, Some)),
+            Shape::Whole => {
+                pages::in_pages(api::<Whole>(client, kind, scope), wanted, |whole| Some(whole.live)).boxed()
+            }
+            Shape::Status => pages::in_pages(api::<Live>(client, kind, scope), wanted, Some).boxed(),
             Shape::Metadata => {
                 let api = api::<LiveMetadata>(client, kind, scope);
-                Box::pin(pages::list(api, wanted, |metadata| Some(Live::from(metadata))))
+                pages::in_pages(api, wanted, |metadata| Some(Live::from(metadata))).boxed()
             }
         }
     }

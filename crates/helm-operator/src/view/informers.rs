@@ -12,7 +12,9 @@ use std::sync::{Arc, Mutex, Weak};
 use controller::runtime::backoff;
 use controller::runtime::freshness::Epoch;
 use controller::runtime::reflector::{self, EventHandler, First, Stream, WatchScope};
+use futures::StreamExt as _;
 use futures::future::{BoxFuture, join_all};
+use futures::stream::BoxStream;
 use helm_release::kube::{Live, Resource};
 use outside::sync::lock;
 use tokio::sync::oneshot;
@@ -27,13 +29,13 @@ pub(crate) trait Source: Send + Sync {
     fn scopes(&self, kind: &Resource) -> Vec<WatchScope>;
     /// Watches a kind's objects of these charts in a scope.
     fn watch(&self, kind: &Arc<Resource>, scope: &WatchScope, charts: &BTreeSet<String>) -> Stream<Live>;
-    /// Lists a kind's objects of these charts in a scope.
+    /// Lists a kind's objects of these charts in a scope, as many pages as are polled.
     fn list(
         &self,
         kind: &Arc<Resource>,
         scope: &WatchScope,
         charts: &BTreeSet<String>,
-    ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>>;
+    ) -> BoxStream<'static, Result<Vec<Live>, kube::Error>>;
 }
 
 /// A receiver of a kind's objects. Its owner drops it to end the subscription.
@@ -162,16 +164,18 @@ impl Informers {
         own: BTreeSet<String>,
         subscriber: Subscriber,
     ) -> First {
-        for attempt in 1.. {
+        let mut seen: Option<u64> = None;
+        for attempt in 1_u32.. {
             // The list will contain everything that happened before it. While lists fail, nothing accumulates.
             let before = shared.forget_missed(&subscriber);
-            let began = Instant::now();
-            match self.source.list(&shared.kind, &shared.scope, &own).await {
-                Ok(all) => {
-                    if shared.admit(&subscriber, all, (before, began)) {
-                        return First::Listed;
-                    }
-                }
+            // What only an abandoned list contained must not survive this one.
+            let number = if seen == Some(before) { u64::MAX - u64::from(attempt) } else { before };
+            let epoch = Epoch { number, began: Instant::now(), is_list: false };
+            let mut list = OwnList { before, epoch, is_seen: false };
+            let pages = self.source.list(&shared.kind, &shared.scope, &own);
+            match shared.take_in(&subscriber, pages, &mut list).await {
+                Ok(true) => return First::Listed,
+                Ok(false) => {}
                 Err(kube::Error::Api(status)) if reflector::is_refusal(&status) => {
                     shared.admit_unlisted(&subscriber);
                     return First::Refused;
@@ -182,6 +186,7 @@ impl Informers {
                     tokio::time::sleep(backoff::wait(attempt)).await;
                 }
             }
+            seen = seen.max(list.is_seen.then_some(before));
         }
         First::Refused
     }
@@ -193,6 +198,15 @@ enum Joined {
     Running,
     /// The watch must be started, or restarted with a wider selection.
     Restart,
+}
+
+/// A list that a joining member makes itself.
+struct OwnList {
+    /// The number of the watch's list when it began.
+    before: u64,
+    epoch: Epoch,
+    /// Whether the member has seen some of its objects.
+    is_seen: bool,
 }
 
 impl SharedWatch {
@@ -239,20 +253,40 @@ impl SharedWatch {
         state.epoch
     }
 
-    /// Passes the existing objects to a member, and then the events that it missed. Returns `false` without doing so if
-    /// the watch has listed since this number: an object missing from that list may be in the member's older one, and
-    /// no event would ever report its deletion.
-    fn admit(&self, subscriber: &Subscriber, all: Vec<Live>, (before, began): (u64, Instant)) -> bool {
+    /// Passes a member's own list to it, a page before the next one is read, and then the events that it missed. Stops
+    /// and returns `false` if the watch has listed since this list began: an object missing from the watch's list may be
+    /// in the member's older one, and no event would ever report its deletion.
+    async fn take_in(
+        &self,
+        subscriber: &Subscriber,
+        mut pages: BoxStream<'static, Result<Vec<Live>, kube::Error>>,
+        list: &mut OwnList,
+    ) -> Result<bool, kube::Error> {
+        while let Some(page) = pages.next().await {
+            if !self.admit_page(subscriber, page?, list) {
+                return Ok(false);
+            }
+        }
+        Ok(self.admit(subscriber, list))
+    }
+
+    fn admit_page(&self, subscriber: &Subscriber, page: Vec<Live>, list: &mut OwnList) -> bool {
+        let state = lock(&self.state);
+        let is_valid = state.epoch == list.before;
+        for live in page.into_iter().filter(|_| is_valid) {
+            subscriber.changed(Arc::new(live), list.epoch);
+            list.is_seen = true;
+        }
+        is_valid
+    }
+
+    fn admit(&self, subscriber: &Subscriber, list: &OwnList) -> bool {
         let mut state = lock(&self.state);
-        if state.epoch != before {
+        if state.epoch != list.before {
             return false;
         }
-        let list = Epoch { number: state.epoch, began, is_list: false };
         let Some(member) = state.members.iter_mut().find(|member| member.is(subscriber)) else { return true };
-        for live in all {
-            subscriber.changed(Arc::new(live), list);
-        }
-        subscriber.sweep(&self.scope, list);
+        subscriber.sweep(&self.scope, list.epoch);
         for event in member.missed.take().into_iter().flatten() {
             event.show(subscriber);
         }

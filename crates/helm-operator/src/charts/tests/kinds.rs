@@ -6,6 +6,7 @@ use std::sync::atomic::AtomicBool;
 use controller::runtime::reflector::{First, Stream};
 use futures::StreamExt as _;
 use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
+use futures::stream::{self, BoxStream};
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::Semaphore;
 
@@ -27,7 +28,9 @@ struct Server {
     refuses: Arc<AtomicBool>,
     /// Whether lists are not answered.
     fails: Arc<AtomicBool>,
-    /// Lists wait for its permits.
+    /// Whether each object has a page of its own.
+    is_paged: Arc<AtomicBool>,
+    /// Pages of lists wait for its permits.
     lists: Arc<OpenGate>,
 }
 
@@ -56,21 +59,34 @@ impl Source for Server {
         _: &Arc<Resource>,
         _: &WatchScope,
         _: &BTreeSet<String>,
-    ) -> BoxFuture<'static, Result<Vec<Live>, kube::Error>> {
+    ) -> BoxStream<'static, Result<Vec<Live>, kube::Error>> {
         let server = self.clone();
-        Box::pin(async move {
-            server.lists.0.acquire().await.unwrap().forget();
-            let error = |code| kube::Error::Api(Box::new(kube::core::Status::failure("no", "no").with_code(code)));
-            match (server.refuses.load(Ordering::Relaxed), server.fails.load(Ordering::Relaxed)) {
-                (true, _) => Err(error(404)),
-                (false, true) => Err(error(500)),
-                (false, false) => Ok(server.listed.lock().unwrap().clone()),
+        let pages = stream::try_unfold(Some(0), move |from| {
+            let server = server.clone();
+            async move {
+                let Some(from) = from else { return Ok(None) };
+                server.lists.0.acquire().await.unwrap().forget();
+                let error = |code| kube::Error::Api(Box::new(kube::core::Status::failure("no", "no").with_code(code)));
+                match (server.refuses.load(Ordering::Relaxed), server.fails.load(Ordering::Relaxed)) {
+                    (true, _) => Err(error(404)),
+                    (false, true) => Err(error(500)),
+                    (false, false) => Ok(Some(server.page(from))),
+                }
             }
-        })
+        });
+        pages.boxed()
     }
 }
 
 impl Server {
+    /// Returns the objects of the page that starts here, and where the next one does.
+    fn page(&self, from: usize) -> (Vec<Live>, Option<usize>) {
+        let listed = self.listed.lock().unwrap();
+        let most = if self.is_paged.load(Ordering::Relaxed) { 1 } else { usize::MAX };
+        let next = from.saturating_add(most);
+        (listed.iter().skip(from).take(most).cloned().collect(), (next < listed.len()).then_some(next))
+    }
+
     fn send(&self, watch: usize, event: Event<Live>) {
         // An abandoned watch has no receiver.
         _ = self.watches.lock().unwrap()[watch].1.unbounded_send(Ok(event));
@@ -224,6 +240,44 @@ async fn a_list_that_ends_while_another_controller_joins_is_seen_by_both() {
     process.server.lists.0.add_permits(1);
     assert_eq!(listed.await.unwrap(), First::Listed);
     assert_eq!(second.until("sweep 2").await, ["two in 2", "sweep 2"], "an object that is gone is never seen");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_page_of_a_list_is_seen_before_the_next_one_is_read() {
+    let process = Process::new();
+    process.first().await;
+    process.server.is_paged.store(true, Ordering::Relaxed);
+    *process.server.listed.lock().unwrap() = vec![of("one"), of("two"), of("three")];
+    let (second, listed) = process.subscribe("b");
+    process.server.lists.0.add_permits(1);
+    assert_eq!(second.until("one in 1").await, ["one in 1"]);
+    assert!(!listed.is_finished(), "two pages are left");
+    process.server.lists.0.add_permits(2);
+    assert_eq!(listed.await.unwrap(), First::Listed);
+    assert_eq!(second.until("sweep 1").await, ["two in 1", "three in 1", "sweep 1"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_goes_after_a_list_failed_at_a_late_page_does_not_survive_the_next_one() {
+    let process = Process::new();
+    let first = process.first().await;
+    process.server.is_paged.store(true, Ordering::Relaxed);
+    *process.server.listed.lock().unwrap() = vec![of("gone"), of("stays")];
+    let (second, listed) = process.subscribe("b");
+    process.server.lists.0.add_permits(1);
+    assert_eq!(second.until("gone in 1").await, ["gone in 1"]);
+    process.server.fails.store(true, Ordering::Relaxed);
+    process.server.lists.0.add_permits(1);
+    process.server.send(0, Event::Delete(of("gone")));
+    first.until("gone gone").await;
+    process.server.fails.store(false, Ordering::Relaxed);
+    *process.server.listed.lock().unwrap() = vec![of("stays")];
+    process.server.lists.0.add_permits(1);
+    assert_eq!(listed.await.unwrap(), First::Listed);
+    let seen = second.0.lock().unwrap().clone();
+    let number = seen[0].strip_prefix("stays in ").unwrap();
+    assert_ne!(number, "1", "what is in a sweep's own list only stays");
+    assert_eq!(seen[1..], [format!("sweep {number}")]);
 }
 
 #[tokio::test(start_paused = true)]

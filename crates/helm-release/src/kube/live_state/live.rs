@@ -13,6 +13,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use crate::kube::FIELD_MANAGER;
+use crate::kube::live_state::bounds;
 use crate::kube::live_state::readiness::{READINESS_FIELDS, Readiness, Unready, readiness_of, unready_as, unready_of};
 use crate::kube::objects::decorate::{
     HOOK_RUN_ANNOTATION, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME,
@@ -40,7 +41,7 @@ impl Mark {
 /// A live object, reduced.
 #[derive(Clone, Debug)]
 pub struct Live {
-    /// Name, namespace, uid, resource version and finalizers only.
+    /// Name, namespace, uid, resource version and the first finalizers only.
     pub metadata: ObjectMeta,
     /// Our mark; `None` if we never wrote the object, or the server keeps no managed fields.
     pub mark: Option<Mark>,
@@ -54,7 +55,8 @@ pub struct Live {
     pub whole: Option<std::sync::Arc<str>>,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// The controller among its owner references.
+    /// The controller among its owner references. In this and the fields below, a text that is too long for a name is
+    /// replaced by one that is nobody's.
     pub controller: Option<OwnerReference>,
     /// The label `app.kubernetes.io/managed-by`.
     pub managed_by: Option<String>,
@@ -198,6 +200,10 @@ impl Live {
         let annotation = |key: &str| annotations.get(key).map(String::as_str);
         let (success, failure) = (annotation(sequence::SUCCESS), annotation(sequence::FAILURE));
         let verdict = reported.as_ref().and_then(|reported| sequence::judge(success, failure, &reported.status));
+        let [release_name, release_namespace, primary, primary_type] =
+            [RELEASE_NAME, RELEASE_NAMESPACE, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION]
+                .map(|key| annotations.remove(key).map(bounds::name));
+        let controller = meta.owner_references.into_iter().find(|o| o.controller == Some(true));
         Live {
             verdict,
             mark,
@@ -205,20 +211,20 @@ impl Live {
             reported,
             whole: None,
             deleting: meta.deletion_timestamp.is_some(),
-            controller: meta.owner_references.into_iter().find(|o| o.controller == Some(true)),
-            managed_by: meta.labels.and_then(|mut labels| labels.remove(MANAGED_BY_LABEL)),
-            release_name: annotations.remove(RELEASE_NAME),
-            release_namespace: annotations.remove(RELEASE_NAMESPACE),
+            controller: controller.map(bounds::controller),
+            managed_by: meta.labels.and_then(|mut labels| labels.remove(MANAGED_BY_LABEL)).map(bounds::name),
+            release_name,
+            release_namespace,
             kept: annotations.get(RESOURCE_POLICY).is_some_and(|policy| is_keep(policy)),
             made_by_hook: annotations.contains_key(HOOK_RUN_ANNOTATION),
-            primary: annotations.remove(PRIMARY_ANNOTATION),
-            primary_type: annotations.remove(PRIMARY_TYPE_ANNOTATION),
+            primary,
+            primary_type,
             metadata: ObjectMeta {
                 name: meta.name,
                 namespace: meta.namespace,
                 uid: meta.uid,
                 resource_version: meta.resource_version,
-                finalizers: meta.finalizers,
+                finalizers: meta.finalizers.map(bounds::finalizers),
                 ..ObjectMeta::default()
             },
         }

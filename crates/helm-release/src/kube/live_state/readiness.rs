@@ -4,6 +4,7 @@
 //! Differences: a failed Pod is not ready, a paused Deployment is ready (as for `helm --wait`), and a
 //! ReplicationController uses ReplicaSet's rule.
 
+use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::sequence;
 use serde_json::Value;
 
@@ -26,7 +27,7 @@ pub enum Readiness {
 pub struct Unready {
     /// Whether it needs intervention to become ready.
     pub failed: bool,
-    /// The reason for people: `0 of 3 replicas are available`.
+    /// The reason for people, shortened: `0 of 3 replicas are available`.
     pub why: String,
     /// Whether the reason is that of the object's own status, which may quote values: a webhook refuses its pods.
     pub quotes: bool,
@@ -54,6 +55,7 @@ struct Fault {
 impl Fault {
     fn into_unready(self, status: &Value) -> Unready {
         let Fault { failed, why, quotes } = self;
+        let why = shorten(&why, MAX_MESSAGE).into_owned();
         Unready { failed, why, quotes, progress: progress_of(status) }
     }
 }
@@ -658,6 +660,8 @@ mod tests {
         assert_eq!(why(("", "Pod"), json!({}), json!({"phase": "Failed"})), "it failed");
         assert_eq!(why(("x.y", "Db"), json!({}), conditions(&[("Ready", "False")])), "Ready is False");
         assert_eq!(why(("x.y", "Db"), json!({}), conditions(&[("Ready", "True")])), "");
+        let long = json!([{"type": "Ready", "status": "False", "message": "x".repeat(1 << 20)}]);
+        assert!(why(("x.y", "Db"), json!({}), json!({"conditions": long})).len() <= MAX_MESSAGE);
     }
 
     #[test]

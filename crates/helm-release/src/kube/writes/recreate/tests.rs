@@ -89,6 +89,8 @@ fn only_a_live_object_of_the_release_without_others_finalizers_may_be_deleted() 
     {
         assert_eq!(check(live(&["orphan", name]), json!({}), "Deployment", Desired::Changed), foreign(&[name]));
     }
+    let many = check(live(&[own[2]; 33]), json!({}), "Deployment", Desired::Changed);
+    assert_eq!(many, foreign(&["and 1 more"]), "it may be anybody's");
     let mut kept = live(&[]);
     kept["annotations"]["helm.sh/resource-policy"] = "keep".into();
     assert_eq!(check(kept, json!({}), "Deployment", Desired::Changed), Err(Guard::Kept));
