@@ -1,8 +1,11 @@
-//! Test fixtures: a custom resource's release, its hooks, and its decoration.
+//! Test fixtures: a custom resource's release, its hooks, its decoration, and a server that counts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::future::BoxFuture;
+use outside::{Api, Call, Error, MemoryApi, Response};
 use serde_json::json;
 
 use crate::kube::{Decoration, Owner, Tie};
@@ -59,5 +62,35 @@ pub(crate) fn hook(name: &str, events: &[HookEvent]) -> Hook {
         manifest: format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: {name}\n"),
         events: events.to_vec(),
         ..Hook::default()
+    }
+}
+
+/// A server that counts the requests under way.
+pub(crate) struct Counting {
+    server: Arc<MemoryApi>,
+    under_way: AtomicUsize,
+    most: AtomicUsize,
+}
+
+impl Counting {
+    pub(crate) fn new(server: Arc<MemoryApi>) -> Counting {
+        Counting { server, under_way: AtomicUsize::new(0), most: AtomicUsize::new(0) }
+    }
+
+    /// Returns how many requests were under way at most.
+    pub(crate) fn most(&self) -> usize {
+        self.most.load(Ordering::Relaxed)
+    }
+}
+
+impl Api for Counting {
+    fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
+        Box::pin(async move {
+            self.most.fetch_max(self.under_way.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
+            tokio::task::yield_now().await;
+            let answer = self.server.send(call).await;
+            self.under_way.fetch_sub(1, Ordering::Relaxed);
+            answer
+        })
     }
 }

@@ -668,6 +668,20 @@ async fn each_revision_keeps_what_its_action_did() {
 }
 
 #[tokio::test]
+async fn only_so_many_objects_are_deleted_at_a_time() {
+    let world = World::new();
+    let maps: Vec<Value> = (0..40).map(|n| map(&format!("map-{n:02}"), "1")).collect();
+    let installed = world.install(&candidate(&maps)).await;
+    let server = Arc::new(sample::Counting::new(world.server.clone()));
+    let applier = Applier::new(server.clone());
+    applier.mapper.refresh().await.unwrap();
+    let env = Environment { applier: &applier, ..world.env() };
+    delete_objects(&env, &installed.inventory).await.unwrap();
+    assert_eq!(server.most(), 16);
+    assert!(!world.server.paths().iter().any(|path| path.starts_with(MAPS)));
+}
+
+#[tokio::test]
 async fn a_repair_writes_only_drifted_objects_without_reading_cached_ones() {
     let mut world = World::new();
     let installed = world.install(&candidate(&[map("a", "1"), map("b", "1"), map("c", "1")])).await;

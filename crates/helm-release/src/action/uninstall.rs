@@ -10,7 +10,8 @@ use super::orphans::{claimed, names};
 use super::resume::{await_next, has, has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error, Records, read_release, read_sealed};
 use crate::kube::{
-    Adopted, ApplyError, HookError, HookRun, Left, Live, Owner, Removal, intern, recorded_objects, uninstall_order,
+    Adopted, ApplyError, HookError, HookRun, Left, Live, Owner, Removal, WriteLimit, intern, recorded_objects,
+    uninstall_order,
 };
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Stored, Written, check_fits};
@@ -192,8 +193,8 @@ impl Uninstalling {
     }
 }
 
-/// Deletes a release's objects in uninstall order: one kind after the other, objects of one kind concurrently. The
-/// objects of later rounds go first.
+/// Deletes a release's objects in uninstall order: one kind after the other, up to 16 objects of one kind concurrently.
+/// The objects of later rounds go first.
 ///
 /// Leaves objects that the manifest or their own annotation keeps, those that a revision adopted without ever being
 /// deployed with them, and objects that do not provably belong to this release. Returns once the server accepted the
@@ -215,7 +216,8 @@ pub async fn delete_each(env: &Environment<'_>, objects: &[&MarkedObject]) -> Re
     uninstall_order(&mut objects, |o| &o.key.kind);
     objects.sort_by_key(|object| Reverse(order(object.turn)));
     for group in objects.chunk_by(|a, b| a.key.kind == b.key.kind && a.turn.round() == b.turn.round()) {
-        try_join_all(group.iter().map(|object| delete(env, object))).await?;
+        let limit = WriteLimit::new();
+        try_join_all(group.iter().map(|object| limit.within(delete(env, object)))).await?;
     }
     Ok(())
 }
@@ -256,7 +258,8 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
 /// # Errors
 /// The server rejects a write or is unreachable. Some objects may already have changed.
 pub async fn hand_over(env: &Environment<'_>, inventory: &Marks) -> Result<(), Error> {
-    try_join_all(inventory.objects.iter().map(|object| leave(env, object, Left::Succeeded))).await?;
+    let limit = WriteLimit::new();
+    try_join_all(inventory.objects.iter().map(|object| limit.within(leave(env, object, Left::Succeeded)))).await?;
     Ok(())
 }
 
@@ -272,7 +275,8 @@ pub async fn give_back(env: &Environment<'_>, version: u32) -> Result<(), Error>
         Err(error) if lists_no_objects(&error) => claimed(env).await?,
         Err(error) => return Err(error),
     };
-    try_join_all(inventory.objects.iter().map(|object| give_back_one(env, object))).await?;
+    let limit = WriteLimit::new();
+    try_join_all(inventory.objects.iter().map(|object| limit.within(give_back_one(env, object)))).await?;
     Ok(())
 }
 

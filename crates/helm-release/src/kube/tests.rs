@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::kube::live_state::readiness::readiness_of;
-use crate::sample::decoration;
+use crate::kube::writes::limit::MAX_WRITES;
+use crate::sample::{Counting, decoration};
 
 const SERVICE: &str = "/api/v1/namespaces/ns/services/web";
 
@@ -200,6 +201,31 @@ async fn the_fields_that_helm_wrote_become_ours_and_can_be_dropped() {
     let live = server.object(SERVICE).unwrap();
     assert_eq!(live["spec"], json!({"type": "ClusterIP", "port": 1}));
     assert_eq!(live["metadata"]["managedFields"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn many_managed_fields_are_read_again_to_become_ours() {
+    let object = service();
+    for (manager, reads) in [("helm", 2), ("kubectl", 1)] {
+        let (server, applier) = server();
+        let mut old = service_of("web");
+        for n in 0..1000 {
+            old["metadata"]["annotations"][format!("key-{n:04}")] = "x".into();
+        }
+        server.put(SERVICE, old, manager);
+        let uid = server.object(SERVICE).unwrap()["metadata"]["uid"].clone();
+        let found = applier.check_ownership(&[(&object, Rule::Import)], &decoration()).await.unwrap();
+        let (_, found) = &found[0];
+        assert!(format!("{found:?}").len() < 1000, "{found:?}");
+        apply(&applier, target(&object, Rule::Import, found.clone())).await.unwrap();
+        let metadata = server.object(SERVICE).unwrap()["metadata"].clone();
+        let managers = metadata["managedFields"].as_array().unwrap().iter().map(|entry| entry["manager"].as_str());
+        assert_eq!(managers.flatten().any(|other| other == manager), manager == "kubectl", "{manager}");
+        assert_eq!(metadata["annotations"]["key-0999"].is_null(), manager == "helm", "{manager}");
+        assert_eq!(metadata["uid"], uid);
+        let log = server.log();
+        assert_eq!(log.iter().filter(|line| **line == format!("GET {SERVICE}")).count(), reads, "{manager}");
+    }
 }
 
 #[tokio::test]
@@ -537,6 +563,23 @@ async fn kinds_are_applied_in_order_and_their_objects_concurrently() {
     let options = WriteOptions::new(&decoration, Policy::Auto, &last);
     assert!(applier.apply_all(&targets, &options).now_or_never().is_none(), "it waits for a response");
     assert_eq!(server.paths(), ["/api/v1/namespaces/ns/configmaps/b"]);
+}
+
+#[tokio::test]
+async fn only_so_many_objects_of_a_kind_are_written_at_a_time() {
+    let server = Arc::new(Counting::new(Arc::new(MemoryApi::new())));
+    let applier = Applier::new(server.clone());
+    applier.mapper.refresh().await.unwrap();
+    let map = |n: usize| {
+        let metadata = json!({"name": format!("map-{n:02}")});
+        Object::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})).unwrap()
+    };
+    let objects: Vec<Object> = (0..40).map(map).collect();
+    let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Found::Absent)).collect();
+    let applied = applier.apply_all(&targets, &WriteOptions::new(&decoration(), Policy::Auto, &())).await.unwrap();
+    assert_eq!(server.most(), MAX_WRITES);
+    let names: Vec<&str> = applied.iter().map(|one| &*one.key.name).collect();
+    assert!(names.len() == 40 && names.is_sorted(), "{names:?}");
 }
 
 #[tokio::test]

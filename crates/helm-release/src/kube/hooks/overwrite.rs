@@ -13,6 +13,7 @@ use super::decide::{Standing, standing};
 use super::objects::{Stamp, check_ours};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::writes::apply::{Applier, Existing, Found, bytes, describe};
+use crate::kube::writes::managed_fields::ManagedFields;
 use crate::kube::writes::write::{Body, Previous};
 use crate::kube::{Live, Object, Response};
 
@@ -64,7 +65,7 @@ impl Applier {
         let existing = Existing {
             uid: text("uid"),
             resource_version: text("resourceVersion"),
-            managed_fields: metadata["managedFields"].clone(),
+            managed_fields: ManagedFields::Known(metadata["managedFields"].clone()),
             scaled: false,
             kept: false,
             whole: None,

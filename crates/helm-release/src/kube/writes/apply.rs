@@ -11,6 +11,8 @@ use super::autoscaler::has_replicas;
 use crate::kube::objects::decorate::{Decoration, Tie, is_kept};
 use crate::kube::writes::check::{Conflict, Part, describe_all};
 use crate::kube::writes::client_side::Schemas;
+use crate::kube::writes::limit::WriteLimit;
+use crate::kube::writes::managed_fields::ManagedFields;
 use crate::kube::writes::reach::{OutOfReach, describe_all as describe_unreached};
 use crate::kube::writes::recreate::{Guard, Stuck};
 use crate::kube::writes::write::{ApplyMethod, Body, Policy, Previous, WriteOptions, Written};
@@ -69,6 +71,24 @@ impl Found {
         self
     }
 
+    /// Keeps of its managed fields only what the write needs. `owner` is the owner's uid; empty if there is no owner.
+    pub(in crate::kube) fn reduced(mut self, owner: &str) -> Found {
+        if let Found::Read(existing) = &mut self {
+            let known = std::mem::replace(&mut existing.managed_fields, ManagedFields::Stay);
+            existing.managed_fields = known.reduced(owner);
+        }
+        self
+    }
+
+    /// Returns whether the object must be read before it is written.
+    fn must_be_read(&self) -> bool {
+        match self {
+            Found::Unknown => true,
+            Found::Read(existing) => matches!(existing.managed_fields, ManagedFields::Move),
+            Found::Absent | Found::Ours { .. } => false,
+        }
+    }
+
     /// Returns whether the live object's annotation keeps it.
     fn is_kept(&self) -> bool {
         match self {
@@ -90,7 +110,7 @@ impl Found {
 pub(crate) struct Existing {
     pub(in crate::kube) uid: String,
     pub(in crate::kube) resource_version: String,
-    pub(in crate::kube) managed_fields: Value,
+    pub(in crate::kube) managed_fields: ManagedFields,
     pub(in crate::kube) scaled: bool,
     /// Whether its annotation keeps it.
     pub(in crate::kube) kept: bool,
@@ -293,7 +313,7 @@ impl Applier {
         Ok(applied)
     }
 
-    /// Applies objects in install order: one kind after the other, objects of one kind concurrently. Adds each to
+    /// Applies objects in install order: one kind after the other, up to 16 objects of one kind concurrently. Adds each to
     /// `applied`, even if others fail, except a Job that has finished and that the server has already deleted.
     ///
     /// # Errors
@@ -308,7 +328,8 @@ impl Applier {
         let definitions: Vec<&Object> = objects.filter(|o| o.kind == "CustomResourceDefinition").collect();
         let options = &WriteOptions { definitions: &definitions, ..*options };
         for group in targets.chunk_by(|a, b| a.object.kind == b.object.kind) {
-            let tried = join_all(group.iter().map(|target| self.try_apply(target, options))).await;
+            let limit = WriteLimit::new();
+            let tried = join_all(group.iter().map(|target| limit.within(self.try_apply(target, options)))).await;
             let (mut stuck, mut failed) = (Vec::new(), None);
             for one in tried {
                 match one {
@@ -361,7 +382,7 @@ impl Applier {
         let written = loop {
             tries += 1;
             let part = if body.needs_whole(&observed) { Part::Whole } else { Part::Metadata };
-            if part == Part::Metadata && !matches!(observed, Found::Unknown) {
+            if part == Part::Metadata && !observed.must_be_read() {
                 if observed.is_kept() {
                     // With an owner reference, a foreground deletion of the resource deletes the object before the release is uninstalled.
                     let named = Decoration { tie: Tie::Annotations, ..decoration.clone() };
@@ -423,7 +444,7 @@ impl Applier {
         if existing.whole.is_some()
             && has_replicas(&body.json)
             && !body.handed_over.contains(&Pointer::replicas())
-            && self.is_autoscaled(&body.key, &existing.managed_fields, decoration).await?
+            && self.is_autoscaled(&body.key, existing.managed_fields.json(), decoration).await?
         {
             body.handed_over.push(Pointer::replicas());
         }

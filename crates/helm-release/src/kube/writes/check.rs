@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::kube::objects::decorate::Decoration;
 use crate::kube::writes::apply::{Applier, ApplyError, Existing, Found, describe, key_of};
+use crate::kube::writes::managed_fields::ManagedFields;
 use crate::kube::{Live, NotOurs, Object, ObjectKey, Proven, Rule};
 
 /// Maximum number of objects to read concurrently before a write.
@@ -74,7 +75,8 @@ impl Applier {
         let key = key_of(object, decoration, &resource);
         let path = resource.path(&key.namespace, &object.name).map_err(failed)?;
         let observed = self.check_path(object, &path, &key, rule, decoration, Part::Metadata).await.map_err(failed)?;
-        Ok(observed.map(|observed| (key, observed)))
+        let owner = decoration.owner.as_ref().map_or("", |owner| &owner.uid);
+        Ok(observed.map(|observed| (key, observed.reduced(owner))))
     }
 
     /// Reads the object at a path, or a part of it, and checks its ownership.
@@ -106,7 +108,7 @@ impl Applier {
         }
         let mut object: Value = answer.parse()?;
         let Proven { uid, resource_version } = live.proven();
-        let managed_fields = object["metadata"]["managedFields"].take();
+        let managed_fields = ManagedFields::Known(object["metadata"]["managedFields"].take());
         let (scaled, kept, whole, adopted) =
             (live.scaled, live.kept, (part == Part::Whole).then_some(object), decoration.adopted(&live));
         let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted };

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use crate::kube::objects::decorate::RELEASE_NAME;
 use crate::kube::writes::apply::{Applier, ApplyError, Existing, Found, describe};
+use crate::kube::writes::managed_fields::ManagedFields;
 use crate::kube::writes::write::{Body, Previous};
 use crate::kube::{CHART_LABEL, Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Ownership};
 
@@ -55,7 +56,7 @@ impl Applier {
         }
         let text = |field: &str| live["metadata"][field].as_str().unwrap_or_default().to_owned();
         let (uid, resource_version) = (text("uid"), text("resourceVersion"));
-        let managed_fields = live["metadata"]["managedFields"].take();
+        let managed_fields = ManagedFields::Known(live["metadata"]["managedFields"].take());
         let (scaled, kept, whole, adopted) = (false, false, None, None);
         let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted };
         let key = ObjectKey::new(resource.group(), &resource.kind, "", &object.name);

@@ -8,6 +8,8 @@ pub(in crate::kube) mod definition;
 pub(in crate::kube) mod delete;
 pub(in crate::kube) mod inspect;
 pub(in crate::kube) mod leave;
+pub(in crate::kube) mod limit;
+pub(in crate::kube) mod managed_fields;
 pub(in crate::kube) mod reach;
 pub(in crate::kube) mod read;
 pub(in crate::kube) mod recreate;

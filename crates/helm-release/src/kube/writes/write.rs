@@ -232,7 +232,7 @@ impl Applier {
                 if let (Err(error), Some(moved)) = (&applied, moved)
                     && error.is_immutable()
                 {
-                    self.give_back(&body, &existing.managed_fields, &moved).await;
+                    self.give_back(&body, existing.managed_fields.json(), &moved).await;
                 }
                 applied
             }
@@ -328,9 +328,10 @@ impl Applier {
 /// Returns the object to apply over an existing one, and the managed fields to set first: earlier managers' fields
 /// become ours, and those that are handed over are released.
 fn taken_over(body: &Body, existing: &Existing) -> (Body, Option<Value>) {
-    let migrated = migrated_managers(&existing.managed_fields, &body.owner);
+    let managed_fields = existing.managed_fields.json();
+    let migrated = migrated_managers(managed_fields, &body.owner);
     let Some(live) = &existing.whole else { return (body.clone(), migrated) };
-    let managers = migrated.as_ref().unwrap_or(&existing.managed_fields);
+    let managers = migrated.as_ref().unwrap_or(managed_fields);
     let handed_over = hand_over(&body.json, live, managers, &body.handed_over);
     (Body { json: handed_over.body, ..body.clone() }, handed_over.managers.or(migrated))
 }

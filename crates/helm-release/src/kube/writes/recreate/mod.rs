@@ -20,6 +20,7 @@ use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applied, Applier, ApplyError, Found, Target, bytes, describe};
 use crate::kube::writes::delete::Propagation;
+use crate::kube::writes::limit::WriteLimit;
 use crate::kube::writes::write::{ApplyMethod, Body, Previous, Unchanged, WriteOptions, Written};
 use crate::kube::{FIELD_MANAGER, Live, Object, Rule};
 
@@ -100,7 +101,8 @@ impl Applier {
             self.delete_doomed(one, options).await?;
         }
         without_slot(options.slot, self.wait_until_gone(&gone, options)).await?;
-        let made = try_join_all(gone.iter().map(|(target, _)| self.create_anew(target, options))).await?;
+        let limit = WriteLimit::new();
+        let made = try_join_all(gone.iter().map(|(target, _)| limit.within(self.create_anew(target, options)))).await?;
         Ok(left.into_iter().chain(made.into_iter().flatten()).collect())
     }
 
