@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::{Node, Query, Target};
+use super::{MAX_SELECTED, Node, Query, Target};
 
 /// The reason while an object of `dependsOn` is missing or not ready.
 pub(crate) const NOT_READY: &str = "DependencyNotReady";
@@ -30,6 +30,8 @@ pub(crate) enum Missing {
     Absent,
     /// No object has the labels.
     Unmatched,
+    /// More objects have the labels than an annotation may select.
+    TooMany,
     /// The kind has namespaces, and a cluster-scoped resource names none.
     NoNamespace,
     Deleting,
@@ -81,6 +83,7 @@ impl Missing {
             Missing::Unserved => "the server does not serve its kind".to_owned(),
             Missing::Absent => "does not exist".to_owned(),
             Missing::Unmatched => "no object has these labels".to_owned(),
+            Missing::TooMany => format!("more than {MAX_SELECTED} objects have these labels"),
             Missing::NoNamespace => "the entry must name a namespace".to_owned(),
             Missing::Deleting => "is being deleted".to_owned(),
             Missing::Unready => "is not ready".to_owned(),
@@ -170,6 +173,10 @@ mod tests {
             (vec![db(Missing::Absent)], "Database \"db\" (does not exist)"),
             (vec![far], "Database \"db\" in namespace \"far\" (is not ready)"),
             (vec![gap(some(), None, Missing::Unmatched)], "Pod with labels a=b (no object has these labels)"),
+            (
+                vec![gap(some(), None, Missing::TooMany)],
+                "Pod with labels a=b (more than 100 objects have these labels)",
+            ),
             (vec![gap(some(), Some("x"), Missing::Deleting)], "Pod \"x\" (is being deleted)"),
             (
                 vec![None, db(Missing::Faulty("no such key: status".into()))],

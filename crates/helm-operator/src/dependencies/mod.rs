@@ -26,6 +26,12 @@ pub(crate) use resolve::{ReadsAs, admit, resolve, shows_readiness};
 /// The maximum number of entries in a list, because each is looked up for every resource.
 pub(crate) const MAX_ENTRIES: usize = 20;
 
+/// The maximum number of entries with a selector in an annotation, because each keeps what it knows of its objects.
+pub(crate) const MAX_SELECTORS: usize = 4;
+
+/// The maximum number of objects that an annotation's selector may mean, for the same reason.
+pub(crate) const MAX_SELECTED: usize = 100;
+
 /// An entry of `dependsOn`.
 #[derive(Clone, Debug)]
 pub struct Dependency {
@@ -89,6 +95,8 @@ pub(crate) struct Query {
     /// The namespace of namespaced kinds; empty if a cluster-scoped resource names none.
     pub(crate) namespace: Arc<str>,
     pub(crate) target: Target,
+    /// How many objects the labels may select.
+    pub(crate) max_objects: usize,
     pub(crate) until: Until,
     /// The controller whose `readiness` rule decides whether the objects are ready.
     pub(crate) rules: Option<Arc<str>>,

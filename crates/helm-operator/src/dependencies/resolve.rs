@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{AnnotationRule, Dependency, Origin, Query, Target, Until, Wanted};
+use super::{AnnotationRule, Dependency, MAX_SELECTED, MAX_SELECTORS, Origin, Query, Target, Until, Wanted};
 use crate::values_from::fill;
 
 /// Returns what the entries mean for a resource with this name and namespace, which is empty if it is cluster-scoped.
@@ -17,14 +17,19 @@ pub(crate) fn resolve(
     rules: &dyn Fn(&str, &str) -> Option<Arc<str>>,
 ) -> Result<Vec<Wanted>, String> {
     let resolve = |(at, entry): (usize, &Dependency)| {
-        let query = entry.query(namespace, name, rules).map_err(|what| format!("[{at}]: {what}"))?;
+        let query = entry.query(origin, (namespace, name), rules).map_err(|what| format!("[{at}]: {what}"))?;
         Ok(Wanted { query: Arc::new(query), origin, reverse_deletion: entry.reverse_deletion })
     };
     entries.iter().enumerate().map(resolve).collect()
 }
 
 impl Dependency {
-    fn query(&self, own: &str, name: &str, rules: &dyn Fn(&str, &str) -> Option<Arc<str>>) -> Result<Query, String> {
+    fn query(
+        &self,
+        origin: Origin,
+        (own, name): (&str, &str),
+        rules: &dyn Fn(&str, &str) -> Option<Arc<str>>,
+    ) -> Result<Query, String> {
         let namespace = match &self.namespace {
             Some(namespace) => fill("namespace", namespace, own, name)?,
             None => own.to_owned(),
@@ -42,13 +47,17 @@ impl Dependency {
             Until::Ready if rules.is_none() && !shows_readiness(&self.group, &self.kind) => Until::Exists,
             until => until.clone(),
         };
+        let max_objects = match (&target, origin) {
+            (Target::Selected(_), Origin::Annotation) => MAX_SELECTED,
+            _ => usize::MAX,
+        };
         let which = match &target {
             Target::Named(name) => format!("name {name}"),
-            Target::Selected(selector) => format!("labels {selector}"),
+            Target::Selected(selector) => format!("{origin:?} labels {selector}"),
         };
         let id = format!("{namespace} {which} {until:?} {rules:?}").into();
         let (group, kind) = (self.group.as_str().into(), self.kind.as_str().into());
-        Ok(Query { id, group, kind, namespace: namespace.into(), target, until, rules })
+        Ok(Query { id, group, kind, namespace: namespace.into(), target, max_objects, until, rules })
     }
 }
 
@@ -77,7 +86,7 @@ pub(crate) enum ReadsAs {
 /// to have no namespace.
 ///
 /// # Errors
-/// The first object that is not allowed, with the key that allows it.
+/// Too many selectors, or the first object that is not allowed, with the key that allows it.
 pub(crate) fn admit(
     wanted: &[Wanted],
     own: &str,
@@ -88,6 +97,10 @@ pub(crate) fn admit(
     let Some(rule) = rule else {
         return Err("the operator does not allow it: its watches.yaml lacks dependsOnAnnotation".to_owned());
     };
+    let selectors = wanted.iter().filter(|one| matches!(one.query.target, Target::Selected(_))).count();
+    if selectors > MAX_SELECTORS {
+        return Err(format!("has {selectors} entries with a selector; at most {MAX_SELECTORS} are allowed"));
+    }
     let refusal = |one: &Wanted| rule.refusal(one, own, reads_as).or_else(|| holds_others(one, own, is_cluster_scoped));
     wanted.iter().enumerate().try_for_each(|(at, one)| refusal(one).map_or(Ok(()), |why| Err(format!("[{at}]: {why}"))))
 }
@@ -196,6 +209,15 @@ mod tests {
         }
         let error = admit(&database(json!({})), "ns", None, ReadsAs::Account, &|_| false).unwrap_err();
         assert!(error.ends_with("lacks dependsOnAnnotation"), "{error}");
+        let many: Vec<Wanted> = (0..=MAX_SELECTORS)
+            .flat_map(|n| {
+                let labels = json!({"matchLabels": {"n": n.to_string()}});
+                of(json!({"kind": "Secret", "selector": labels}), "ns").unwrap()
+            })
+            .collect();
+        assert_eq!(allowed(&many[1..], ReadsAs::Operator), Ok(()));
+        let error = allowed(&many, ReadsAs::Operator).unwrap_err();
+        assert_eq!(error, "has 5 entries with a selector; at most 4 are allowed");
         // It may wait for one without a namespace, but not hold it.
         let cluster_scoped = |more| admit(&database(more), "ns", Some(&rule), ReadsAs::Operator, &|_| true);
         assert_eq!(cluster_scoped(json!({})), Ok(()));

@@ -8,8 +8,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use controller::report::chain;
-use futures::{StreamExt as _, TryStreamExt as _};
-use helm_release::kube::{Call, Error, Resource};
+use futures::TryStreamExt as _;
+use helm_release::kube::{Api, Call, Error, Resource};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
@@ -23,17 +23,14 @@ use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
-use crate::view::dependencies::registry::{User, api_version, key_of};
-use crate::view::dependencies::seen::Seen;
+use crate::view::dependencies::registry::{Dependencies, User, api_version, key_of};
+use crate::view::dependencies::seen::{Judged, Seen};
 use crate::view::primary::Primary;
 use crate::watches::Dependency;
 
 /// Why an entry is refused in a ring.
 const NO_REVERSE_DELETION: &str = "reverseDeletion needs one process that knows all resources, so it is not possible \
     with --controller-ring or --shard-selector";
-
-/// The maximum number of pages of a list.
-const MAX_PAGES: usize = 20;
 
 impl ControllerContext {
     /// Returns a resource in the graph of dependencies. The namespace is empty if it is cluster-scoped.
@@ -234,7 +231,7 @@ async fn read_objects(shared: &ControllerContext, query: &Query) -> Result<(), F
     }
     let Some(reading) = shared.dependencies.begin_read(query) else { return Ok(()) };
     match fetch(shared, &resource, query).await {
-        Ok(objects) => shared.dependencies.store(query, &objects, &reading),
+        Ok(objects) => shared.dependencies.store(query, objects, &reading),
         Err(error) if error.is_forbidden() => {
             return Err(closed_to_operator(&resource, query, "it may not read them").into());
         }
@@ -256,16 +253,32 @@ async fn served(shared: &ControllerContext, query: &Query) -> Result<Option<Arc<
     }
 }
 
-async fn fetch(shared: &ControllerContext, resource: &Resource, query: &Query) -> Result<Vec<Seen>, Error> {
+/// Reads what the query asks of its objects: their metadata, if that suffices.
+async fn fetch(shared: &ControllerContext, resource: &Resource, query: &Query) -> Result<Vec<Judged>, Error> {
+    let is_whole = !query.needs_only_metadata();
     if let Some(path) = named_path(resource, query)? {
-        return match shared.api.send(Call::get(path)).await {
-            Ok(answer) => Ok(vec![answer.parse()?]),
+        let call = if is_whole { Call::get(path) } else { Call::metadata(path) };
+        return match shared.api.send(call).await {
+            Ok(answer) => Ok(shared.dependencies.judge(query, &[answer.parse::<Seen>()?])),
             Err(error) if error.is_not_found() => Ok(Vec::new()),
             Err(error) => Err(error),
         };
     }
-    let pages = outside::pages(&*shared.api, Call::get(selected_path(resource, query)?));
-    pages.take(MAX_PAGES).try_concat().await
+    let path = selected_path(resource, query)?;
+    let call = if is_whole { Call::get(path) } else { Call::metadata_list(path) };
+    select(&*shared.api, &shared.dependencies, query, call).await
+}
+
+/// Reads all objects with a query's labels, page by page, and keeps only the verdicts. Ends early only if there are too
+/// many.
+async fn select(api: &dyn Api, dependencies: &Dependencies, query: &Query, call: Call) -> Result<Vec<Judged>, Error> {
+    let (mut pages, mut found) = (outside::pages::<Seen>(api, call), Vec::new());
+    while found.len() <= query.max_objects {
+        let _turn = dependencies.reading_page().await;
+        let Some(page) = pages.try_next().await? else { break };
+        found.extend(dependencies.judge(query, &page));
+    }
+    Ok(found)
 }
 
 /// Returns the path of the object that a query names; `None` if labels select the objects.
@@ -330,4 +343,69 @@ fn rule(resource: &Resource, verbs: &str) -> String {
     let group = Value::from(resource.group());
     let group = if resource.group().is_empty() { group.to_string() } else { resource.group().to_owned() };
     format!("{{apiGroups: [{group}], resources: [{}], verbs: [{verbs}]}}", resource.plural)
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::future::BoxFuture;
+    use helm_release::kube::{Applier, MemoryApi, Response};
+    use serde_json::json;
+
+    use super::*;
+    use crate::dependencies::{Missing, parse};
+
+    const DATABASES: &str = "/apis/db.example.com/v1/namespaces/ns/databases";
+
+    /// A server that sends two objects in a page.
+    struct Small(MemoryApi);
+
+    impl Api for Small {
+        fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
+            self.0.send(Call { path: call.path.replace("limit=500", "limit=2"), ..call })
+        }
+    }
+
+    /// Returns a server with so many objects, of which only the last is not ready.
+    fn server(count: usize) -> Small {
+        let server = MemoryApi::new();
+        server.serve("db.example.com/v1", "Database", "databases");
+        for number in 1..=count {
+            let name = format!("db-{number:05}");
+            let ready = if number < count { "True" } else { "False" };
+            let status = json!({"conditions": [{"type": "Ready", "status": ready}]});
+            let metadata = json!({"name": name, "namespace": "ns", "labels": {"tier": "db"}});
+            server.put(&format!("{DATABASES}/{name}"), json!({"metadata": metadata, "status": status}), "user");
+        }
+        Small(server)
+    }
+
+    /// Returns the standing after a read of all objects with a label, and the number of pages that this took.
+    async fn read_all(server: &Small, origin: Origin) -> (Standing, usize) {
+        let mapper = Applier::new(Arc::new(MemoryApi::new())).mapper;
+        let dependencies = Dependencies::new(None, Default::default(), mapper, Arc::default());
+        let labels = json!({"matchLabels": {"tier": "db"}});
+        let entries = parse(&json!([{"group": "db.example.com", "kind": "Database", "selector": labels}])).unwrap();
+        let wanted = resolve(&entries, origin, ("ns", "web"), &|_, _| None).unwrap();
+        let query = wanted[0].query.clone();
+        let node = Node { group: "g".into(), kind: "Shop".into(), namespace: "ns".into(), name: "web".into() };
+        let user = ("shop-controller".into(), node);
+        dependencies.depend(&user, wanted);
+        let reading = dependencies.begin_read(&query).unwrap();
+        let before = server.0.log().len();
+        let found = select(server, &dependencies, &query, Call::get(DATABASES)).await.unwrap();
+        dependencies.store(&query, found, &reading);
+        (dependencies.standings(&user).remove(0).1, server.0.log().len() - before)
+    }
+
+    #[tokio::test]
+    async fn the_last_of_many_pages_counts_unless_there_are_too_many_objects() {
+        let lacks = |object: Option<&str>, missing| Standing::Lacks(Gap { object: object.map(Arc::from), missing });
+        for (origin, count, expected, pages) in [
+            (Origin::Watch, 101, lacks(Some("db-00101"), Missing::Unready), 51),
+            (Origin::Annotation, 100, lacks(Some("db-00100"), Missing::Unready), 50),
+            (Origin::Annotation, 300, lacks(None, Missing::TooMany), 51),
+        ] {
+            assert_eq!(read_all(&server(count), origin).await, (expected, pages), "{origin:?} {count}");
+        }
+    }
 }

@@ -8,7 +8,7 @@ use controller::runtime::reflector::WatchScope;
 use helm_release::kube::Resource;
 use tokio::time::Instant;
 
-use super::seen::{Portion, Seen};
+use super::seen::{Judged, ObjectName, Portion, Seen};
 use crate::dependencies::{Access, Gap, Missing, Node, Query, Standing};
 
 /// A resource that waits: its controller's name, and itself.
@@ -31,16 +31,17 @@ pub(super) struct Entry {
     pub(super) query: Arc<Query>,
     /// The resources with this query, and whether their accounts may read its objects.
     pub(super) users: BTreeMap<User, Option<Told>>,
-    /// When the first of them came. A list that began earlier may have dropped the objects.
+    /// When the first of them came, or when objects that were left out began to matter. A list that began earlier may have
+    /// dropped them.
     since: Instant,
-    /// Whether an object that is not here does not exist.
+    /// Whether an object that is not here does not exist, or there are too many.
     pub(super) is_known: bool,
+    /// At most one more than the query may mean.
     objects: BTreeMap<ObjectName, Found>,
+    /// Whether objects may have been left out because there were too many.
+    is_partial: bool,
     reads: Vec<Read>,
 }
-
-/// An object's namespace and name.
-type ObjectName = (Arc<str>, Arc<str>);
 
 /// A read of a query's objects, from its start until its result is stored or dropped. Contains the stamp of what it
 /// returns.
@@ -78,6 +79,7 @@ impl Kind {
             since: Instant::now(),
             is_known: false,
             objects: BTreeMap::new(),
+            is_partial: false,
             reads: Vec::new(),
         };
         self.entries.entry(id.clone()).or_insert_with(new).users.entry(user.clone()).or_default();
@@ -138,10 +140,10 @@ impl Kind {
     /// Handles an object from a list or an event, with the verdicts on it; returns the users for whom that matters.
     pub(super) fn changed(&mut self, seen: &Seen, epoch: Epoch, verdicts: &Verdicts) -> BTreeSet<User> {
         let ids: Vec<Arc<str>> = self.ids_for(seen).cloned().collect();
-        let mut woken = BTreeSet::new();
+        let (name, mut woken) = (seen.object_name(), BTreeSet::new());
         for id in ids {
             if let Some(entry) = self.entries.get_mut(&id).filter(|entry| seen.suffices_for(&entry.query)) {
-                woken.extend(entry.change(|entry| entry.put(seen, epoch, verdicts.get(&id))));
+                woken.extend(entry.put(&name, seen, epoch, verdicts.get(&id)));
             }
         }
         woken
@@ -154,15 +156,9 @@ impl Kind {
 
     /// Handles an object's deletion.
     pub(super) fn deleted(&mut self, seen: &Seen) -> BTreeSet<User> {
-        let key = (Arc::from(seen.namespace()), Arc::from(seen.name()));
+        let name = seen.object_name();
         let entries = self.entries.values_mut().filter(|entry| entry.query.reaches(seen.namespace()));
-        let remove = |entry: &mut Entry| {
-            entry.note_gone(&key, seen.version());
-            if entry.objects.get(&key).is_some_and(|found| found.version <= seen.version()) {
-                entry.objects.remove(&key);
-            }
-        };
-        entries.flat_map(|entry| entry.change(remove)).collect()
+        entries.flat_map(|entry| entry.remove(&name, seen.version(), |found| found <= seen.version())).collect()
     }
 
     /// Handles the end of a list: what it did not contain does not exist.
@@ -199,6 +195,9 @@ impl Entry {
             let object = self.query.name().is_none().then(|| name.clone());
             Some(Gap { object, missing: found.missing.clone()? })
         };
+        if self.is_full() {
+            return Standing::Lacks(Gap { object: None, missing: Missing::TooMany });
+        }
         match self.objects.iter().find_map(missing) {
             // One known missing object is enough, even if others are unknown.
             Some(gap) => Standing::Lacks(gap),
@@ -218,27 +217,64 @@ impl Entry {
     fn change(&mut self, change: impl FnOnce(&mut Entry)) -> Vec<User> {
         let before = self.standing();
         change(self);
+        self.forget_if_partial();
         if self.standing() == before { Vec::new() } else { self.users.keys().cloned().collect() }
     }
 
-    fn put(&mut self, seen: &Seen, epoch: Epoch, verdict: Option<&Option<Missing>>) {
-        let key = (Arc::from(seen.namespace()), Arc::from(seen.name()));
+    /// Returns whether there are more objects than the query may mean.
+    fn is_full(&self) -> bool {
+        self.objects.len() > self.query.max_objects
+    }
+
+    fn insert(&mut self, name: ObjectName, found: Found) {
+        if self.is_full() && !self.objects.contains_key(&name) {
+            self.is_partial = true;
+        } else {
+            self.objects.insert(name, found);
+        }
+    }
+
+    /// Once there is room for objects that were left out, all must be read.
+    fn forget_if_partial(&mut self) {
+        if self.is_partial && !self.is_full() {
+            (self.is_partial, self.is_known) = (false, false);
+            self.since = Instant::now();
+            // They may be older than what was left out.
+            self.reads.clear();
+        }
+    }
+
+    /// Handles an object from a list or an event; returns the users if that changes the standing.
+    fn put(&mut self, name: &ObjectName, seen: &Seen, epoch: Epoch, verdict: Option<&Option<Missing>>) -> Vec<User> {
+        if !self.query.reaches(seen.namespace()) {
+            return Vec::new();
+        }
         if !seen.is_meant_by(&self.query) {
             // Its labels may have changed.
-            self.note_gone(&key, seen.version());
-            self.objects.remove(&key);
-            return;
+            return self.remove(name, seen.version(), |_| true);
         }
         // A query that came while the object was judged reads it.
-        let Some(missing) = verdict else { return };
+        let Some(missing) = verdict else { return Vec::new() };
         let version = seen.version();
-        let known = self.objects.get_mut(&key);
-        match known.filter(|found| found.version > version && !epoch.is_list) {
-            Some(newer) => newer.stamp = Stamp::seen(epoch),
-            None => {
-                let found = Found { version, missing: missing.clone(), stamp: Stamp::seen(epoch) };
-                self.objects.insert(key, found);
+        self.change(|entry| {
+            let known = entry.objects.get_mut(name);
+            match known.filter(|found| found.version > version && !epoch.is_list) {
+                Some(newer) => newer.stamp = Stamp::seen(epoch),
+                None => {
+                    let found = Found { version, missing: missing.clone(), stamp: Stamp::seen(epoch) };
+                    entry.insert(name.clone(), found);
+                }
             }
+        })
+    }
+
+    /// Removes an object that the query no longer means as of this version, if the known version `is_older`; returns the
+    /// users if that changes the standing.
+    fn remove(&mut self, name: &ObjectName, version: u64, is_older: impl Fn(u64) -> bool) -> Vec<User> {
+        self.note_gone(name, version);
+        match self.objects.get(name).is_some_and(|found| is_older(found.version)) {
+            true => self.change(|entry| _ = entry.objects.remove(name)),
+            false => Vec::new(),
         }
     }
 
@@ -250,19 +286,19 @@ impl Entry {
         reading
     }
 
-    /// Stores the result of a read, with a verdict on each object; returns the users if that changes the standing. A read
-    /// is void if a list ended while it ran: then either the list has the answer, or the objects are read again.
-    pub(super) fn store(&mut self, objects: Vec<(&Seen, Option<Missing>)>, reading: &Reading) -> Vec<User> {
+    /// Stores the result of a read, of all objects or of more than the query may mean; returns the users if that changes
+    /// the standing. A read is void if a list ended while it ran: then either the list has the answer, or the objects are
+    /// read again.
+    pub(super) fn store(&mut self, objects: Vec<Judged>, reading: &Reading) -> Vec<User> {
         let is_it = |read: &Read| std::ptr::eq(read.of.as_ptr(), Arc::as_ptr(reading));
         let Some(at) = self.reads.iter().position(is_it) else { return Vec::new() };
         let Read { gone, .. } = self.reads.swap_remove(at);
         self.change(|entry| {
-            for (seen, missing) in objects {
-                let key = (Arc::from(seen.namespace()), Arc::from(seen.name()));
-                let known = entry.objects.get(&key).map(|found| found.version);
-                let is_newer = known.max(gone.get(&key).copied()).is_none_or(|version| version < seen.version());
-                if is_newer && seen.is_meant_by(&entry.query) {
-                    entry.objects.insert(key, Found { version: seen.version(), missing, stamp: **reading });
+            entry.is_partial |= objects.len() > entry.query.max_objects;
+            for Judged { name, version, missing } in objects {
+                let known = entry.objects.get(&name).map(|found| found.version);
+                if known.max(gone.get(&name).copied()).is_none_or(|known| known < version) {
+                    entry.insert(name, Found { version, missing, stamp: **reading });
                 }
             }
             entry.is_known = true;
@@ -270,9 +306,9 @@ impl Entry {
     }
 
     /// Notes for the running reads that the query no longer means an object as of this version.
-    fn note_gone(&mut self, key: &ObjectName, version: u64) {
+    fn note_gone(&mut self, name: &ObjectName, version: u64) {
         for read in self.reads.iter_mut().filter(|read| read.of.strong_count() > 0) {
-            let known = read.gone.entry(key.clone()).or_default();
+            let known = read.gone.entry(name.clone()).or_default();
             *known = (*known).max(version);
         }
     }

@@ -13,13 +13,14 @@ use controller::runtime::reflector::WatchScope;
 use controller::runtime::served_kinds::ServedKinds;
 use helm_release::kube::{Mapper, Resource};
 use outside::sync;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::kind::{Entry, Kind, Verdicts};
 pub(crate) use super::kind::{Reading, User};
 use super::lists::{Lists, MayHold};
-use super::seen::{Judging, Portion, Seen, ServedBy};
+use super::seen::{Judged, Judging, Portion, Seen, ServedBy};
 use super::{served, watch};
 use crate::dependencies::{self, Access, Node, Origin, Query, Standing, Wanted};
 use crate::view::coverage::KindKey;
@@ -27,6 +28,9 @@ use crate::watches::Expressions;
 
 /// Wakes a resource of one controller, by namespace and name.
 type Wake = Box<dyn Fn(&str, &str) + Send + Sync>;
+
+/// How many pages of objects the process reads at the same time: each may be large.
+const MAX_READS: usize = 2;
 
 /// The process's registry of dependencies.
 pub(crate) struct Dependencies {
@@ -37,6 +41,7 @@ pub(crate) struct Dependencies {
     /// `None` in tests, which feed the registry themselves.
     client: Option<kube::Client>,
     state: Mutex<State>,
+    reads: Semaphore,
 }
 
 #[derive(Default)]
@@ -76,7 +81,8 @@ impl Dependencies {
         mapper: Arc<Mapper>,
         served: Arc<ServedKinds>,
     ) -> Arc<Dependencies> {
-        Arc::new(Dependencies { namespaces, served, mapper, client, state: Mutex::default() })
+        let reads = Semaphore::new(MAX_READS);
+        Arc::new(Dependencies { namespaces, served, mapper, client, state: Mutex::default(), reads })
     }
 
     /// Announces a controller before any runs. Until it has listed its resources, each may depend on what `may_hold`
@@ -226,16 +232,30 @@ impl Dependencies {
         kind.entries.get_mut(&query.id).map(Entry::begin_read)
     }
 
-    /// Stores the result of a read. Newer results of watches take precedence.
-    pub(crate) fn store(&self, query: &Query, objects: &[Seen], reading: &Reading) {
+    /// Waits until a page of objects may be read. The permit must be kept until they are judged.
+    pub(crate) async fn reading_page(&self) -> Option<SemaphorePermit<'_>> {
+        self.reads.acquire().await.ok()
+    }
+
+    /// Judges the objects that a query means among those of a read.
+    pub(crate) fn judge(&self, query: &Query, objects: &[Seen]) -> Vec<Judged> {
         let rules = self.state().rules_of(query);
         let by = self.served_by(&key_of(query));
         // The lock is free while objects are judged: they may be large and many.
-        let judge = |seen| (seen, Judging::of(seen, by).lacks(query, rules.as_deref()));
-        let judged: Vec<_> = objects.iter().map(judge).collect();
+        let judge = |seen: &Seen| Judged {
+            name: seen.object_name(),
+            version: seen.version(),
+            missing: Judging::of(seen, by).lacks(query, rules.as_deref()),
+        };
+        objects.iter().filter(|seen| seen.is_meant_by(query)).map(judge).collect()
+    }
+
+    /// Stores the result of a read: all objects that the query means, or more than it may mean. Newer results of watches
+    /// take precedence.
+    pub(crate) fn store(&self, query: &Query, objects: Vec<Judged>, reading: &Reading) {
         let mut state = self.state();
         let entry = state.kinds.get_mut(&key_of(query)).and_then(|kind| kind.entries.get_mut(&query.id));
-        let users = entry.map(|entry| entry.store(judged, reading)).unwrap_or_default();
+        let users = entry.map(|entry| entry.store(objects, reading)).unwrap_or_default();
         state.wake_all(&users.into_iter().collect());
     }
 
@@ -308,6 +328,12 @@ impl Dependencies {
         };
         let holders: BTreeSet<Node> = kind.users_of(node).filter(holds).map(|(_, user)| user.1.clone()).collect();
         holders.into_iter().collect()
+    }
+
+    /// Returns how many objects are kept for a query.
+    #[cfg(test)]
+    pub(super) fn kept(&self, query: &Query) -> usize {
+        self.state().entry(query).map_or(0, |entry| entry.objects().count())
     }
 
     fn served_by(&self, kind: &KindKey) -> ServedBy {

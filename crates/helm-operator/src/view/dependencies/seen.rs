@@ -4,7 +4,7 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use helm_release::kube::{Live, Whole};
+use helm_release::kube::{Live, Whole, intern};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
@@ -13,6 +13,9 @@ use serde_json::value::RawValue;
 
 use crate::dependencies::{Missing, Query, Until};
 use crate::watches::Expressions;
+
+/// An object's namespace and name.
+pub(super) type ObjectName = (Arc<str>, Arc<str>);
 
 /// The part of its objects that a watch or a read shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,6 +51,15 @@ pub(crate) struct Seen {
     labels: BTreeMap<String, String>,
     live: Live,
     portion: Portion,
+}
+
+/// What is kept of an object that a query means.
+#[derive(Clone, Debug)]
+pub(crate) struct Judged {
+    pub(super) name: ObjectName,
+    pub(super) version: u64,
+    /// Why it does not satisfy the query.
+    pub(super) missing: Option<Missing>,
 }
 
 /// An object while queries judge it. It is parsed at most once, and judged once by each condition, however many queries
@@ -119,6 +131,11 @@ impl Seen {
 
     pub(crate) fn name(&self) -> &str {
         self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// Returns its namespace and name, as the registry keeps them: many queries may mean the same object.
+    pub(super) fn object_name(&self) -> ObjectName {
+        (intern(self.namespace()), intern(self.name()))
     }
 
     pub(crate) fn version(&self) -> u64 {

@@ -10,7 +10,7 @@ use helm_release::kube::{Applier, MemoryApi, Resource};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use super::registry::{Dependencies, User};
+use super::registry::{Dependencies, Reading, User};
 use super::seen::tests::PARSED;
 use super::seen::{Portion, Seen};
 use crate::dependencies::{Missing, Node, Origin, Query, Standing, Wanted, parse, resolve};
@@ -47,6 +47,11 @@ impl World {
         wanted.query
     }
 
+    /// Stores the result of a read.
+    fn store(&self, query: &Query, objects: &[Seen], reading: &Reading) {
+        self.registry.store(query, self.registry.judge(query, objects), reading);
+    }
+
     /// Returns the state of a resource's first query.
     fn standing(&self, name: &str) -> Standing {
         self.registry.standings(&user(name)).remove(0).1
@@ -77,8 +82,12 @@ fn user(name: &str) -> User {
 }
 
 fn wanted(name: &str, entry: &Value) -> Wanted {
+    wanted_by(Origin::Watch, name, entry)
+}
+
+fn wanted_by(origin: Origin, name: &str, entry: &Value) -> Wanted {
     let entries = parse(&json!([entry])).unwrap();
-    resolve(&entries, Origin::Watch, ("ns", name), &|_, _| None).unwrap().remove(0)
+    resolve(&entries, origin, ("ns", name), &|_, _| None).unwrap().remove(0)
 }
 
 fn secrets() -> KindKey {
@@ -125,7 +134,7 @@ async fn the_deletion_of_another_object_does_not_make_a_read_outdated() {
         let query = world.depend("web", &entry);
         let reading = world.registry.begin_read(&query).unwrap();
         world.registry.deleted(&secrets(), &seen("other", 200));
-        world.registry.store(&query, &[seen("tls", 100)], &reading);
+        world.store(&query, &[seen("tls", 100)], &reading);
         assert_eq!(world.standing("web"), Standing::Met, "{entry}");
     }
 }
@@ -149,7 +158,7 @@ async fn what_goes_while_a_read_runs_does_not_come_back_with_it() {
         let reading = world.registry.begin_read(&query).unwrap();
         tokio::time::advance(Duration::from_secs(1)).await;
         change(&world);
-        world.registry.store(&query, &[seen("tls", 100)], &reading);
+        world.store(&query, &[seen("tls", 100)], &reading);
         assert_ne!(world.standing("web"), Standing::Met, "{what}");
     }
 }
@@ -214,4 +223,52 @@ async fn an_annotation_holds_no_resource_without_a_namespace() {
         assert_eq!(world.registry.holders(&node("db")), [node("web")], "{origin:?}");
         assert_eq!(world.registry.holders(&cluster_scoped), held, "{origin:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_selector_of_an_annotation_keeps_few_objects_and_is_met_only_by_all() {
+    let world = World::new();
+    let wanted = wanted_by(Origin::Annotation, "web", &labelled());
+    let query = wanted.query.clone();
+    world.registry.depend(&user("web"), vec![wanted]);
+    tokio::time::advance(Duration::from_secs(1)).await;
+    let list = Epoch { is_list: true, ..event() };
+    let name = |n: u64| format!("s{n}");
+    for n in 1..=1000 {
+        world.registry.changed(&secrets(), &seen(&name(n), n), list);
+    }
+    world.registry.sweep(&secrets(), &WatchScope::ALL, list, Portion::Whole);
+    assert_eq!((world.missing("web"), world.registry.kept(&query)), (Some(Missing::TooMany), 101));
+    world.woken.lock().unwrap().clear();
+    let outdated = world.registry.begin_read(&query).unwrap();
+    for n in 1..=50 {
+        world.registry.deleted(&secrets(), &seen(&name(n), 1000 + n));
+    }
+    // Only a list or a read that begins now shows what was left out.
+    world.store(&query, &[seen("s51", 51)], &outdated);
+    assert_eq!(world.standing("web"), Standing::Unknown);
+    world.registry.sweep(&secrets(), &WatchScope::ALL, list, Portion::Whole);
+    assert_eq!(world.standing("web"), Standing::Unknown);
+    assert_eq!(*world.woken.lock().unwrap(), ["web"]);
+    let reading = world.registry.begin_read(&query).unwrap();
+    let many: Vec<Seen> = (51..=1000).map(|n| seen(&name(n), n)).collect();
+    world.store(&query, &many[..101], &reading);
+    assert_eq!((world.missing("web"), world.registry.kept(&query)), (Some(Missing::TooMany), 101));
+    for n in 51..=1000 {
+        world.registry.deleted(&secrets(), &seen(&name(n), 2000 + n));
+    }
+    assert_eq!(world.standing("web"), Standing::Unknown);
+    let reading = world.registry.begin_read(&query).unwrap();
+    world.store(&query, &[seen("last", 3001)], &reading);
+    assert_eq!(world.standing("web"), Standing::Met);
+}
+
+#[tokio::test]
+async fn a_selector_of_the_watch_means_any_number_of_objects() {
+    let world = World::new();
+    let query = world.depend("web", &labelled());
+    let reading = world.registry.begin_read(&query).unwrap();
+    let many: Vec<Seen> = (1..=1000).map(|n| seen(&format!("s{n}"), n)).collect();
+    world.store(&query, &many, &reading);
+    assert_eq!(world.standing("web"), Standing::Met);
 }
