@@ -63,12 +63,13 @@ struct Text {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room(Arc<AtomicUsize>);
 
+/// A part of a room, which is free again once this is dropped.
 #[derive(Debug)]
-struct Reserved(Room, usize);
+pub(crate) struct Reserved(Room, usize);
 
 impl Room {
     /// Reserves this many bytes; returns `None` if there are fewer left.
-    fn take(&self, bytes: usize) -> Option<Reserved> {
+    pub(crate) fn take(&self, bytes: usize) -> Option<Reserved> {
         let fits = |used: usize| Some(used + bytes).filter(|sum| *sum <= ROOM);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(Reserved(self.clone(), bytes))

@@ -48,6 +48,8 @@ pub(crate) struct Cluster {
     pub(crate) dependencies: Arc<Dependencies>,
     /// The memory that large specs of resources may take.
     pub(crate) room: Room,
+    /// The memory that large objects may take that expressions read.
+    pub(crate) objects_room: Room,
     /// The worker processes that render charts; `None` if this process does.
     pub(crate) workers: Option<Arc<Workers>>,
     discovered: OnceCell<Arc<Discovered>>,
@@ -111,6 +113,7 @@ impl Cluster {
             diagnoses: Arc::default(),
             sources: Sources::new(Some(read_by(client.clone(), "sources")), namespaces.clone()),
             room: Room::default(),
+            objects_room: Room::default(),
             workers,
             discovered: OnceCell::new(),
             keys: OnceCell::new(),

@@ -142,7 +142,7 @@ pub(super) async fn start(
             .judging(expressions)
             .sequenced(watch.sequencing)
             .recording_at(home)
-            .within(cluster.room.clone()),
+            .within(cluster.room.clone(), cluster.objects_room.clone()),
         queue: Queue::new(),
         api,
         applier,

@@ -20,7 +20,7 @@ use outside::sync;
 use tokio::time::Instant;
 
 use super::coverage::{Coverage, KindKey, Loss, Watching, kind_key};
-use super::dependent::{Claim, Dependent, Judged};
+use super::dependent::{Claim, Dependent, Judged, KeptText, kept_reason};
 use super::primary::Primary;
 use super::release::ReleaseRecords;
 use super::releases::{ListenerId, ReleaseListener, Releases};
@@ -44,7 +44,10 @@ pub(crate) struct Cache {
     expressions: Arc<Expressions>,
     /// Whether an object's own annotations say when it is ready.
     heeds_annotations: bool,
+    /// For large specs.
     room: Room,
+    /// For large objects that expressions read.
+    objects_room: Room,
 }
 
 #[derive(Default)]
@@ -78,9 +81,9 @@ impl Cache {
         Cache { home, ..self }
     }
 
-    /// Returns the cache with this room for large specs.
-    pub(crate) fn within(self, room: Room) -> Cache {
-        Cache { room, ..self }
+    /// Returns the cache with this room for large specs, and this one for large objects that expressions read.
+    pub(crate) fn within(self, room: Room, objects_room: Room) -> Cache {
+        Cache { room, objects_room, ..self }
     }
 
     /// Returns a copy for one resource that nothing feeds: it knows the objects, and of releases only the resource's.
@@ -99,6 +102,7 @@ impl Cache {
             expressions: self.expressions.clone(),
             heeds_annotations: self.heeds_annotations,
             room: self.room.clone(),
+            objects_room: self.objects_room.clone(),
         }
     }
 
@@ -139,20 +143,19 @@ impl Cache {
 
     /// Judges whether an object is ready, by its own annotations if they count, by its kind's rule, or else by kstatus,
     /// and keeps what expressions read of it.
-    fn judge(&self, key: &ObjectKey, live: &Live) -> Judged {
+    fn judge(&self, key: &ObjectKey, live: &Live, claim: &Claim) -> Judged {
         let (group, kind) = (&*key.group, &*key.kind);
         let (has_rule, reads) = (self.expressions.has_rule(group, kind), self.expressions.reads(group, kind));
+        let read = live.whole.as_ref().filter(|_| reads);
+        let whole = read.and_then(|json| KeptText::of(json, claim, &self.objects_room));
         if self.heeds_annotations && live.has_conditions() {
-            return Judged {
-                unready: live.unready_as_annotated(group, kind).map(Box::new),
-                whole: live.whole.clone().filter(|_| reads),
-                is_partial: reads && live.whole.is_none(),
-            };
+            let unready = live.unready_as_annotated(group, kind).map(kept_reason).map(Box::new);
+            return Judged { unready, whole, is_partial: reads && live.whole.is_none() };
         }
         let by_rule = live.whole.as_ref().and_then(|object| self.expressions.judge(group, kind, object));
         Judged {
-            unready: by_rule.unwrap_or_else(|| live.unready(group, kind)).map(Box::new),
-            whole: live.whole.clone().filter(|_| reads),
+            unready: by_rule.unwrap_or_else(|| live.unready(group, kind)).map(kept_reason).map(Box::new),
+            whole,
             is_partial: (has_rule || reads) && live.whole.is_none(),
         }
     }
@@ -310,7 +313,7 @@ impl Cache {
         claim: Claim,
         epoch: Epoch,
     ) -> Option<ResourceKey> {
-        let judged = self.judge(&key, live);
+        let judged = self.judge(&key, live, &claim);
         let mut state = self.changing();
         if epoch.is_list {
             state.gone.forget(live.metadata.uid.as_deref().unwrap_or_default());
@@ -329,7 +332,7 @@ impl Cache {
         for one in applied {
             if !state.gone.has(one.live.metadata.uid.as_deref().unwrap_or_default()) {
                 let claim = Claim { owner: Some(owner.clone()), ours: true };
-                let judged = self.judge(&one.key, &one.live);
+                let judged = self.judge(&one.key, &one.live, &claim);
                 state.put_dependent(one.key.clone(), (&one.live, judged), claim, None);
             }
         }
@@ -340,7 +343,8 @@ impl Cache {
         let mut state = self.changing();
         if !state.gone.has(live.metadata.uid.as_deref().unwrap_or_default()) {
             let claim = Claim { owner: Some(owner.clone()), ours: true };
-            state.put_dependent(key.clone(), (live, self.judge(key, live)), claim, None);
+            let judged = self.judge(key, live, &claim);
+            state.put_dependent(key.clone(), (live, judged), claim, None);
         }
     }
 

@@ -6,6 +6,14 @@ use controller::runtime::freshness::Stamp;
 use controller::runtime::key::ResourceKey;
 use helm_release::kube::{Live, Mark, ObjectKey, Resource, Unready};
 
+use crate::values::{Reserved, Room};
+
+/// Texts of objects up to this size are always kept.
+const SMALL: usize = 8 << 10;
+
+/// The maximum size of a reason why an object is not ready, in bytes.
+const MAX_WHY: usize = 16 << 10;
+
 pub(crate) fn key_of(resource: &Resource, live: &Live) -> ObjectKey {
     let namespace = live.metadata.namespace.as_deref().unwrap_or_default();
     let name = live.metadata.name.as_deref().unwrap_or_default();
@@ -21,7 +29,7 @@ pub(crate) struct Dependent {
     /// The reason why it is not ready.
     pub(crate) unready: Option<Box<Unready>>,
     /// Its JSON, if status fields of watches.yaml read it.
-    pub(crate) whole: Option<Arc<str>>,
+    pub(crate) whole: Option<KeptText>,
     /// Whether expressions need more of it than the response to our own write contained.
     pub(crate) is_partial: bool,
     pub(crate) deleting: bool,
@@ -41,8 +49,49 @@ pub(crate) struct Dependent {
 /// The part of an object's state that is kept.
 pub(crate) struct Judged {
     pub(crate) unready: Option<Box<Unready>>,
-    pub(crate) whole: Option<Arc<str>>,
+    pub(crate) whole: Option<KeptText>,
     pub(crate) is_partial: bool,
+}
+
+/// The JSON of a live object. A large one takes room.
+#[derive(Clone, Debug)]
+pub(crate) struct KeptText {
+    json: Arc<str>,
+    _reserved: Option<Arc<Reserved>>,
+}
+
+impl KeptText {
+    /// Keeps an object's text; returns `None` if it is large and there is no room for it, or it is of no known release:
+    /// whoever may create objects decides how many there are.
+    pub(crate) fn of(json: &Arc<str>, claim: &Claim, room: &Room) -> Option<KeptText> {
+        let json = json.clone();
+        match json.len() {
+            ..=SMALL => Some(KeptText { json, _reserved: None }),
+            _ if !claim.ours => None,
+            bytes => Some(KeptText { json, _reserved: Some(Arc::new(room.take(bytes)?)) }),
+        }
+    }
+}
+
+impl AsRef<str> for KeptText {
+    fn as_ref(&self) -> &str {
+        &self.json
+    }
+}
+
+impl PartialEq for KeptText {
+    fn eq(&self, other: &KeptText) -> bool {
+        self.json == other.json
+    }
+}
+
+/// Returns the reason as it is kept. A long one is replaced, not cut: a part of a value that it quotes would not be found
+/// and hidden.
+pub(crate) fn kept_reason(unready: Unready) -> Unready {
+    match unready.why.len() {
+        ..=MAX_WHY => unready,
+        bytes => Unready { why: format!("its reason has {bytes} bytes, too many to keep"), quotes: false, ..unready },
+    }
 }
 
 impl Judged {

@@ -62,7 +62,7 @@ impl Expressions {
 
     /// Returns whether a status field reads a kind's objects.
     pub(crate) fn reads(&self, group: &str, kind: &str) -> bool {
-        self.fields.iter().flat_map(|field| field.value.kinds()).any(|name| names(name, group, kind))
+        self.fields.iter().any(|field| field.reads(group, kind))
     }
 
     /// Returns the computed status fields.
@@ -72,6 +72,13 @@ impl Expressions {
 
     fn rule(&self, group: &str, kind: &str) -> Option<&Rule> {
         self.rules.iter().find(|rule| rule.group == group && rule.kind == kind)
+    }
+}
+
+impl Field {
+    /// Returns whether the field reads a kind's objects.
+    pub(crate) fn reads(&self, group: &str, kind: &str) -> bool {
+        self.value.kinds().iter().any(|name| names(name, group, kind))
     }
 }
 

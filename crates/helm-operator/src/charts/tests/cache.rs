@@ -12,7 +12,7 @@ use crate::charts::tests::*;
 use crate::reconcile::decide::memory::Memory;
 use crate::view::coverage::Loss;
 use crate::view::coverage::kind_key;
-use crate::view::dependent::Claim;
+use crate::view::dependent::{Claim, Dependent};
 use crate::view::release::Revision;
 use crate::view::releases::ReleaseListener;
 
@@ -366,4 +366,45 @@ async fn a_history_that_says_nothing_takes_no_memory() {
     assert_eq!(memory.len(), 1);
     memory.change(&key(), |memory| memory.triggers.resynced = None);
     assert_eq!(memory.len(), 0);
+}
+
+#[test]
+fn large_objects_that_expressions_read_share_a_room_and_only_those_of_releases_take_it() {
+    let text = "- version: v1\n  kind: Memcached\n  status: {data: objects.ConfigMap}";
+    let watch = crate::watches::parse(text, |_| None).unwrap().watches.remove(0);
+    let cache = Cache::default().judging(Arc::new(watch.expressions));
+    let store = |name: &str, bytes: usize, claim: Claim| {
+        let metadata = json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"});
+        let object = json!({"metadata": metadata, "data": {"x": "x".repeat(bytes)}});
+        let live = serde_json::from_value::<Whole>(object).unwrap().live;
+        cache.store_dependent(object_key("ConfigMap", name), &live, claim, epoch(1));
+    };
+    let kept = |name: &str| cache.dependent(&object_key("ConfigMap", name)).unwrap().whole.clone();
+    let foreign = || Claim { ours: false, ..claim() };
+    store("foreign", 200 << 10, foreign());
+    store("small", 1 << 10, foreign());
+    assert!(kept("foreign").is_none() && kept("small").is_some());
+    let names: Vec<String> = (0..200).map(|n| format!("m{n}")).collect();
+    names.iter().for_each(|name| store(name, 200 << 10, claim()));
+    let sum: usize = names.iter().filter_map(|name| kept(name)).map(|text| text.as_ref().len()).sum();
+    assert!((10 << 20..=16 << 20).contains(&sum), "{sum}");
+    let last = object_key("ConfigMap", "m199");
+    let is_judged = |dependent: &Dependent| dependent.unready.is_none() && !dependent.is_partial;
+    assert!(kept("m199").is_none() && is_judged(&cache.dependent(&last).unwrap()), "its readiness is known");
+    cache.drop_dependent(&object_key("ConfigMap", "m0"));
+    store("new", 200 << 10, claim());
+    assert!(kept("new").is_some(), "there is room again");
+}
+
+#[test]
+fn a_long_reason_why_an_object_is_not_ready_is_not_kept() {
+    let cache = Cache::default();
+    let ready = json!({"type": "Ready", "status": "False", "message": "secret ".repeat(10_000)});
+    let metadata = json!({"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1"});
+    let object = json!({"metadata": metadata, "status": {"conditions": [ready]}});
+    let live: Live = serde_json::from_value(object).unwrap();
+    let key = ObjectKey { group: "x.y".into(), ..object_key("Db", "a") };
+    cache.store_dependent(key.clone(), &live, claim(), epoch(1));
+    let unready = cache.dependent(&key).unwrap().unready.clone().unwrap();
+    assert_eq!((&*unready.why, unready.quotes), ("its reason has 70000 bytes, too many to keep", false));
 }

@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::reconcile::step_context::StepContext;
 use crate::status::Fields;
 use crate::view::primary::Primary;
-use crate::watches::{Expressions, names};
+use crate::watches::{Expressions, Field, names};
 
 /// The maximum size of a field's value, in bytes of JSON, because each list of resources contains it.
 const MAX_VALUE: usize = 4096;
@@ -20,8 +20,13 @@ pub(crate) fn fields(context: &StepContext<'_>, primary: &Primary, objects: &[Ob
         return (Fields::default(), None);
     }
     let Ok(spec) = primary.spec.json() else { return (primary.status.fields.clone(), None) };
+    let is_unread = |key: &&ObjectKey| {
+        let reads = expressions.reads(&key.group, &key.kind);
+        reads && context.shared.cache.dependent(key).is_some_and(|known| known.whole.is_none())
+    };
+    let unread: Vec<&ObjectKey> = objects.iter().filter(is_unread).collect();
     let objects = by_kind(expressions, objects, |key| context.shared.cache.dependent(key)?.whole.clone());
-    compute(expressions, &itself(primary, spec), &objects, &primary.status.fields)
+    compute(expressions, &itself(primary, spec), (&objects, &unread), &primary.status.fields)
 }
 
 /// Returns the variable `self`: the custom resource as its user wrote it.
@@ -53,11 +58,23 @@ fn by_kind<T: AsRef<str>>(
     json!(kinds)
 }
 
-fn compute(expressions: &Expressions, itself: &Value, objects: &Value, old: &Fields) -> (Fields, Option<String>) {
+/// Computes the fields from the objects. `unread` exist, but their texts are not in memory: an expression that reads
+/// their kinds fails.
+fn compute(
+    expressions: &Expressions,
+    itself: &Value,
+    (objects, unread): (&Value, &[&ObjectKey]),
+    old: &Fields,
+) -> (Fields, Option<String>) {
     let (mut fields, mut fault) = (Fields::default(), None);
+    let evaluate = |field: &Field| {
+        if let Some(key) = unread.iter().find(|key| field.reads(&key.group, &key.kind)) {
+            return Err(format!("{} {:?} is not in memory: it is large, or was not read", key.kind, key.name));
+        }
+        field.value.evaluate(&[("self", itself), ("objects", objects)]).map_err(|fault| fault.to_string())
+    };
     for field in expressions.fields() {
-        let value = field.value.evaluate(&[("self", itself), ("objects", objects)]).map_err(|fault| fault.to_string());
-        let value = value.and_then(|value| match value.to_string().len() {
+        let value = evaluate(field).and_then(|value| match value.to_string().len() {
             size if size > MAX_VALUE => Err(format!("its value has {size} bytes; at most {MAX_VALUE} are allowed")),
             _ => Ok(value),
         });
@@ -104,10 +121,20 @@ mod tests {
         let old =
             Fields::from([("bad".into(), json!("kept")), ("none".into(), json!("gone")), ("good".into(), json!(0))]);
         let itself = json!({"n": 1, "text": "x".repeat(3000)});
-        let (fields, fault) = compute(&expressions, &itself, &json!({"Pod": {}}), &old);
+        let (fields, fault) = compute(&expressions, &itself, (&json!({"Pod": {}}), &[]), &old);
         assert_eq!(fields, Fields::from([("bad".into(), json!("kept")), ("good".into(), json!(2))]));
         assert_eq!(fault.unwrap(), "the expression of status.bad fails: no such key: missing");
-        let (_, fault) = compute(&expressions, &itself, &json!({"Pod": {"missing": {"x": 1}}}), &old);
+        let (_, fault) = compute(&expressions, &itself, (&json!({"Pod": {"missing": {"x": 1}}}), &[]), &old);
         assert!(fault.unwrap().contains("status.big fails: its value has 6007 bytes"));
+    }
+
+    #[test]
+    fn a_field_that_reads_a_kind_with_an_object_that_is_not_kept_is_unknown_rather_than_wrong() {
+        let expressions = expressions("{url: 'objects.Service.?web.orValue(null)', pods: size(objects.Pod)}");
+        let old = Fields::from([("url".into(), json!("kept")), ("pods".into(), json!(1))]);
+        let (objects, web) = (json!({"Pod": {}, "Service": {}}), key("Service", "web"));
+        let (fields, fault) = compute(&expressions, &Value::Null, (&objects, &[&web]), &old);
+        assert_eq!(fields, Fields::from([("url".into(), json!("kept")), ("pods".into(), json!(0))]));
+        assert!(fault.unwrap().starts_with("the expression of status.url fails: Service \"web\" is not in memory"));
     }
 }
