@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use futures::future::{BoxFuture, poll_fn};
 use http::{Method, Request, Response, Uri};
@@ -17,6 +18,7 @@ use kube::client::Body;
 use outside::PAGE;
 use outside::sync::lock;
 use tokio::sync::Semaphore;
+use tokio::time::{Instant, timeout, timeout_at};
 use tower::{BoxError, Service};
 
 use crate::client::TooLarge;
@@ -38,6 +40,22 @@ const MAX_ONE: usize = 16 << 20;
 
 /// How many pages larger than [`USUAL_BYTES`] are read concurrently.
 const MAX_LARGE: usize = 2;
+
+/// How long a page may take to arrive; a large one from its turn on. Otherwise, a server that stalls within two large
+/// pages would delay those of all other kinds.
+const ARRIVAL: Duration = Duration::from_secs(30);
+
+/// How long a large page waits for its turn. The server would end the answer soon after.
+const TURN: Duration = Duration::from_secs(55);
+
+/// A page that did not arrive in time.
+#[derive(Debug, thiserror::Error)]
+enum Late {
+    #[error("a page of a list did not arrive within {} seconds", ARRIVAL.as_secs())]
+    Arrival,
+    #[error("a large page of a list waited {} seconds for others", TURN.as_secs())]
+    Turn,
+}
 
 /// A client whose lists arrive in pages of bounded size.
 #[derive(Clone)]
@@ -75,20 +93,25 @@ impl Pages {
     }
 
     /// Reads a body; returns `None` if it exceeds `most` bytes.
+    ///
+    /// # Errors
+    /// The connection failed, or [`Late`].
     async fn read(&self, mut body: Body, most: usize) -> Result<Option<Vec<u8>>, BoxError> {
-        let (mut bytes, mut turn) = (Vec::new(), None);
-        while let Some(frame) = poll_fn(|task| Pin::new(&mut body).poll_frame(task)).await {
+        let (mut bytes, mut turn, mut until) = (Vec::new(), None, Instant::now() + ARRIVAL);
+        loop {
+            let frame = timeout_at(until, poll_fn(|task| Pin::new(&mut body).poll_frame(task))).await;
+            let Some(frame) = frame.map_err(|_| Late::Arrival)? else { return Ok(Some(bytes)) };
             let Ok(data) = frame?.into_data() else { continue };
             if bytes.len() + data.len() > most {
                 return Ok(None);
             }
             if turn.is_none() && bytes.len() + data.len() > USUAL_BYTES {
                 // The semaphore is never closed.
-                turn = self.large.acquire().await.ok();
+                turn = timeout(TURN, self.large.acquire()).await.map_err(|_| Late::Turn)?.ok();
+                until = Instant::now() + ARRIVAL;
             }
             bytes.extend_from_slice(&data);
         }
-        Ok(Some(bytes))
     }
 }
 
@@ -147,6 +170,10 @@ impl Service<Request<Body>> for Pages {
 mod tests {
     use std::sync::Mutex;
 
+    use axum::body::Bytes;
+    use futures::stream::{self, StreamExt as _};
+    use http_body::Frame;
+    use http_body_util::StreamBody;
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::Api;
     use kube::api::ListParams;
@@ -223,5 +250,38 @@ mod tests {
         let error = Api::<ConfigMap>::all(client).list(&ListParams::default().limit(PAGE)).await.unwrap_err();
         let causes = std::iter::successors(Some(&error as &(dyn std::error::Error + 'static)), |e| e.source());
         assert!(causes.into_iter().any(|cause| cause.is::<TooLarge>()), "{error:?}");
+    }
+
+    /// Returns a client of a server that stalls within each answer whose path says so.
+    fn stalling() -> Client {
+        let service = tower::service_fn(|request: Request<Body>| async move {
+            let begin = Bytes::from(vec![b' '; USUAL_BYTES + 1]);
+            let begin = stream::iter([Ok::<_, BoxError>(Frame::data(begin))]);
+            let body = match request.uri().path() {
+                "/stalls" => begin.chain(stream::pending()).boxed(),
+                _ => begin.boxed(),
+            };
+            Ok::<_, BoxError>(Response::new(StreamBody::new(body)))
+        });
+        Client::new(service, "default")
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn pages_that_stall_fail_and_delay_others_for_less_than_a_minute() {
+        let pages = Pages::new(stalling());
+        let ask = |path: &str| {
+            let request = Request::get(format!("{path}?limit={PAGE}")).body(Body::empty()).unwrap();
+            pages.clone().call(request)
+        };
+        let (began, stalled) = (Instant::now(), ["/stalls", "/stalls"].map(|path| tokio::spawn(ask(path))));
+        while pages.large.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert!(ask("/arrives").await.is_ok());
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+        for page in stalled {
+            let error = page.await.unwrap().unwrap_err();
+            assert_eq!(error.to_string(), "a page of a list did not arrive within 30 seconds");
+        }
     }
 }
