@@ -77,6 +77,33 @@ async fn drift_that_is_switched_off_is_neither_read_nor_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_rules_of_an_aggregated_role_are_no_drift_and_stay() {
+    const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/all";
+    let role = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "all"},
+        "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"in": "all"}}]}, "rules": [],
+    });
+    let mut labelled = role.clone();
+    labelled["metadata"]["labels"] = json!({"new": "true"});
+    let mut spec = spec();
+    spec["objects"] = json!([role]);
+    let world = world(spec, DriftPolicy::Repair).await;
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": ["get"]}]);
+    let mut live = world.server.object(ROLE).unwrap();
+    live["rules"] = rules.clone();
+    world.server.put(ROLE, live, "clusterrole-aggregation-controller");
+    assert_eq!(world.requests().await, 0);
+    let now = || world.server.object(ROLE).unwrap();
+    assert_eq!(now()["rules"], rules);
+    for change in [json!({"value": "2"}), json!({"objects": [labelled]})] {
+        world.edit(|p| p["spec"].as_object_mut().unwrap().extend(change.as_object().unwrap().clone()));
+        world.reconcile().await;
+        assert_eq!((world.state("Ready"), now()["rules"].clone()), ("True/Ready".to_owned(), rules.clone()));
+    }
+    assert_eq!(now()["metadata"]["labels"]["new"], "true", "an upgrade has applied it");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_most_specific_policy_wins() {
     let map = |name: &str, policy: &str| {
         let metadata = json!({"name": name, "annotations": {POLICY: policy}});

@@ -4,7 +4,7 @@
 use helm::sequence::DEPENDS_ON_GROUPS;
 use serde_json::{Map, Value, json};
 
-use super::{ca_bundle, decoded};
+use super::{aggregated, ca_bundle, decoded};
 use crate::kube::{Object, Resource};
 use outside::group_of;
 
@@ -91,11 +91,12 @@ const SERVER_SIDE: [&str; 5] = ["managedFields", "resourceVersion", "uid", "crea
 
 impl Object {
     /// Returns the object as writes send it, without the release's metadata: decoded as the server would, without
-    /// placeholders and without metadata that charts must not set.
+    /// placeholders, without rules that the server aggregates, and without metadata that charts must not set.
     pub fn as_sent(&self) -> Value {
         let mut body = self.body.clone();
         decoded::decode(&mut body);
         ca_bundle::drop_placeholders(&mut body);
+        aggregated::drop_rules(&mut body);
         let metadata = child(&mut body, "metadata");
         SERVER_SIDE.iter().for_each(|field| _ = metadata.remove(*field));
         // It only orders the chart's objects, and the server would reject its key as invalid.
@@ -245,6 +246,18 @@ mod tests {
         });
         let sent = unowned().decorate(&Object::new(rendered).unwrap(), &resource);
         assert_eq!(sent["spec"], json!({"group": "g"}));
+    }
+
+    #[test]
+    fn the_rules_of_aggregated_cluster_roles_are_not_applied() {
+        let rendered = json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "r"},
+            "aggregationRule": {"clusterRoleSelectors": [{"matchLabels": {"in": "r"}}]}, "rules": [],
+        });
+        let object = Object::new(rendered.clone()).unwrap();
+        let sent = object.as_sent();
+        assert_eq!((sent.get("rules"), &sent["aggregationRule"]), (None, &rendered["aggregationRule"]));
+        assert_eq!(object.body, rendered, "the record keeps them");
     }
 
     fn resource(namespaced: bool) -> Resource {

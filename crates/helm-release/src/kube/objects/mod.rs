@@ -1,6 +1,7 @@
 //! The objects of a manifest: parsed, ordered, and decorated with a release's metadata; and the requests in their
 //! annotations.
 
+pub(in crate::kube) mod aggregated;
 pub(in crate::kube) mod ca_bundle;
 pub(in crate::kube) mod decoded;
 pub(in crate::kube) mod decorate;
