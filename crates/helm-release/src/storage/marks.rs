@@ -232,7 +232,7 @@ pub struct MarkedObject {
     pub mark: Option<Mark>,
     /// Whether the resource policy `keep` exempts it from deletion.
     pub kept: bool,
-    /// Whether it was applied and the server deletes it once it finished: its absence is not drift.
+    /// Whether it was applied and is deleted once it finished: its absence is not drift.
     pub expires: bool,
     /// Whether it was written client-side, because server-side apply rejects it or is disabled.
     pub client: bool,

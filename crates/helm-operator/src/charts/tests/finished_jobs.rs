@@ -1,5 +1,5 @@
-//! Tests of a chart's Jobs that the server deletes after they finished: their absence is not drift, and they do not run
-//! again.
+//! Tests of a chart's Jobs, and of objects like them, that are deleted after they finished: their absence is not drift,
+//! and they do not run again.
 
 use helm_release::kube::{Disturbance, DriftPolicy};
 
@@ -109,6 +109,29 @@ async fn without_a_watch_no_period_makes_a_finished_job_again() {
         }
         assert_eq!((exists(&world), world.condition("Drifted")), (false, None), "{policy}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_object_of_a_custom_kind_is_not_made_again() {
+    const SET: &str = "/apis/jobset.x-k8s.io/v1alpha2/namespaces/ns/jobsets/load";
+    let set = json!({
+        "apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet", "metadata": {"name": "load"},
+        "spec": {"ttlSecondsAfterFinished": 22},
+    });
+    let server = World::new(json!({"maps": ["b"], "value": "1", "objects": [set]})).server;
+    server.serve("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets");
+    let world = World::unwatched(server, |settings| settings.watch_dependents = false);
+    world.reconcile().await;
+    assert!(world.server.object(SET).is_some());
+    world.server.remove(SET);
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_secs(60)).await;
+        world.reconcile().await;
+    }
+    assert_eq!(world.server.object(SET), None);
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    assert_eq!((world.server.object(SET), world.value_of("b")), (None, json!("2")));
 }
 
 /// Creates a controller that keeps what a failed action made.

@@ -1,6 +1,7 @@
 //! Interprets the state of hooks' objects. Pure functions.
 
 use jiff::Timestamp;
+use outside::group_of;
 use serde_json::Value;
 
 use super::{INTERRUPTED, SUCCEEDED};
@@ -173,15 +174,16 @@ pub(super) fn runs_to_an_end(kind: &str) -> bool {
     matches!(kind, "Job" | "Pod")
 }
 
-/// Whether the server deletes an object by itself.
+/// Whether an object is deleted without a request of ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Expiry {
     /// Only a request deletes it.
     Never,
-    /// The server deletes it some time after it finished.
+    /// It is deleted some time after it finished.
     AfterFinish,
 }
 
 pub(super) fn expiry(kind: &str, body: &Value) -> Expiry {
-    if expires(kind, &body["spec"]) { Expiry::AfterFinish } else { Expiry::Never }
+    let group = group_of(body["apiVersion"].as_str().unwrap_or_default());
+    if expires(group, kind, &body["spec"]) { Expiry::AfterFinish } else { Expiry::Never }
 }

@@ -108,9 +108,9 @@ impl Live {
         self.verdict.is_some()
     }
 
-    /// Returns whether the server deletes it once it finished. Never if only metadata was read.
-    pub fn expires(&self, kind: &str) -> bool {
-        self.reported.as_ref().is_some_and(|reported| expiry::expires(kind, &reported.spec))
+    /// Returns whether it is deleted once it finished. Never if only metadata was read.
+    pub fn expires(&self, group: &str, kind: &str) -> bool {
+        self.reported.as_ref().is_some_and(|reported| expiry::expires(group, kind, &reported.spec))
     }
 
     /// Returns its current state, as the precondition of a deletion.

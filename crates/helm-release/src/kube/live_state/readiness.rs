@@ -8,7 +8,7 @@ use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::sequence;
 use serde_json::Value;
 
-use crate::kube::objects::expiry::TTL;
+use crate::kube::objects::expiry::{RUN_POLICY, TIME_TO_LIVE, TTL, TTL_STRATEGY};
 
 /// The readiness of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,8 +36,18 @@ pub struct Unready {
 }
 
 /// The fields of `spec` that readiness depends on, including the readiness of an object that no longer exists.
-pub(in crate::kube) const READINESS_FIELDS: [&str; 7] =
-    ["clusterIP", "paused", "progressDeadlineSeconds", "replicas", TTL, "type", "updateStrategy"];
+pub(in crate::kube) const READINESS_FIELDS: [&str; 10] = [
+    "clusterIP",
+    "paused",
+    "progressDeadlineSeconds",
+    "replicas",
+    RUN_POLICY,
+    TIME_TO_LIVE,
+    TTL,
+    TTL_STRATEGY,
+    "type",
+    "updateStrategy",
+];
 
 /// The value of `progressDeadlineSeconds` that means no deadline.
 const NO_DEADLINE: i64 = i32::MAX as i64;

@@ -85,7 +85,7 @@ pub const OPEN_FIELDS: &[&str] = &[
 pub(in crate::kube) fn decode(body: &mut Value) {
     let api_version = body["apiVersion"].as_str().unwrap_or_default();
     let group = group_of(api_version);
-    if !BUILT_IN.contains(&group) {
+    if !is_built_in(group) {
         return;
     }
     let is_secret = group.is_empty() && body["kind"] == "Secret";
@@ -93,6 +93,11 @@ pub(in crate::kube) fn decode(body: &mut Value) {
     if is_secret {
         decode_secret(body);
     }
+}
+
+/// Returns whether an API group is compiled into the server.
+pub(in crate::kube) fn is_built_in(group: &str) -> bool {
+    BUILT_IN.contains(&group)
 }
 
 /// Drops the nulls in a value, except in lists, where they are items.

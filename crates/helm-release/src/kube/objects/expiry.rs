@@ -1,14 +1,33 @@
-//! Recognizes objects that the server deletes by itself once they finished: Jobs with a TTL.
+//! Recognizes objects that are deleted once they finished, by the server or by their controller: Jobs and objects of
+//! custom kinds with a TTL.
 
 use serde_json::Value;
 
-/// The field of a Job's spec that makes the server delete it some seconds after it finished.
-pub(in crate::kube) const TTL: &str = "ttlSecondsAfterFinished";
+use super::decoded::is_built_in;
 
-/// Returns whether the server deletes an object of this kind and spec after it finished. A deleted one does not count
-/// as missing: only its TTL, or a person, can have deleted it.
-pub(in crate::kube) fn expires(kind: &str, spec: &Value) -> bool {
-    kind == "Job" && spec[TTL].is_number()
+/// The field of a Job's spec that makes the server delete it some seconds after it finished. Custom kinds that finish
+/// have it as well: JobSets, and Jobs of Volcano.
+pub(in crate::kube) const TTL: &str = "ttlSecondsAfterFinished";
+/// The field of Kubeflow's jobs that contains [`TTL`].
+pub(in crate::kube) const RUN_POLICY: &str = "runPolicy";
+/// The field of an Argo Workflow with a TTL for each way to finish.
+pub(in crate::kube) const TTL_STRATEGY: &str = "ttlStrategy";
+/// The field of a `SparkApplication` that is its TTL.
+pub(in crate::kube) const TIME_TO_LIVE: &str = "timeToLiveSeconds";
+
+/// Returns whether an object of this kind and spec is deleted after it finished. A deleted one does not count as
+/// missing: only its TTL, or a person, can have deleted it.
+pub(in crate::kube) fn expires(group: &str, kind: &str, spec: &Value) -> bool {
+    match (group, kind) {
+        _ if is_built_in(group) => kind == "Job" && spec[TTL].is_number(),
+        ("argoproj.io", "Workflow") => has_numbers(&spec[TTL_STRATEGY]),
+        ("sparkoperator.k8s.io", "SparkApplication") => spec[TIME_TO_LIVE].is_number(),
+        _ => spec[TTL].is_number() || spec[RUN_POLICY][TTL].is_number(),
+    }
+}
+
+fn has_numbers(fields: &Value) -> bool {
+    fields.as_object().is_some_and(|fields| fields.values().any(Value::is_number))
 }
 
 #[cfg(test)]
@@ -19,10 +38,43 @@ mod tests {
     use crate::kube::{Live, Object};
 
     #[test]
-    fn only_a_job_with_a_ttl_expires() {
+    fn of_the_built_in_kinds_only_a_job_with_a_ttl_expires() {
         let ttl = json!({TTL: 0});
-        assert!(expires("Job", &ttl));
-        assert!(!expires("CronJob", &ttl) && !expires("Job", &json!({})) && !expires("Job", &json!({TTL: "0"})));
+        assert!(expires("batch", "Job", &ttl));
+        assert!(!expires("batch", "Job", &json!({})) && !expires("batch", "Job", &json!({TTL: "0"})));
+        assert!(!expires("batch", "CronJob", &ttl) && !expires("", "Pod", &ttl));
+        assert!(!expires("batch", "Job", &json!({RUN_POLICY: ttl, TIME_TO_LIVE: 1})));
+    }
+
+    #[test]
+    fn custom_kinds_with_a_ttl_expire() {
+        for (group, kind, spec) in [
+            ("jobset.x-k8s.io", "JobSet", json!({"ttlSecondsAfterFinished": 60})),
+            ("batch.volcano.sh", "Job", json!({"ttlSecondsAfterFinished": 60})),
+            ("kubeflow.org", "PyTorchJob", json!({"runPolicy": {"ttlSecondsAfterFinished": 60}})),
+            ("argoproj.io", "Workflow", json!({"ttlStrategy": {"secondsAfterSuccess": 60}})),
+            ("sparkoperator.k8s.io", "SparkApplication", json!({"timeToLiveSeconds": 60})),
+        ] {
+            assert!(expires(group, kind, &spec), "{kind}");
+            assert!(!expires(group, kind, &json!({})), "{kind} without a TTL");
+            let metadata = json!({"name": "a"});
+            let body = json!({"apiVersion": format!("{group}/v1"), "kind": kind, "metadata": metadata, "spec": spec});
+            let live: Live = serde_json::from_value(body.clone()).unwrap();
+            assert!(live.expires(group, kind) && Object::new(body).unwrap().expires(), "{kind}");
+        }
+    }
+
+    #[test]
+    fn templates_of_objects_that_expire_do_not() {
+        for (group, kind, spec) in [
+            ("argoproj.io", "WorkflowTemplate", json!({"ttlStrategy": {"secondsAfterSuccess": 60}})),
+            ("argoproj.io", "Workflow", json!({"ttlStrategy": {}})),
+            ("keda.sh", "ScaledJob", json!({"jobTargetRef": {"ttlSecondsAfterFinished": 60}})),
+            ("sparkoperator.k8s.io", "ScheduledSparkApplication", json!({"template": {"timeToLiveSeconds": 60}})),
+            ("example.com", "Cache", json!({"timeToLiveSeconds": 60})),
+        ] {
+            assert!(!expires(group, kind, &spec), "{kind}");
+        }
     }
 
     #[test]
@@ -31,6 +83,6 @@ mod tests {
             |spec: Value| json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "a"}, "spec": spec});
         let live = |spec: Value| serde_json::from_value::<Live>(job(spec)).unwrap();
         assert!(!Object::new(job(json!({}))).unwrap().expires());
-        assert!(live(json!({TTL: 60})).expires("Job") && !live(json!({})).expires("Job"));
+        assert!(live(json!({TTL: 60})).expires("batch", "Job") && !live(json!({})).expires("batch", "Job"));
     }
 }

@@ -143,9 +143,9 @@ impl Object {
         group_of(&self.api_version)
     }
 
-    /// Returns whether the server deletes it once it finished: a Job with `ttlSecondsAfterFinished`.
+    /// Returns whether it is deleted once it finished, like a Job with `ttlSecondsAfterFinished`.
     pub fn expires(&self) -> bool {
-        expiry::expires(&self.kind, &self.body["spec"])
+        expiry::expires(self.group(), &self.kind, &self.body["spec"])
     }
 
     /// Returns its key as written, without discovery. `namespace` is the release's.

@@ -152,7 +152,7 @@ impl Applied {
         let digest = object.digest(&decoration.namespace);
         let api_version = body.resource.api_version.clone();
         let drift = object.drift_policy().unwrap_or_default();
-        let (kept, expires) = (is_kept(object), object.expires() || live.expires(&object.kind));
+        let (kept, expires) = (is_kept(object), object.expires() || live.expires(object.group(), &object.kind));
         let turn = object.turn;
         Applied { key: body.key, api_version, digest, kept, expires, drift, live, method, changed, turn }
     }
