@@ -67,6 +67,30 @@ async fn new_objects_are_created_by_one_apply_with_helms_metadata_and_owner() {
 }
 
 #[tokio::test]
+async fn a_job_that_is_being_deleted_counts_as_finished_only_if_it_was_applied_before() {
+    const LOAD: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
+    let spec = json!({"ttlSecondsAfterFinished": 60});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}, "spec": spec});
+    let job = Object::new(job).unwrap();
+    let (server, applier) = server();
+    let put = async |expires: bool| {
+        let target = Target { expires, ..target(&job, Rule::Import, Found::Unknown) };
+        apply(&applier, target).await.unwrap()
+    };
+    let made = put(false).await;
+    assert!(made.expires);
+    let mut live = server.object(LOAD).unwrap();
+    live["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    live["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    server.put(LOAD, live, "someone");
+    for was_applied in [false, true] {
+        let again = put(was_applied).await;
+        assert_eq!((again.live.deleting, again.expires), (true, was_applied));
+        assert_eq!(again.live.metadata.uid, made.live.metadata.uid);
+    }
+}
+
+#[tokio::test]
 async fn a_kind_that_has_gone_since_the_last_discovery_is_not_served() {
     let (server, applier) = server();
     server.serve("x.y/v1", "Db", "dbs");

@@ -147,12 +147,17 @@ pub struct Applied {
 
 impl Applied {
     /// Describes an object after a write.
-    pub(in crate::kube) fn of(object: &Object, body: Body, written: Written, decoration: &Decoration) -> Applied {
+    ///
+    /// A Job that is being deleted may not have finished, so its absence proves nothing, unless it was applied in this
+    /// form before.
+    pub(in crate::kube) fn of(target: &Target<'_>, body: Body, written: Written, decoration: &Decoration) -> Applied {
         let Written { live, method, changed } = written;
+        let object = target.object;
         let digest = object.digest(&decoration.namespace);
         let api_version = body.resource.api_version.clone();
         let drift = object.drift_policy().unwrap_or_default();
-        let (kept, expires) = (is_kept(object), object.expires() || live.expires(object.group(), &object.kind));
+        let has_ttl = object.expires() || live.expires(object.group(), &object.kind);
+        let (kept, expires) = (is_kept(object), has_ttl && (target.expires || !live.deleting));
         let turn = object.turn;
         Applied { key: body.key, api_version, digest, kept, expires, drift, live, method, changed, turn }
     }
@@ -401,7 +406,7 @@ impl Applier {
             }
             self.leave_replicas(&mut body, &observed, decoration).await.map_err(failed)?;
         };
-        Ok(Some(Applied::of(object, body, written, decoration)))
+        Ok(Some(Applied::of(target, body, written, decoration)))
     }
 
     /// Dry-runs a server-side apply. An unowned default that blocks it counts as rejected.

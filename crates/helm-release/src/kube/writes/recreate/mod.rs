@@ -260,5 +260,5 @@ fn unwritten(target: &Target<'_>, body: Body, live: Live, options: &WriteOptions
         Previous::Apply => ApplyMethod::Server,
         Previous::Client { .. } => ApplyMethod::Client { refused: None },
     };
-    Applied::of(target.object, body, Written { live, method, changed: false }, options.decoration)
+    Applied::of(target, body, Written { live, method, changed: false }, options.decoration)
 }
