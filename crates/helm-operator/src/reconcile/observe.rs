@@ -218,7 +218,8 @@ impl StepContext<'_> {
             }
             // It is repaired once it is deleted.
             Some(live) if live.deleting => false,
-            Some(live) if object.mark.is_none() || live.mark.is_none() => due && object.mark.is_none(),
+            // The server keeps no managed fields.
+            Some(_) if object.mark.is_none() => due,
             Some(live) => live.mark != object.mark,
             // If the server deletes a Job once it has finished, a missing one has finished.
             None => !object.expires,

@@ -69,6 +69,26 @@ async fn detected_drift_is_reported_once_and_never_repaired() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_whose_managed_fields_someone_has_removed_has_drifted() {
+    for policy in [DriftPolicy::Repair, DriftPolicy::Detect] {
+        let world = world(spec(), policy).await;
+        change(&world, "b", "mine", "kubectl");
+        let path = format!("{MAPS}/b");
+        let mut live = world.server.object(&path).unwrap();
+        live["metadata"]["managedFields"] = json!([]);
+        let uid = live["metadata"]["uid"].clone();
+        world.server.restore(&path, live);
+        world.reconcile().await;
+        let is_repaired = policy == DriftPolicy::Repair;
+        assert_eq!(world.value_of("b"), if is_repaired { "1" } else { "mine" });
+        assert_eq!(world.server.object(&path).unwrap()["metadata"]["uid"], uid);
+        assert_eq!(world.condition("Drifted").is_none(), is_repaired);
+        assert_eq!(detected(&world).await.len(), usize::from(!is_repaired));
+        assert_eq!((world.requests().await, world.condition("Irreconcilable")), (0, None), "once");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn drift_that_is_switched_off_is_neither_read_nor_reported() {
     let world = world(spec(), DriftPolicy::Off).await;
     change(&world, "b", "mine", "kubectl");
