@@ -4,8 +4,8 @@ use super::handover::Handover;
 use super::last::RecordedBases;
 use super::{Admitted, Cached, Environment, Error, HELM_APPLY_METHOD, read_sealed};
 use crate::kube::{
-    Applied, ApplyError, Found, Inspection, Live, Object, ObjectKey, Ownership, OwnershipLoss, Pointer, Previous, Rule,
-    Target, has_replicas, recorded_objects,
+    AfterFailure, Applied, ApplyError, Found, Inspection, Live, Object, ObjectKey, Ownership, OwnershipLoss, Pointer,
+    Previous, Rule, Target, WriteOptions, has_replicas, recorded_objects,
 };
 use crate::release::{Packed, Release, Status};
 use crate::storage::{Body, MarkedObject, Marks, Precondition, Sealed, Stored, Written};
@@ -21,6 +21,8 @@ pub struct Repaired {
     pub losses: Vec<(ObjectKey, OwnershipLoss)>,
     /// Jobs of a taken-over revision that finished and were deleted by the server. They are not recreated.
     pub finished: Vec<MarkedObject>,
+    /// The first failure. Objects of all kinds were applied nevertheless, unless contact to the server was lost.
+    pub failed: Option<Error>,
 }
 
 /// Corrects drift: applies these objects of a revision again, each by the method that wrote it. Writes no record.
@@ -31,10 +33,11 @@ pub struct Repaired {
 ///
 /// Objects of kinds that are no longer served are skipped. Repeating a repair changes nothing. When it fails or is
 /// cancelled, some objects may already be repaired; objects of one kind are applied concurrently, kinds one after the
-/// other.
+/// other. An object that the server rejects, or that now belongs to someone else, keeps no other from its repair:
+/// [`Repaired::failed`] has the error.
 ///
 /// # Errors
-/// The record cannot be read, the server rejects an object, or an object now belongs to someone else.
+/// The record or an object cannot be read, or the release may not contain an object.
 pub async fn repair(
     env: &Environment<'_>,
     version: u32,
@@ -56,10 +59,10 @@ pub async fn reapply(
     version: u32,
     packed: Option<&Stored<Packed>>,
     objects: &[&MarkedObject],
-) -> Result<Vec<Applied>, Error> {
+) -> Result<Repaired, Error> {
     let rule = Rule::for_known(env.options.adopt);
     let release = read_sealed(env, version, packed).await?;
-    Ok(apply(env, &release, With::These(objects), rule).await?.applied)
+    apply(env, &release, With::These(objects), rule).await
 }
 
 /// Takes ownership of every object of a revision that Helm or an upstream operator applied: moves its managers' fields
@@ -70,9 +73,14 @@ pub async fn reapply(
 /// nothing.
 ///
 /// # Errors
-/// As [`repair`]; objects without Helm's ownership metadata are conflicts.
+/// The server rejects an object, or it has no ownership metadata of Helm. Objects of later kinds are then not applied.
+/// Otherwise as [`repair`].
 pub async fn take_ownership(env: &Environment<'_>, release: &Admitted) -> Result<Repaired, Error> {
-    apply(env, &release.release, With::All, Rule::for_new(env.options.adopt)).await
+    let taken = apply(env, &release.release, With::All, Rule::for_new(env.options.adopt)).await?;
+    match taken.failed {
+        Some(error) => Err(error),
+        None => Ok(taken),
+    }
 }
 
 /// Which objects of a revision to apply.
@@ -85,6 +93,16 @@ enum With<'a> {
         objects: &'a [&'a MarkedObject],
         inspected: usize,
     },
+}
+
+impl With<'_> {
+    /// Returns what becomes of the rest if an object cannot be applied. A repair keeps no order: the release is running.
+    fn after_failure(self) -> AfterFailure {
+        match self {
+            With::All => AfterFailure::Stop,
+            With::These(_) | With::Drifted { .. } => AfterFailure::Continue,
+        }
+    }
 }
 
 async fn apply(
@@ -133,7 +151,12 @@ async fn apply(
         targets.push(Target { object, rule, observed, previous, changed: false, handed_over, expires });
     }
     let bases = RecordedBases::of(env, release);
-    repaired.applied = env.applier.apply_all(&targets, &bases.write_options()).await?;
+    let options = WriteOptions { after_failure: with.after_failure(), ..bases.write_options() };
+    let applied = env.applier.apply_each(&targets, &options, &mut repaired.applied).await;
+    if let Err(error) = applied {
+        repaired.failed = Some(error.into());
+        return Ok(repaired);
+    }
     for target in targets.iter().filter(|target| target.expires) {
         // It may have finished after it was found.
         let key = env.applier.key(target.object, &env.decoration).await?;

@@ -607,6 +607,31 @@ async fn only_so_many_objects_of_a_kind_are_written_at_a_time() {
 }
 
 #[tokio::test]
+async fn later_kinds_are_applied_after_a_failure_only_if_the_options_say_so_and_the_server_answers() {
+    let refused: fn() -> Error = || Error::from_status(422, "Invalid", "no");
+    let lost: fn() -> Error = || Error::Outdated;
+    let (one, both) = (&["b"][..], &["b", "c"][..]);
+    for (after_failure, error, expected) in [
+        (AfterFailure::Stop, refused, one),
+        (AfterFailure::Continue, refused, both),
+        (AfterFailure::Continue, lost, one),
+    ] {
+        let (server, applier) = server();
+        let object = |kind: &str, name: &str| {
+            Object::new(json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": name}})).unwrap()
+        };
+        let objects = [object("ConfigMap", "a"), object("ConfigMap", "b"), object("Service", "c")];
+        let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Found::Absent)).collect();
+        server.refuse(move |call| call.path.contains("/configmaps/a?").then(error));
+        let (decoration, mut applied) = (decoration(), Vec::new());
+        let options = WriteOptions { after_failure, ..WriteOptions::new(&decoration, Policy::Server, &()) };
+        let failure = applier.apply_each(&targets, &options, &mut applied).await.unwrap_err();
+        assert_eq!(failure.to_string(), "cannot apply ConfigMap \"a\"");
+        assert_eq!(applied.iter().map(|one| &*one.key.name).collect::<Vec<_>>(), expected, "{after_failure:?}");
+    }
+}
+
+#[tokio::test]
 async fn crds_are_created_client_side_only_if_that_may_help() {
     let (server, applier) = refusing("PATCH", 403, "Forbidden").await;
     server.remove(SERVICE);

@@ -226,6 +226,41 @@ fn deployment(image: &str) -> Value {
     json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": spec})
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_object_that_the_server_refuses_to_repair_keeps_no_other_from_it() {
+    let mut spec = spec();
+    spec["objects"] = json!([deployment("a")]);
+    let world = world(spec, DriftPolicy::Repair).await;
+    let corrected = async || {
+        published(&world).await.into_iter().filter(|event| event.contains("DriftCorrected")).collect::<Vec<_>>()
+    };
+    world.server.refuse(|call| {
+        let is_write = call.method == http::Method::PATCH && call.path.contains("configmaps/b");
+        is_write.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    change(&world, "b", "mine", "kubectl");
+    world.server.remove(DEPLOYMENT);
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    let uid = || world.server.object(DEPLOYMENT).unwrap()["metadata"]["uid"].clone();
+    let made = uid();
+    tokio::time::advance(600 * SECOND).await;
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    let fault = world.condition("Irreconcilable").unwrap();
+    assert!(fault.starts_with("True/ReconcileError/cannot apply ConfigMap \"b\""), "{fault}");
+    assert_eq!((uid(), world.value_of("b")), (made, json!("mine")));
+    let events = corrected().await;
+    assert!(events.len() == 1 && events[0].contains("x1: repaired Deployment \"web\" (it was gone)"), "{events:?}");
+
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/reconcile-now": "1"}));
+    world.server.remove(DEPLOYMENT);
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    assert!(world.server.object(DEPLOYMENT).is_some(), "everything is applied again");
+    world.server.accept();
+    tokio::time::advance(600 * SECOND).await;
+    world.reconcile().await;
+    assert_eq!((world.value_of("b"), world.condition("Irreconcilable")), (json!("1"), None));
+}
+
 /// Sets the Deployment's replicas as its autoscaler does.
 fn scale(world: &World, replicas: u32) {
     let mut live = world.server.object(DEPLOYMENT).unwrap();

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use controller::report::Outcome;
 use helm_release::action::{self, Action, Admitted, Environment};
-use helm_release::kube::{Applied, ApplyError, ApplyMethod, Live, ObjectKey, intern};
+use helm_release::kube::{Applied, ApplyError, ApplyMethod, Live, ObjectKey, OwnershipLoss, intern};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::{MarkedObject, Marks, Stored, Written};
 use tokio::time::Instant;
@@ -41,23 +41,38 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
     let (applied, marks) = (repaired.applied, accept(context, version, &marks, &repaired.accepted));
     let put_back = put_back(&applied);
     if watched && !put_back.is_empty() {
-        let note = changes::repaired(&put_back, &repaired.losses);
-        tracing::info!(resource = %context.key, "Drift: {note}");
-        context.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", note));
-        for object in &put_back {
-            let loss = repaired.losses.iter().find(|(of, _)| of == *object).map(|(_, loss)| loss);
-            let manager = loss.and_then(|loss| loss.manager.as_deref());
-            context.shared.counts.repaired(&context.shared.settings.controller, &object.kind, manager);
-        }
+        report(context, primary, &put_back, &repaired.losses);
     }
-    context.shared.memory.change(context.key, |memory| match watched && put_back.is_empty() {
-        true => memory.drift.discount(),
-        false => memory.drift.succeed(),
-    });
-    cache_applied(context, &applied);
+    if repaired.failed.is_none() {
+        context.shared.memory.change(context.key, |memory| match watched && put_back.is_empty() {
+            true => memory.drift.discount(),
+            false => memory.drift.succeed(),
+        });
+    }
+    cache_repaired(context, &applied, repaired.failed.as_ref());
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
     update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
-    Ok(NextStep::Again)
+    match repaired.failed {
+        Some(error) => Err(fault(&error)),
+        None => Ok(NextStep::Again),
+    }
+}
+
+/// Logs, publishes and counts repaired objects.
+fn report(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    put_back: &[&ObjectKey],
+    losses: &[(ObjectKey, OwnershipLoss)],
+) {
+    let note = changes::repaired(put_back, losses);
+    tracing::info!(resource = %context.key, "Drift: {note}");
+    context.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", note));
+    for object in put_back {
+        let loss = losses.iter().find(|(of, _)| of == *object).map(|(_, loss)| loss);
+        let manager = loss.and_then(|loss| loss.manager.as_deref());
+        context.shared.counts.repaired(&context.shared.settings.controller, &object.kind, manager);
+    }
 }
 
 /// Fails if a drifted object's kind is no longer served. Its watch saw the object disappear with the kind, so nothing
@@ -282,9 +297,17 @@ pub(crate) fn accept(
     new
 }
 
-pub(crate) fn cache_applied(context: &StepContext<'_>, applied: &[Applied]) {
+fn cache_applied(context: &StepContext<'_>, applied: &[Applied]) {
     context.shared.cache.store_applied(applied, context.key);
     context.shared.memory.change(context.key, |memory| memory.triggers.resynced = Some(Instant::now()));
+}
+
+/// Stores what a repair applied. After a failure, the rest stays due.
+pub(crate) fn cache_repaired(context: &StepContext<'_>, applied: &[Applied], failed: Option<&action::Error>) {
+    match failed {
+        Some(_) => context.shared.cache.store_applied(applied, context.key),
+        None => cache_applied(context, applied),
+    }
 }
 
 /// Writes new marks if applying did not restore the old ones, because the server's defaults or the kind's schema

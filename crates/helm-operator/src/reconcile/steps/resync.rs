@@ -7,7 +7,7 @@ use helm_release::storage::MarkedObject;
 
 use super::remediate;
 use super::repair::{self, deployed, fault};
-use crate::reconcile::changes::{put_back, repaired};
+use crate::reconcile::changes::{self, put_back};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, NextStep};
 use crate::reconcile::step_context::StepContext;
@@ -22,15 +22,19 @@ pub(crate) async fn reapply(context: &StepContext<'_>, primary: &Primary) -> Res
     let asked = context.full_reconcile(primary).is_some();
     let is_due = |object: &&MarkedObject| asked || context.drift_policy(object, primary) == DriftPolicy::Repair;
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(is_due).collect();
-    let applied = action::reapply(&env, version, packed.as_ref(), &objects).await;
-    let Some(applied) = context.unless_unproven(version, applied)? else { return Ok(NextStep::Again.into()) };
-    repair::cache_applied(context, &applied);
+    let repaired = action::reapply(&env, version, packed.as_ref(), &objects).await;
+    let Some(repaired) = context.unless_unproven(version, repaired)? else { return Ok(NextStep::Again.into()) };
+    let applied = repaired.applied;
+    repair::cache_repaired(context, &applied, repaired.failed.as_ref());
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
     repair::update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
+    if let Some(error) = repaired.failed {
+        return Err(fault(&error));
+    }
     let put_back = put_back(&applied);
     tracing::info!(resource = %context.key, objects = applied.len(), changed = put_back.len(), "Applied release again");
     if !put_back.is_empty() {
-        context.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", repaired(&put_back, &[])));
+        context.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", changes::repaired(&put_back, &[])));
     }
     Ok(NextStep::Again.with([context.applied_everything(primary)]))
 }

@@ -215,6 +215,14 @@ pub enum ApplyError {
     },
 }
 
+impl ApplyError {
+    /// Returns whether the failure is one of this object: the server can be asked for others.
+    pub(in crate::kube) fn is_answered(&self) -> bool {
+        let ApplyError::Failed { source, .. } = self else { return true };
+        !matches!(source, Error::Transport(_) | Error::TimedOut { .. } | Error::Outdated | Error::Moved)
+    }
+}
+
 /// Applies, deletes and reads the objects of releases, and runs their hooks, on behalf of [`crate::action`]. Cheap to
 /// clone; clones share discovery and OpenAPI caches.
 ///
@@ -308,6 +316,7 @@ impl Applier {
     ///
     /// # Errors
     /// As [`Applier::apply_each`].
+    #[cfg(test)]
     pub(crate) async fn apply_all(
         &self,
         targets: &[Target<'_>],
@@ -322,7 +331,8 @@ impl Applier {
     /// `applied`, even if others fail, except a Job that has finished and that the server has already deleted.
     ///
     /// # Errors
-    /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and of the same kind, may be applied.
+    /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and of the same kind, may be applied; those
+    /// of later kinds, too, if the options continue after a failure.
     pub(crate) async fn apply_each(
         &self,
         targets: &[Target<'_>],
@@ -332,6 +342,7 @@ impl Applier {
         let objects = targets.iter().map(|target| target.object);
         let definitions: Vec<&Object> = objects.filter(|o| o.kind == "CustomResourceDefinition").collect();
         let options = &WriteOptions { definitions: &definitions, ..*options };
+        let mut first = None;
         for group in targets.chunk_by(|a, b| a.object.kind == b.object.kind) {
             let limit = WriteLimit::new();
             let tried = join_all(group.iter().map(|target| limit.within(self.try_apply(target, options)))).await;
@@ -343,12 +354,17 @@ impl Applier {
                     Err(error) => _ = failed.get_or_insert(error),
                 }
             }
-            if let Some(error) = failed {
-                return Err(error);
+            if failed.as_ref().is_none_or(|error| options.continues_after(error)) {
+                failed = failed.or(self.recreate_each(stuck, options, applied).await.err());
             }
-            applied.extend(self.recreate(stuck, options).await?);
+            let Some(error) = failed else { continue };
+            let continues = options.continues_after(&error);
+            first.get_or_insert(error);
+            if !continues {
+                break;
+            }
         }
-        Ok(())
+        first.map_or(Ok(()), Err)
     }
 
     /// Applies one object; returns it as stuck if the server rejects only immutable fields.

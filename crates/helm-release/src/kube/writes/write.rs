@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::kube::fields::handover::hand_over;
 use crate::kube::fields::migrate::migrated_managers;
 use crate::kube::fields::{replaced, unowned};
-use crate::kube::writes::apply::{Applier, Existing, Found, bytes};
+use crate::kube::writes::apply::{Applier, ApplyError, Existing, Found, bytes};
 use crate::kube::writes::autoscaler::has_replicas;
 use crate::kube::writes::client_side::{MergeBases, Merged};
 use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot};
@@ -77,6 +77,15 @@ pub(crate) enum Unchanged {
     Left,
 }
 
+/// What becomes of the objects after one that cannot be written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AfterFailure {
+    /// Objects of later kinds may need it, so they are not written.
+    Stop,
+    /// They are written. Without contact to the server, objects of later kinds are not.
+    Continue,
+}
+
 /// How to write the objects of a release.
 #[derive(Clone, Copy)]
 pub(crate) struct WriteOptions<'a> {
@@ -92,6 +101,8 @@ pub(crate) struct WriteOptions<'a> {
     pub recreate: &'a [ObjectRule],
     /// What becomes of an object that something else decides.
     pub unchanged: Unchanged,
+    /// What becomes of the rest if an object cannot be written.
+    pub after_failure: AfterFailure,
     /// The caller's worker slot, released while waiting for deletions.
     pub slot: &'a dyn Slot,
 }
@@ -99,8 +110,13 @@ pub(crate) struct WriteOptions<'a> {
 impl<'a> WriteOptions<'a> {
     /// Creates options without definitions, rules and worker limit.
     pub(crate) fn new(decoration: &'a Decoration, policy: Policy, bases: &'a dyn MergeBases) -> WriteOptions<'a> {
-        let unchanged = Unchanged::Refused;
-        WriteOptions { decoration, policy, bases, definitions: &[], recreate: &[], unchanged, slot: &() }
+        let (unchanged, after_failure) = (Unchanged::Refused, AfterFailure::Stop);
+        WriteOptions { decoration, policy, bases, definitions: &[], recreate: &[], unchanged, after_failure, slot: &() }
+    }
+
+    /// Returns whether objects of later kinds are written after this failure.
+    pub(in crate::kube) fn continues_after(&self, failure: &ApplyError) -> bool {
+        self.after_failure == AfterFailure::Continue && failure.is_answered()
     }
 
     fn defines(&self, resource: &Resource) -> bool {

@@ -1,7 +1,7 @@
 //! Deletes objects whose immutable fields change, and recreates them. `decide` selects the objects.
 //!
-//! All objects of a kind are checked before the first is deleted. Nothing is recorded: if the process dies in between,
-//! the next attempt finds the object deleted, or being deleted, and creates it.
+//! All objects of a kind are checked before the first is deleted, except in a repair. Nothing is recorded: if the
+//! process dies in between, the next attempt finds the object deleted, or being deleted, and creates it.
 
 mod decide;
 #[cfg(test)]
@@ -21,7 +21,7 @@ use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applied, Applier, ApplyError, Found, Target, bytes, describe};
 use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::limit::WriteLimit;
-use crate::kube::writes::write::{ApplyMethod, Body, Previous, Unchanged, WriteOptions, Written};
+use crate::kube::writes::write::{AfterFailure, ApplyMethod, Body, Previous, Unchanged, WriteOptions, Written};
 use crate::kube::{FIELD_MANAGER, Live, Object, Rule};
 
 pub use decide::Guard;
@@ -69,6 +69,31 @@ struct Doomed<'a> {
 }
 
 impl Applier {
+    /// Recreates these objects of one kind, and adds them to `applied`. With [`AfterFailure::Continue`], one that must
+    /// stay keeps no other from it.
+    ///
+    /// # Errors
+    /// The first failure, as for [`Applier::recreate`].
+    pub(in crate::kube) async fn recreate_each(
+        &self,
+        stuck: Vec<Stuck<'_>>,
+        options: &WriteOptions<'_>,
+        applied: &mut Vec<Applied>,
+    ) -> Result<(), ApplyError> {
+        if options.after_failure == AfterFailure::Stop {
+            applied.extend(self.recreate(stuck, options).await?);
+            return Ok(());
+        }
+        let mut first = None;
+        for one in stuck {
+            match self.recreate(vec![one], options).await {
+                Ok(recreated) => applied.extend(recreated),
+                Err(error) => _ = first.get_or_insert(error),
+            }
+        }
+        first.map_or(Ok(()), Err)
+    }
+
     /// Deletes these objects of one kind, waits until they and their dependents no longer exist, and creates them.
     /// Releases the worker slot while waiting.
     ///
@@ -78,11 +103,7 @@ impl Applier {
     /// # Errors
     /// [`ApplyError::Guarded`] if one of them must not be deleted; then none is. [`ApplyError::StillDeleting`] if a
     /// deletion is not complete in time. Otherwise as [`Applier::apply`].
-    pub(in crate::kube) async fn recreate(
-        &self,
-        stuck: Vec<Stuck<'_>>,
-        options: &WriteOptions<'_>,
-    ) -> Result<Vec<Applied>, ApplyError> {
+    async fn recreate(&self, stuck: Vec<Stuck<'_>>, options: &WriteOptions<'_>) -> Result<Vec<Applied>, ApplyError> {
         let (mut doomed, mut left) = (Vec::with_capacity(stuck.len()), Vec::new());
         for one in stuck {
             let body = self.body(one.target.object, options.decoration).await?;

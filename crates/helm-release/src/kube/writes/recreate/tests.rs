@@ -382,6 +382,41 @@ async fn a_kinds_objects_are_all_judged_before_the_first_is_deleted() {
 }
 
 #[tokio::test]
+async fn in_a_repair_an_object_that_is_guarded_keeps_no_other_from_being_recreated() {
+    let ((server, applier), told) = (server(), Told::default());
+    let named = |name: &str, image: &str| {
+        let mut object = job(image);
+        (object.name, object.body["metadata"]["name"]) = (name.into(), name.into());
+        object
+    };
+    for name in ["a", "b"] {
+        apply(&applier, &named(name, "1"), true, &told).await.unwrap();
+    }
+    let [a, b] = ["a", "b"].map(|name| JOB.replace("web", name));
+    let mut live = server.object(&a).unwrap();
+    live["metadata"]["finalizers"] = json!(["example.com/backup"]);
+    server.put(&a, live, "someone");
+    let (decoration, mut applied) = (decoration(), Vec::new());
+    let after_failure = AfterFailure::Continue;
+    let options = WriteOptions { after_failure, ..WriteOptions::new(&decoration, Policy::Auto, &told) };
+    let objects = [named("a", "2"), named("b", "2")];
+    let target = |object| Target {
+        object,
+        rule: Rule::Keep,
+        observed: Found::Unknown,
+        previous: Previous::Apply,
+        changed: true,
+        handed_over: Vec::new(),
+        expires: false,
+    };
+    let targets: Vec<Target<'_>> = objects.iter().map(target).collect();
+    let error = applier.apply_each(&targets, &options, &mut applied).await.unwrap_err();
+    assert!(error.to_string().starts_with("cannot apply Job \"a\""), "{error}");
+    assert_eq!(applied.iter().map(|one| &*one.key.name).collect::<Vec<_>>(), ["b"]);
+    assert_eq!([&a, &b].map(|path| server.object(path).unwrap()["spec"]["template"].clone()), ["1", "2"]);
+}
+
+#[tokio::test]
 async fn the_object_that_was_applied_before_is_not_recreated_for_the_same_chart() {
     let (server, applier) = server();
     let told = Told { last: Some(job("b")), ..Told::default() };
