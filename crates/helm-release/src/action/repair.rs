@@ -5,7 +5,7 @@ use super::last::RecordedBases;
 use super::{Admitted, Cached, Environment, Error, HELM_APPLY_METHOD, read_sealed};
 use crate::kube::{
     AfterFailure, Applied, ApplyError, Found, Inspection, Live, Object, ObjectKey, Ownership, OwnershipLoss, Pointer,
-    Previous, Rule, Target, WriteOptions, has_replicas, recorded_objects,
+    Previous, Rule, Target, Unchanged, WriteOptions, has_replicas, recorded_objects,
 };
 use crate::release::{Packed, Release, Status};
 use crate::storage::{Body, MarkedObject, Marks, Precondition, Sealed, Stored, Written};
@@ -67,7 +67,7 @@ pub async fn reapply(
 
 /// Takes ownership of every object of a revision that Helm or an upstream operator applied: moves its managers' fields
 /// to our field manager, then applies. [`record_ownership`] completes it. A missing Job counts as finished if the
-/// server deletes it once it finished.
+/// server deletes it once it finished. An object of the revision that the server refuses to change keeps its fields.
 ///
 /// Without the move, fields that a later chart drops would stay forever, owned by the old manager. Repeating it changes
 /// nothing.
@@ -96,11 +96,12 @@ enum With<'a> {
 }
 
 impl With<'_> {
-    /// Returns what becomes of the rest if an object cannot be applied. A repair keeps no order: the release is running.
-    fn after_failure(self) -> AfterFailure {
+    /// Returns how to write. A takeover changes nothing that the chart has not changed. A repair keeps no order: the
+    /// release is running.
+    fn options(self, options: WriteOptions<'_>) -> WriteOptions<'_> {
         match self {
-            With::All => AfterFailure::Stop,
-            With::These(_) | With::Drifted { .. } => AfterFailure::Continue,
+            With::All => WriteOptions { unchanged: Unchanged::Left, ..options },
+            With::These(_) | With::Drifted { .. } => WriteOptions { after_failure: AfterFailure::Continue, ..options },
         }
     }
 }
@@ -151,7 +152,7 @@ async fn apply(
         targets.push(Target { object, rule, observed, previous, changed: false, handed_over, expires });
     }
     let bases = RecordedBases::of(env, release);
-    let options = WriteOptions { after_failure: with.after_failure(), ..bases.write_options() };
+    let options = with.options(bases.write_options());
     let applied = env.applier.apply_each(&targets, &options, &mut repaired.applied).await;
     if let Err(error) = applied {
         repaired.failed = Some(error.into());

@@ -332,7 +332,13 @@ impl Applier {
         Ok(Some((metadata["managedFields"].clone(), claimed)))
     }
 
-    async fn set_managers(&self, path: &str, managers: &Value, resource_version: &str) -> Result<Response, Error> {
+    /// Sets the managed fields of an object in this version.
+    pub(in crate::kube) async fn set_managers(
+        &self,
+        path: &str,
+        managers: &Value,
+        resource_version: &str,
+    ) -> Result<Response, Error> {
         let patch = json!([
             {"op": "replace", "path": "/metadata/managedFields", "value": managers},
             {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version},

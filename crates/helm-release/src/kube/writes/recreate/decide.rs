@@ -1,7 +1,7 @@
 //! Decides whether an object may be deleted and recreated to change its immutable fields. Pure functions.
 
 use outside::Error;
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use crate::kube::live_state::live::Proven;
 use crate::kube::objects::decorate::is_kept;
@@ -65,12 +65,48 @@ pub(super) fn check_chart(object: &Object, key: &ObjectKey, rules: &[ObjectRule]
 pub(super) enum Desired {
     Changed,
     Unchanged,
+    /// It is the same, but an earlier writer, such as Helm, applied it for the release.
+    TakenOver,
 }
 
-/// Returns whether the live object is the one that the release applied, for the same object of the chart. An immutable
-/// field of it cannot have changed since then: something else decides the fields that differ, and would do so again.
+/// Returns whether the live object is the one that was applied for the release, for the same object of the chart. An
+/// immutable field of it cannot have changed since then: something else decides the fields that differ, and would do so
+/// again.
 pub(super) fn is_as_applied(live: &Live, desired: Desired, decoration: &Decoration) -> bool {
-    desired == Desired::Unchanged && live.mark.is_some() && decoration.prove(live).is_ok()
+    let has_writer = match desired {
+        Desired::Changed => false,
+        Desired::Unchanged => live.mark.is_some(),
+        Desired::TakenOver => true,
+    };
+    has_writer && decoration.prove(live).is_ok()
+}
+
+/// Returns the merge patch that adds the metadata of a release, as it is sent, to that of a live object; `None` if
+/// nothing is missing.
+pub(super) fn tying(sent: &Value, live: &Value) -> Option<Value> {
+    let mut patch = Map::new();
+    for field in ["labels", "annotations"] {
+        let wanted = sent[field].as_object().into_iter().flatten();
+        let missing = wanted.filter(|(key, value)| live[field][key.as_str()] != **value);
+        let missing: Map<String, Value> = missing.map(|(key, value)| (key.clone(), value.clone())).collect();
+        if !missing.is_empty() {
+            patch.insert(field.into(), missing.into());
+        }
+    }
+    let owners = |of: &Value| of["ownerReferences"].as_array().cloned().unwrap_or_default();
+    let mut all = owners(live);
+    let missing: Vec<Value> =
+        owners(sent).into_iter().filter(|owner| all.iter().all(|known| known["uid"] != owner["uid"])).collect();
+    if !missing.is_empty() {
+        all.extend(missing);
+        patch.insert("ownerReferences".into(), all.into());
+    }
+    if patch.is_empty() {
+        return None;
+    }
+    patch.insert("uid".into(), live["uid"].clone());
+    patch.insert("resourceVersion".into(), live["resourceVersion"].clone());
+    Some(json!({"metadata": patch}))
 }
 
 /// Checks the live object.

@@ -15,7 +15,9 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use self::decide::Desired;
+use crate::kube::fields::migrate::migrated_managers;
 use crate::kube::live_state::live::Proven;
+use crate::kube::objects::decorate::{Decoration, Tie};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applied, Applier, ApplyError, Found, Target, bytes, describe};
@@ -56,8 +58,8 @@ impl Stuck<'_> {
 enum Verdict {
     /// It is recreated: the state to delete; `None` if it no longer exists or is being deleted.
     Recreate(Option<Proven>),
-    /// It stays as it is.
-    Leave(Box<Live>),
+    /// This live object stays as it is.
+    Leave(Value),
 }
 
 /// An object that may be recreated.
@@ -98,7 +100,8 @@ impl Applier {
     /// Releases the worker slot while waiting.
     ///
     /// An object that someone else creates in between is checked like any other: it is not overwritten. With
-    /// [`Unchanged::Left`], an object that the chart has not changed is left alone.
+    /// [`Unchanged::Left`], an object that the chart has not changed is left alone, except for its metadata if the
+    /// release takes it over.
     ///
     /// # Errors
     /// [`ApplyError::Guarded`] if one of them must not be deleted; then none is. [`ApplyError::StillDeleting`] if a
@@ -109,7 +112,7 @@ impl Applier {
             let body = self.body(one.target.object, options.decoration).await?;
             match self.judge(one.target, &body, options).await? {
                 Ok(Verdict::Recreate(proven)) => doomed.push(Doomed { stuck: one, body, proven }),
-                Ok(Verdict::Leave(live)) => left.push(unwritten(one.target, body, *live, options)),
+                Ok(Verdict::Leave(live)) => left.push(self.left(one.target, body, live, options).await?),
                 Err(guard) => return Err(one.guarded(guard)),
             }
         }
@@ -166,11 +169,11 @@ impl Applier {
         if live.deleting {
             return Ok(asked.map(|()| Verdict::Recreate(None)));
         }
+        let whole: Value = answer.parse().map_err(failed("read"))?;
         let desired = self.desired(target, body, options).await.map_err(failed("read"))?;
         if options.unchanged == Unchanged::Left && decide::is_as_applied(&live, desired, options.decoration) {
-            return Ok(Ok(Verdict::Leave(live.into())));
+            return Ok(Ok(Verdict::Leave(whole)));
         }
-        let whole: Value = answer.parse().map_err(failed("read"))?;
         let checked = asked.and_then(|()| decide::check_live(&live, &whole, &body.key, desired, options.decoration));
         let proven = match checked {
             Ok(proven) => Some(proven),
@@ -195,7 +198,54 @@ impl Applier {
         let bases = options.bases.of(&body.key).await?;
         let is_other = |base: &Object| base.digest(namespace) != target.object.digest(namespace);
         let is_changed = bases.is_empty() || bases.iter().any(is_other);
-        Ok(if is_changed { Desired::Changed } else { Desired::Unchanged })
+        Ok(match target.rule {
+            _ if is_changed => Desired::Changed,
+            Rule::Keep => Desired::Unchanged,
+            Rule::Import | Rule::Adopt(_) => Desired::TakenOver,
+        })
+    }
+
+    /// Describes an object that stays as it is. Its fields stay those of the method that wrote it. That of an earlier
+    /// writer becomes the release's.
+    async fn left(
+        &self,
+        target: &Target<'_>,
+        mut body: Body,
+        whole: Value,
+        options: &WriteOptions<'_>,
+    ) -> Result<Applied, ApplyError> {
+        tracing::info!(object = %body.key, "left an object alone: its immutable fields differ from the chart, but the chart has not changed them");
+        let failed = |source| ApplyError::Failed { verb: "apply", object: describe(target.object), source };
+        let mut live: Live = serde_json::from_value(whole.clone()).map_err(|error| failed(Error::Json(error)))?;
+        let before = live.resource_version();
+        if target.rule != Rule::Keep {
+            if live.kept {
+                let named = Decoration { tie: Tie::Annotations, ..options.decoration.clone() };
+                body.json = named.decorate(target.object, &body.resource);
+            }
+            live = self.take_over(&body, whole).await.map_err(failed)?;
+        }
+        let method = match target.previous {
+            Previous::Apply => ApplyMethod::Server,
+            Previous::Client { .. } => ApplyMethod::Client { refused: None },
+        };
+        let changed = live.resource_version() != before;
+        Ok(Applied::of(target, body, Written { live, method, changed }, options.decoration))
+    }
+
+    /// Makes an object the release's without changing what the chart describes: fields of earlier writers become ours,
+    /// and its metadata names the release.
+    async fn take_over(&self, body: &Body, mut live: Value) -> Result<Live, Error> {
+        let metadata = &live["metadata"];
+        if let Some(managers) = migrated_managers(&metadata["managedFields"], &body.owner) {
+            let version = metadata["resourceVersion"].as_str().unwrap_or_default();
+            live = self.set_managers(&body.path, &managers, version).await?.parse()?;
+        }
+        if let Some(patch) = decide::tying(&body.json["metadata"], &live["metadata"]) {
+            let call = Call::merge(format!("{}?fieldManager={FIELD_MANAGER}", body.path), bytes(&patch));
+            live = self.api.send(call).await?.parse()?;
+        }
+        serde_json::from_value(live).map_err(Error::Json)
     }
 
     /// Asks the server whether it would accept the object under an unused name.
@@ -272,14 +322,4 @@ impl Applier {
         let rule = if matches!(target.rule, Rule::Adopt(_)) { target.rule } else { Rule::Import };
         self.apply(&Target { rule, observed: Found::Absent, expires: false, ..target.clone() }, options).await
     }
-}
-
-/// Describes an object that stays as it is. Its fields stay those of the method that wrote it.
-fn unwritten(target: &Target<'_>, body: Body, live: Live, options: &WriteOptions<'_>) -> Applied {
-    tracing::info!(object = %body.key, "left an object alone: its immutable fields differ from the chart, but the chart has not changed them");
-    let method = match target.previous {
-        Previous::Apply => ApplyMethod::Server,
-        Previous::Client { .. } => ApplyMethod::Client { refused: None },
-    };
-    Applied::of(target, body, Written { live, method, changed: false }, options.decoration)
 }

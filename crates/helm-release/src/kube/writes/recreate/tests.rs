@@ -3,7 +3,7 @@ use std::sync::{Arc, Mutex};
 use futures::future::{BoxFuture, ready};
 use serde_json::json;
 
-use super::decide::{Desired, check_chart, check_live, rejection};
+use super::decide::{Desired, check_chart, check_live, is_as_applied, rejection, tying};
 use super::*;
 use crate::kube::{
     MemoryApi, MergeBases, NotOurs, Object, ObjectKey, ObjectRule, Policy, Previous, RECREATE_ANNOTATION, Slot,
@@ -135,6 +135,38 @@ fn a_dry_run_rejects_only_for_what_is_wrong_with_the_new_object() {
     ] {
         assert_eq!(answer(code, message), None, "{message}");
     }
+}
+
+#[test]
+fn what_an_earlier_writer_applied_for_the_release_is_as_applied_without_a_mark() {
+    let ours = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
+    let applied = json!([{"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}}}]);
+    for (annotations, managers, desired, expected) in [
+        (&ours, &applied, Desired::Unchanged, true),
+        (&ours, &json!([]), Desired::Unchanged, false),
+        (&ours, &json!([]), Desired::TakenOver, true),
+        (&ours, &applied, Desired::Changed, false),
+        (&json!({}), &json!([]), Desired::TakenOver, false),
+    ] {
+        let live = json!({"metadata": {"annotations": annotations, "managedFields": managers}});
+        let live: Live = serde_json::from_value(live).unwrap();
+        assert_eq!(is_as_applied(&live, desired, &decoration()), expected, "{annotations} {managers} {desired:?}");
+    }
+}
+
+#[test]
+fn an_object_that_is_taken_over_gains_only_the_metadata_that_it_lacks() {
+    let owner = |uid: &str| json!({"uid": uid});
+    let sent = json!({"name": "web", "labels": {"a": "1", "b": "2"}, "ownerReferences": [owner("u1")]});
+    let mut live = json!({
+        "name": "web", "uid": "u", "resourceVersion": "7", "labels": {"a": "1", "c": "3"}, "ownerReferences": [owner("u2")],
+    });
+    let expected = json!({"metadata": {
+        "uid": "u", "resourceVersion": "7", "labels": {"b": "2"}, "ownerReferences": [owner("u2"), owner("u1")],
+    }});
+    assert_eq!(tying(&sent, &live), Some(expected));
+    (live["labels"]["b"], live["ownerReferences"][0]) = ("2".into(), owner("u1"));
+    assert_eq!(tying(&sent, &live), None);
 }
 
 /// The objects of the last revision, and a slot that records the action's reports.
