@@ -20,7 +20,7 @@ use outside::sync;
 use tokio::time::Instant;
 
 use super::coverage::{Coverage, KindKey, Loss, Watching, kind_key};
-use super::dependent::{Claim, Dependent, Judged, KeptText, kept_reason};
+use super::dependent::{Claim, Dependent, Judged, KeptText};
 use super::primary::Primary;
 use super::release::ReleaseRecords;
 use super::releases::{ListenerId, ReleaseListener, Releases};
@@ -149,12 +149,12 @@ impl Cache {
         let read = live.whole.as_ref().filter(|_| reads);
         let whole = read.and_then(|json| KeptText::of(json, claim, &self.objects_room));
         if self.heeds_annotations && live.has_conditions() {
-            let unready = live.unready_as_annotated(group, kind).map(kept_reason).map(Box::new);
+            let unready = live.unready_as_annotated(group, kind).map(Box::new);
             return Judged { unready, whole, is_partial: reads && live.whole.is_none() };
         }
         let by_rule = live.whole.as_ref().and_then(|object| self.expressions.judge(group, kind, object));
         Judged {
-            unready: by_rule.unwrap_or_else(|| live.unready(group, kind)).map(kept_reason).map(Box::new),
+            unready: by_rule.unwrap_or_else(|| live.unready(group, kind)).map(Box::new),
             whole,
             is_partial: (has_rule || reads) && live.whole.is_none(),
         }

@@ -11,9 +11,6 @@ use crate::values::{Reserved, Room};
 /// Texts of objects up to this size are always kept.
 const SMALL: usize = 8 << 10;
 
-/// The maximum size of a reason why an object is not ready, in bytes.
-const MAX_WHY: usize = 16 << 10;
-
 pub(crate) fn key_of(resource: &Resource, live: &Live) -> ObjectKey {
     let namespace = live.metadata.namespace.as_deref().unwrap_or_default();
     let name = live.metadata.name.as_deref().unwrap_or_default();
@@ -82,15 +79,6 @@ impl AsRef<str> for KeptText {
 impl PartialEq for KeptText {
     fn eq(&self, other: &KeptText) -> bool {
         self.json == other.json
-    }
-}
-
-/// Returns the reason as it is kept. A long one is replaced, not cut: a part of a value that it quotes would not be found
-/// and hidden.
-pub(crate) fn kept_reason(unready: Unready) -> Unready {
-    match unready.why.len() {
-        ..=MAX_WHY => unready,
-        bytes => Unready { why: format!("its reason has {bytes} bytes, too many to keep"), quotes: false, ..unready },
     }
 }
 

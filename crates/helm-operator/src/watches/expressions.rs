@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm_release::kube::Unready;
 use serde_json::Value;
 
@@ -99,6 +100,7 @@ impl Rule {
         let variables: &cel::Variables<'_> = &[("self", &object)];
         let verdict = |failed, why: String| {
             let progress = helm_release::kube::progress_of(&object["status"]);
+            let why = shorten(&why, MAX_MESSAGE).into_owned();
             // The rule's message reads the object.
             Some(Unready { failed, why, quotes: true, progress })
         };
@@ -232,6 +234,8 @@ mod tests {
         assert_eq!(judge(json!({})), Some((false, fails.into())));
         assert!(all.judge("x.y", "Other", "{}").is_none() && !all.has_rule("", "Db"));
         assert!(all.judge("x.y", "Db", "not JSON").unwrap().is_some());
+        let (_, long) = judge(json!({"phase": "x".repeat(100_000)})).unwrap();
+        assert!(long.len() <= MAX_MESSAGE && long.starts_with("phase xxx"), "{} bytes", long.len());
     }
 
     #[test]

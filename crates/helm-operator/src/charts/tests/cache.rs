@@ -395,16 +395,3 @@ fn large_objects_that_expressions_read_share_a_room_and_only_those_of_releases_t
     store("new", 200 << 10, claim());
     assert!(kept("new").is_some(), "there is room again");
 }
-
-#[test]
-fn a_long_reason_why_an_object_is_not_ready_is_not_kept() {
-    let cache = Cache::default();
-    let ready = json!({"type": "Ready", "status": "False", "message": "secret ".repeat(10_000)});
-    let metadata = json!({"name": "a", "namespace": "ns", "uid": "u", "resourceVersion": "1"});
-    let object = json!({"metadata": metadata, "status": {"conditions": [ready]}});
-    let live: Live = serde_json::from_value(object).unwrap();
-    let key = ObjectKey { group: "x.y".into(), ..object_key("Db", "a") };
-    cache.store_dependent(key.clone(), &live, claim(), epoch(1));
-    let unready = cache.dependent(&key).unwrap().unready.clone().unwrap();
-    assert_eq!((&*unready.why, unready.quotes), ("its reason has 70000 bytes, too many to keep", false));
-}
