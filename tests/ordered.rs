@@ -155,5 +155,5 @@ fn groups_are_applied_in_order_without_a_request_in_between_and_deleted_in_rever
     says(&namespace, "waiting", "round 1 of 3");
     let (status, log) = operator.terminate();
     assert!(status.success() && !log.contains("panicked"), "{log}");
-    assert!(log.contains("Stopping while the release waits: the next process resumes it"), "{log}");
+    assert!(log.contains("Stopping while the release waits: the process that serves it next resumes it"), "{log}");
 }
