@@ -40,7 +40,7 @@ use crate::dependencies::Dependency;
 use crate::hooks::extensions::Extensions;
 use crate::preflight::{self, ObjectUse};
 use crate::reconcile::accept::Acceptance;
-use crate::reconcile::controller_context::{ControllerContext, Settings};
+use crate::reconcile::controller_context::{ControllerContext, Settings, WatchRequest};
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::restore;
@@ -115,8 +115,7 @@ pub(super) async fn start(
     let acceptance = acceptance(&watch, &extensions, versions, &resource, &context)?;
     let settings = settings(&watch, &context, (&config, reach));
     let (expressions, home) = (settings.expressions.clone(), settings.home.clone());
-    let (new_kinds, kinds) = mpsc::unbounded_channel();
-    let (other_charts, charts) = mpsc::unbounded_channel();
+    let (watch_requests, requested) = mpsc::unbounded_channel();
     let shared = Arc::new(ControllerContext {
         storage: Storage::new(api.clone(), keys.clone()).at(home.clone()).written_by(cluster.releases.writer()),
         rollout: settings.slots(),
@@ -147,8 +146,7 @@ pub(super) async fn start(
         api,
         applier,
         resource,
-        new_kinds,
-        other_charts,
+        watch_requests,
         diagnoses: cluster.diagnoses.clone(),
         undeclared: Undeclared::default(),
     });
@@ -173,7 +171,7 @@ pub(super) async fn start(
         tokio::select! {
             biased;
             // Dropping the watches stops them.
-            () = start_watches(&shared, &context, (primaries, keys), (kinds, charts)) => {}
+            () = start_watches(&shared, &context, (primaries, keys), requested) => {}
             () = serve(&shared, &context.shutdown, permits) => {}
             () = capabilities::follow(&shared) => {}
             () = look_outside(&context, &shared.resource, &selector) => {}
@@ -344,6 +342,13 @@ struct ObjectWatches<'s> {
 }
 
 impl ObjectWatches<'_> {
+    fn cover(&mut self, request: WatchRequest, tasks: &mut JoinSet<()>) {
+        match request {
+            WatchRequest::Kind(kind) => self.watch(kind, tasks),
+            WatchRequest::Chart(deployed) => self.add_chart(&deployed, tasks),
+        }
+    }
+
     /// Watches the objects of a kind, and wakes their resources once these are listed.
     fn watch(&mut self, kind: Arc<Resource>, tasks: &mut JoinSet<()>) {
         tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
@@ -370,7 +375,7 @@ async fn start_watches(
     shared: &Arc<ControllerContext>,
     context: &Context,
     (primaries, keys): (Vec<Stream<Received>>, Keyring),
-    (mut kinds, mut other_charts): (mpsc::UnboundedReceiver<Arc<Resource>>, mpsc::UnboundedReceiver<Arc<str>>),
+    mut requests: mpsc::UnboundedReceiver<WatchRequest>,
 ) {
     let mut tasks = JoinSet::new();
     // Dropped once everything is listed, like what starts the controller.
@@ -378,9 +383,11 @@ async fn start_watches(
     let informers = Cluster::of(context).informers.clone();
     let mut objects = ObjectWatches { shared, informers, charts: charts(shared), kinds: Vec::new() };
     // Each resource waits only for the kinds in its own release.
-    while let Ok(kind) = kinds.try_recv() {
-        shared.cache.await_kind(&kind);
-        objects.watch(kind, &mut tasks);
+    while let Ok(request) = requests.try_recv() {
+        if let WatchRequest::Kind(kind) = &request {
+            shared.cache.await_kind(kind);
+        }
+        objects.cover(request, &mut tasks);
     }
     let rehearsals = Rehearsals::of(context);
     if rehearsals.is_on() {
@@ -393,9 +400,8 @@ async fn start_watches(
         tokio::select! {
             // A task keeps its memory until it is joined.
             Some(_) = tasks.join_next() => {}
-            Some(chart) = other_charts.recv() => objects.add_chart(&chart, &mut tasks),
-            kind = kinds.recv() => match kind {
-                Some(kind) => objects.watch(kind, &mut tasks),
+            request = requests.recv() => match request {
+                Some(request) => objects.cover(request, &mut tasks),
                 None => return,
             }
         }

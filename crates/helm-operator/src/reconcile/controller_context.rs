@@ -37,6 +37,14 @@ use crate::watches::{
     OnFailure, Patches, RenderOn, RolloutRule, Sequencing, ServiceAccount,
 };
 
+/// What the watches of objects should cover, too.
+pub(crate) enum WatchRequest {
+    /// The objects of a kind.
+    Kind(Arc<Resource>),
+    /// The objects of a chart that a release was deployed with instead of the served one, as its status names it.
+    Chart(Arc<str>),
+}
+
 /// The state that all reconciles of one controller share.
 pub(crate) struct ControllerContext {
     pub(crate) api: Arc<dyn Api>,
@@ -75,10 +83,8 @@ pub(crate) struct ControllerContext {
     pub(crate) shard: Option<Shard>,
     /// The custom resource's kind.
     pub(crate) resource: Arc<Resource>,
-    /// Receives the kinds to watch.
-    pub(crate) new_kinds: mpsc::UnboundedSender<Arc<Resource>>,
-    /// Receives the charts, as statuses name them, with which releases were deployed instead of the one that is served.
-    pub(crate) other_charts: mpsc::UnboundedSender<Arc<str>>,
+    /// Receives requests for more watches.
+    pub(crate) watch_requests: mpsc::UnboundedSender<WatchRequest>,
     /// The throttle for diagnoses of unready objects.
     pub(crate) diagnoses: Arc<Diagnoses>,
     /// The status fields that the kind's schema lacks.
@@ -297,7 +303,7 @@ impl ControllerContext {
             |chart: &str| chart_names::recorded(chart).is_some_and(|name| name != self.renderer.chart_name());
         if let Some(chart) = deployed.filter(|chart| is_other(chart)) {
             // As for kinds.
-            _ = self.other_charts.send(chart.clone());
+            _ = self.watch_requests.send(WatchRequest::Chart(chart.clone()));
         }
     }
 
@@ -314,7 +320,7 @@ impl ControllerContext {
             for kind in kinds {
                 if self.cache.start_kind(&kind) {
                     // The receiver is dropped only when the process ends.
-                    _ = self.new_kinds.send(kind);
+                    _ = self.watch_requests.send(WatchRequest::Kind(kind));
                 }
             }
         }

@@ -64,8 +64,7 @@ impl ControllerContext {
             shard: None,
             resource: self.resource.clone(),
             // Nothing is watched for a twin.
-            new_kinds: mpsc::unbounded_channel().0,
-            other_charts: mpsc::unbounded_channel().0,
+            watch_requests: mpsc::unbounded_channel().0,
             diagnoses: Arc::default(),
             undeclared: Undeclared::default(),
         }

@@ -613,8 +613,7 @@ impl World {
             }),
             shard: acceptance.share.clone().map(Shard::new),
             acceptance,
-            new_kinds: mpsc::unbounded_channel().0,
-            other_charts: mpsc::unbounded_channel().0,
+            watch_requests: mpsc::unbounded_channel().0,
             diagnoses: Arc::default(),
             undeclared: Undeclared::default(),
         };
