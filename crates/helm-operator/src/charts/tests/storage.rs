@@ -237,6 +237,20 @@ async fn records_that_outlive_their_namespace_give_none_of_its_values_to_the_nex
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pin_repeats_nothing_of_an_earlier_namespace() {
+    let world = recording(World::new(spec()).server, random());
+    world.reconcile().await;
+    world.maps().iter().for_each(|map| world.server.remove(&format!("{MAPS}/{map}")));
+    world.recreate(PRIMARY);
+    world.edit(|primary| primary["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pin": "1"}));
+    let world = recording(world.server, Stub { renders: AtomicUsize::new(100), ..random() });
+    world.reconcile().await;
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/InvalidAnnotation/"), "{condition}");
+    assert!(world.maps().is_empty() && world.history() == ["1 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_recreated_resource_whose_objects_are_live_keeps_their_values_no_matter_how_old_its_namespace_is() {
     let world = recording(World::new(spec()).server, random());
     world.reconcile().await;

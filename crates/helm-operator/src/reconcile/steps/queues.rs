@@ -20,10 +20,12 @@ use crate::view::release::ReleaseRecords;
 impl StepContext<'_> {
     /// Queues the resource for a retry permit.
     pub(crate) fn wait_for_retry(&self, primary: &Primary) -> Ended {
+        let is_plan = self.planning(primary) == Planning::Due;
         let has_changed = self.shared.memory.of(self.key).has_changed(&self.attempt(primary));
-        let attempt = if has_changed { RetryInputs::Corrected } else { RetryInputs::Same };
+        // Nobody's correction waits for a plan.
+        let attempt = if has_changed && !is_plan { RetryInputs::Corrected } else { RetryInputs::Same };
         self.shared.queue.retry(self.key, attempt);
-        NextStep::Done.with((self.planning(primary) == Planning::Due).then_some(Learned::PlanQueued))
+        NextStep::Done.with(is_plan.then_some(Learned::PlanQueued))
     }
 
     /// Postpones a render that delayed others: although nothing failed, it is repeated with a retry permit.

@@ -161,7 +161,12 @@ async fn import_hooks(context: &StepContext<'_>, primary: &Primary) -> Result<bo
         return Ok(false);
     }
     match context.import(primary, primary.reported()).await {
-        Err(failed) if !matches!(failed, Failed::Unanswered(_)) => {
+        Err(failed @ Failed::Unanswered(_)) => {
+            let mut fault = failed.fault().clone();
+            fault.message.push_str(WITHOUT_HOOKS);
+            Err(failed.reported_as(fault))
+        }
+        Err(failed) => {
             publish_unimported_hooks(context, primary, &failed.fault().message).await;
             Ok(false)
         }

@@ -16,6 +16,7 @@ use super::uninstall::WITHOUT_HOOKS;
 use crate::reconcile::decide::state::Inputs;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{FailedStep, Learned};
+use crate::reconcile::report::faults::invalid_annotation;
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::Rendered;
 use crate::status::MAX_NAMED;
@@ -120,6 +121,10 @@ impl StepContext<'_> {
             None => false,
         };
         let recorded = match stored {
+            // Nor does a pin repeat what an earlier namespace of this name had.
+            Ok(Stored::Sealed(_)) if is_old && self.pinned(primary).is_some() => {
+                return Err(Failed::from(invalid_annotation(&earlier_pin(version))).into());
+            }
             Ok(Stored::Sealed(release)) if is_old => Some(release.into()),
             Ok(Stored::Sealed(release)) => return Ok((Some(release.into()), Vec::new())),
             // The chart decides nothing while the release is pinned.
@@ -268,6 +273,13 @@ fn may_render_later(failed: &Failed) -> bool {
 pub(crate) fn has_delete_hooks(candidate: &Candidate) -> bool {
     let of = |event| candidate.hooks.iter().any(|hook| hook.events.contains(&event));
     of(HookEvent::PreDelete) || of(HookEvent::PostDelete)
+}
+
+fn earlier_pin(version: u32) -> String {
+    format!(
+        "annotation helm.sdk.operatorframework.io/pin: revision {version} was deployed for an earlier resource of this name, \
+         perhaps in an earlier namespace, and is not repeated; remove the annotation"
+    )
 }
 
 #[cfg(test)]

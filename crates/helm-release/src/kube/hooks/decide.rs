@@ -183,7 +183,8 @@ pub(super) enum Expiry {
     AfterFinish,
 }
 
+/// Returns how a hook's object ends. Others than those that run to an end are not waited for, so their end proves nothing.
 pub(super) fn expiry(kind: &str, body: &Value) -> Expiry {
     let group = group_of(body["apiVersion"].as_str().unwrap_or_default());
-    if expires(group, kind, &body["spec"]) { Expiry::AfterFinish } else { Expiry::Never }
+    if runs_to_an_end(kind) && expires(group, kind, &body["spec"]) { Expiry::AfterFinish } else { Expiry::Never }
 }

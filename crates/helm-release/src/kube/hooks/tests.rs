@@ -1029,6 +1029,8 @@ fn missing_objects_are_judged_by_the_evidence() {
     let ttl = json!({"spec": {"ttlSecondsAfterFinished": 0}});
     assert_eq!(expiry("Job", &ttl), Expiry::AfterFinish);
     assert_eq!(expiry("Pod", &ttl), Expiry::Never);
+    let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "spec": ttl["spec"]});
+    assert_eq!(expiry("JobSet", &set), Expiry::Never, "nobody waits for its end");
     assert_eq!(expiry("Job", &json!({"spec": {}})), Expiry::Never);
 }
 

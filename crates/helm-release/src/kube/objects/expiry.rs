@@ -22,6 +22,8 @@ pub(in crate::kube) fn expires(group: &str, kind: &str, spec: &Value) -> bool {
         _ if is_built_in(group) => kind == "Job" && spec[TTL].is_number(),
         ("argoproj.io", "Workflow") => has_numbers(&spec[TTL_STRATEGY]),
         ("sparkoperator.k8s.io", "SparkApplication") => spec[TIME_TO_LIVE].is_number(),
+        // A template is never deleted, and the TTL of a RayJob is its cluster's.
+        ("flow.volcano.sh", "JobTemplate") | ("ray.io", "RayJob") => false,
         _ => spec[TTL].is_number() || spec[RUN_POLICY][TTL].is_number(),
     }
 }
@@ -72,6 +74,8 @@ mod tests {
             ("keda.sh", "ScaledJob", json!({"jobTargetRef": {"ttlSecondsAfterFinished": 60}})),
             ("sparkoperator.k8s.io", "ScheduledSparkApplication", json!({"template": {"timeToLiveSeconds": 60}})),
             ("example.com", "Cache", json!({"timeToLiveSeconds": 60})),
+            ("flow.volcano.sh", "JobTemplate", json!({"ttlSecondsAfterFinished": 60})),
+            ("ray.io", "RayJob", json!({"ttlSecondsAfterFinished": 60})),
         ] {
             assert!(!expires(group, kind, &spec), "{kind}");
         }

@@ -90,6 +90,7 @@ impl Applier {
         for one in stuck {
             match self.recreate(vec![one], options).await {
                 Ok(recreated) => applied.extend(recreated),
+                Err(error) if !options.continues_after(&error) => return Err(first.unwrap_or(error)),
                 Err(error) => _ = first.get_or_insert(error),
             }
         }
@@ -200,8 +201,8 @@ impl Applier {
         let is_changed = bases.is_empty() || bases.iter().any(is_other);
         Ok(match target.rule {
             _ if is_changed => Desired::Changed,
-            Rule::Keep => Desired::Unchanged,
-            Rule::Import | Rule::Adopt(_) => Desired::TakenOver,
+            Rule::Import | Rule::Adopt(_) if options.unchanged == Unchanged::Left => Desired::TakenOver,
+            Rule::Keep | Rule::Import | Rule::Adopt(_) => Desired::Unchanged,
         })
     }
 
