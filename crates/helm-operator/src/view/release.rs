@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use controller::runtime::freshness::Stamp;
+use helm_release::action::RecordedFailure;
 use helm_release::kube::{ObjectKey, Owner};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::{Body, Content, Marks, Precondition, Proof, RecordMeta, Stored, Written};
@@ -212,6 +213,17 @@ impl ReleaseRecords {
         let (owners, marks, is_settled) = (Box::default(), Some(Arc::new(marks)), false);
         let revision = Revision { status, resource_version, owners, marks, trust, stamp, written: None, is_settled };
         self.revisions.insert(version, revision);
+    }
+
+    /// Stores how far a failed action of ours got. If its last write was not answered, the end that a watch has reported
+    /// meanwhile stays.
+    pub(crate) fn put_failed(&mut self, recorded: &RecordedFailure) {
+        let RecordedFailure { version, status, resource_version, ref marks, .. } = *recorded;
+        let has_ended = |known: &Revision| known.is_sealed() && !known.status.is_pending();
+        if status.is_pending() && self.revisions.get(&version).is_some_and(has_ended) {
+            return;
+        }
+        self.put(version, (status, Trust::Written(None)), resource_version, marks.clone());
     }
 
     /// Stores that we gave up a revision, whose marks stay.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use controller::runtime::freshness::CONFIRMATION;
 use controller::runtime::reflector::First;
+use helm_release::action::RecordedFailure;
 use helm_release::kube::{Applied, ApplyMethod, Live, Mark, ObjectDigest, ObjectKey};
 use helm_release::release::Status;
 use helm_release::storage::{MarkedObject, Marks};
@@ -13,7 +14,7 @@ use crate::reconcile::decide::memory::Memory;
 use crate::view::coverage::Loss;
 use crate::view::coverage::kind_key;
 use crate::view::dependent::{Claim, Dependent};
-use crate::view::release::Revision;
+use crate::view::release::{ReleaseRecords, Revision};
 use crate::view::releases::ReleaseListener;
 
 pub(super) fn epoch(number: u64) -> Epoch {
@@ -394,4 +395,29 @@ fn large_objects_that_expressions_read_share_a_room_and_only_those_of_releases_t
     cache.drop_dependent(&object_key("ConfigMap", "m0"));
     store("new", 200 << 10, claim());
     assert!(kept("new").is_some(), "there is room again");
+}
+
+#[test]
+fn an_end_that_a_watch_reports_before_the_answer_is_lost_stays() {
+    let failure = |status, resource_version| RecordedFailure {
+        version: 1,
+        status,
+        resource_version,
+        marks: Marks::default(),
+        dropped: Vec::new(),
+    };
+    let (unanswered, failed) = (failure(Status::PendingUpgrade, 0), failure(Status::Failed, 2));
+    for (known, recorded, expected) in [
+        (Some(Status::Deployed), &unanswered, Status::Deployed),
+        (Some(Status::Failed), &unanswered, Status::Failed),
+        (Some(Status::PendingUpgrade), &unanswered, Status::PendingUpgrade),
+        (None, &unanswered, Status::PendingUpgrade),
+        (Some(Status::PendingUpgrade), &failed, Status::Failed),
+        (Some(Status::Deployed), &failed, Status::Failed),
+    ] {
+        let known: Vec<_> = known.into_iter().map(|status| (status, Marks::default())).collect();
+        let mut release = ReleaseRecords::written_by_us(&known);
+        release.put_failed(recorded);
+        assert_eq!(release.revisions[&1].status, expected, "{known:?} and {:?}", recorded.status);
+    }
 }

@@ -18,7 +18,7 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
-use crate::view::release::{Holder, ReleaseRecords, Revision, Trust};
+use crate::view::release::{Holder, ReleaseRecords, Revision};
 use crate::watches::OnFailure;
 
 /// The remediation after a failed attempt.
@@ -152,10 +152,7 @@ pub(crate) fn note(context: &StepContext<'_>, failure: &Failure) {
         context.shared.cache.lose_revision(context.key, version);
     }
     let Some(recorded) = &failure.recorded else { return };
-    context.shared.cache.change_release(context.key, |release| {
-        let wrote = (recorded.status, Trust::Written(None));
-        release.put(recorded.version, wrote, recorded.resource_version, recorded.marks.clone());
-    });
+    context.shared.cache.change_release(context.key, |release| release.put_failed(recorded));
     context.shared.cache.forget_records(context.key, &recorded.dropped);
 }
 
@@ -275,6 +272,7 @@ mod tests {
 
     use super::*;
     use crate::view::primary::Received;
+    use crate::view::release::Trust;
 
     /// Returns a release with these revisions. The newest one has these marks.
     fn release(statuses: &[(u32, Status)], marks: Option<Marks>) -> ReleaseRecords {
