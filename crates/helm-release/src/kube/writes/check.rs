@@ -5,7 +5,8 @@ use outside::{Call, Error};
 use serde_json::Value;
 
 use crate::kube::objects::decorate::Decoration;
-use crate::kube::writes::apply::{Applier, ApplyError, Existing, Found, describe, key_of};
+use crate::kube::writes::apply::{Applier, ApplyError, describe, key_of};
+use crate::kube::writes::found::{Existing, Found};
 use crate::kube::writes::managed_fields::ManagedFields;
 use crate::kube::{Live, NotOurs, Object, ObjectKey, Proven, Rule};
 

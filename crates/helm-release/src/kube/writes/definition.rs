@@ -4,7 +4,8 @@ use outside::{Call, Error};
 use serde_json::Value;
 
 use crate::kube::objects::decorate::RELEASE_NAME;
-use crate::kube::writes::apply::{Applier, ApplyError, Existing, Found, describe};
+use crate::kube::writes::apply::{Applier, ApplyError, describe};
+use crate::kube::writes::found::{Existing, Found};
 use crate::kube::writes::managed_fields::ManagedFields;
 use crate::kube::writes::write::{Body, Previous};
 use crate::kube::{CHART_LABEL, Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Ownership};

@@ -9,9 +9,10 @@ use serde_json::{Value, json};
 use crate::kube::fields::handover::hand_over;
 use crate::kube::fields::migrate::migrated_managers;
 use crate::kube::fields::{replaced, unowned};
-use crate::kube::writes::apply::{Applier, ApplyError, Existing, Found, bytes};
+use crate::kube::writes::apply::{Applier, ApplyError, bytes};
 use crate::kube::writes::autoscaler::has_replicas;
 use crate::kube::writes::client_side::{MergeBases, Merged};
+use crate::kube::writes::found::{Existing, Found};
 use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot};
 
 /// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a

@@ -15,7 +15,8 @@ use futures::future::BoxFuture;
 use outside::{Call, Error};
 use serde_json::{Value, json};
 
-use crate::kube::writes::apply::{Applier, Found, bytes};
+use crate::kube::writes::apply::{Applier, bytes};
+use crate::kube::writes::found::Found;
 use crate::kube::writes::write::{Body, WriteOptions};
 use crate::kube::{Decoration, FIELD_MANAGER, HOOK_RUN_ANNOTATION, Live, Object, ObjectKey, Resource};
 

@@ -1,0 +1,85 @@
+//! What is known of a live object before a write.
+
+use serde_json::Value;
+
+use crate::kube::Adopted;
+use crate::kube::writes::managed_fields::ManagedFields;
+
+/// The known state of a live object before a write.
+#[derive(Clone, Debug)]
+pub(crate) enum Found {
+    /// Nothing is known; it is read first.
+    Unknown,
+    /// It does not exist.
+    Absent,
+    /// A watch has shown that it is ours and was applied by us.
+    Ours {
+        /// The object's uid.
+        uid: String,
+        /// Whether someone else set its number of replicas.
+        scaled: bool,
+        /// Whether its annotation keeps it.
+        kept: bool,
+    },
+    /// It was read, and the rule admits it.
+    Read(Box<Existing>),
+}
+
+impl Found {
+    /// Returns the state of an object that the release already contains, with how it was adopted if that is not settled
+    /// yet.
+    pub(crate) fn of_release(mut self, adopted: Option<Adopted>) -> Found {
+        if let Found::Read(existing) = &mut self {
+            existing.adopted = adopted;
+        }
+        self
+    }
+
+    /// Keeps of its managed fields only what the write needs. `owner` is the owner's uid; empty if there is no owner.
+    pub(in crate::kube) fn reduced(mut self, owner: &str) -> Found {
+        if let Found::Read(existing) = &mut self {
+            let known = std::mem::replace(&mut existing.managed_fields, ManagedFields::Stay);
+            existing.managed_fields = known.reduced(owner);
+        }
+        self
+    }
+
+    /// Returns whether the object must be read before it is written.
+    pub(in crate::kube) fn must_be_read(&self) -> bool {
+        match self {
+            Found::Unknown => true,
+            Found::Read(existing) => matches!(existing.managed_fields, ManagedFields::Move),
+            Found::Absent | Found::Ours { .. } => false,
+        }
+    }
+
+    /// Returns whether the live object's annotation keeps it.
+    pub(in crate::kube) fn is_kept(&self) -> bool {
+        match self {
+            Found::Ours { kept, .. } => *kept,
+            Found::Read(existing) => existing.kept,
+            Found::Unknown | Found::Absent => false,
+        }
+    }
+
+    /// Returns whether the object existed before the release and does not belong to the resource.
+    pub(in crate::kube) fn is_adopted(&self) -> bool {
+        let Found::Read(existing) = self else { return false };
+        matches!(existing.adopted, Some(Adopted::Claimed | Adopted::Unclaimed))
+    }
+}
+
+/// A live object that the rule admits.
+#[derive(Clone, Debug)]
+pub(crate) struct Existing {
+    pub(in crate::kube) uid: String,
+    pub(in crate::kube) resource_version: String,
+    pub(in crate::kube) managed_fields: ManagedFields,
+    pub(in crate::kube) scaled: bool,
+    /// Whether its annotation keeps it.
+    pub(in crate::kube) kept: bool,
+    /// The object without its managed fields; `None` if only its metadata was read.
+    pub(in crate::kube) whole: Option<Value>,
+    /// How the object is adopted by a release that does not contain it yet.
+    pub(crate) adopted: Option<Adopted>,
+}
