@@ -26,6 +26,19 @@ fn target(object: &Object, rule: Rule, observed: Found) -> Target<'_> {
     }
 }
 
+impl Applier {
+    /// Applies objects as [`Applier::apply_each`] does, and returns them.
+    pub(in crate::kube) async fn apply_all(
+        &self,
+        targets: &[Target<'_>],
+        options: &WriteOptions<'_>,
+    ) -> Result<Vec<Applied>, ApplyError> {
+        let mut applied = Vec::with_capacity(targets.len());
+        self.apply_each(targets, options, &mut applied).await?;
+        Ok(applied)
+    }
+}
+
 async fn apply(applier: &Applier, target: Target<'_>) -> Result<Applied, ApplyError> {
     Ok(applier.apply(&target, &WriteOptions::new(&decoration(), Policy::Auto, &())).await?.unwrap())
 }

@@ -233,21 +233,6 @@ impl Applier {
         }
     }
 
-    /// Applies objects as [`Applier::apply_each`] does, and returns them.
-    ///
-    /// # Errors
-    /// As [`Applier::apply_each`].
-    #[cfg(test)]
-    pub(crate) async fn apply_all(
-        &self,
-        targets: &[Target<'_>],
-        options: &WriteOptions<'_>,
-    ) -> Result<Vec<Applied>, ApplyError> {
-        let mut applied = Vec::with_capacity(targets.len());
-        self.apply_each(targets, options, &mut applied).await?;
-        Ok(applied)
-    }
-
     /// Applies objects in install order: one kind after the other, up to 16 objects of one kind concurrently. Adds each to
     /// `applied`, even if others fail, except a Job that has finished and that the server has already deleted.
     ///
