@@ -14,7 +14,6 @@ use super::objects::{Stamp, check_ours};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::writes::apply::{Applier, bytes, describe};
 use crate::kube::writes::found::{Existing, Found};
-use crate::kube::writes::managed_fields::ManagedFields;
 use crate::kube::writes::write::{Body, Previous};
 use crate::kube::{Live, Object, Response};
 
@@ -61,18 +60,8 @@ impl Applier {
     /// Applies over the object with this metadata. Returns false if it changed since it was read, so that it must be
     /// checked again.
     async fn apply_if_unchanged(&self, body: &Body, live: &Value) -> Result<bool, Error> {
-        let metadata = &live["metadata"];
-        let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
-        let existing = Existing {
-            uid: text("uid"),
-            resource_version: text("resourceVersion"),
-            managed_fields: ManagedFields::Known(metadata["managedFields"].clone()),
-            scaled: false,
-            kept: false,
-            whole: None,
-            adopted: None,
-        };
-        match self.write_by_apply(body, &Found::Read(Box::new(existing)), Previous::Apply).await {
+        let existing = Found::Read(Box::new(Existing::of(live)));
+        match self.write_by_apply(body, &existing, Previous::Apply).await {
             Err(error) if error.is_conflict() => Ok(false),
             answer => answer.map(|_| true),
         }

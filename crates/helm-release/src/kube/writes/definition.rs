@@ -6,7 +6,6 @@ use serde_json::Value;
 use crate::kube::objects::decorate::RELEASE_NAME;
 use crate::kube::writes::apply::{Applier, ApplyError, describe};
 use crate::kube::writes::found::{Existing, Found};
-use crate::kube::writes::managed_fields::ManagedFields;
 use crate::kube::writes::write::{Body, Previous};
 use crate::kube::{CHART_LABEL, Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Ownership};
 
@@ -48,26 +47,21 @@ impl Applier {
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let resource = self.resource(object).await?;
         let path = resource.path("", &object.name).map_err(failed)?;
-        let mut live: Value = match self.api.send(Call::get(&path)).await {
+        let live: Value = match self.api.send(Call::get(&path)).await {
             Err(error) if error.is_not_found() => return self.apply_definition(object).await,
             answer => answer.and_then(|answer| answer.parse()).map_err(failed)?,
         };
         if let Some(why) = claim(&live, decoration).or_else(|| objection(&live, &object.body)) {
             return Err(ApplyError::Definition { object: describe(object), why });
         }
-        let text = |field: &str| live["metadata"][field].as_str().unwrap_or_default().to_owned();
-        let (uid, resource_version) = (text("uid"), text("resourceVersion"));
-        let managed_fields = ManagedFields::Known(live["metadata"]["managedFields"].take());
-        let (scaled, kept, whole, adopted) = (false, false, None, None);
-        let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted };
+        let existing = Found::Read(Box::new(Existing::of(&live)));
         let key = ObjectKey::new(resource.group(), &resource.kind, "", &object.name);
         let json = match of {
             DefinitionOf::Release => decoration.decorate(object, &resource),
             DefinitionOf::Nobody => object.as_sent(),
         };
         let body = Body { resource, key, path, json, handed_over: Vec::new(), owner: String::new() };
-        let written: Result<_, Error> =
-            self.write_by_apply(&body, &Found::Read(Box::new(existing)), Previous::Apply).await;
+        let written: Result<_, Error> = self.write_by_apply(&body, &existing, Previous::Apply).await;
         written.map(|_| false).map_err(failed)
     }
 }

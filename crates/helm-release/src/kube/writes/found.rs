@@ -83,3 +83,20 @@ pub(crate) struct Existing {
     /// How the object is adopted by a release that does not contain it yet.
     pub(crate) adopted: Option<Adopted>,
 }
+
+impl Existing {
+    /// Describes an object to write whatever its replicas and its resource policy are, by its JSON.
+    pub(in crate::kube) fn of(live: &Value) -> Existing {
+        let metadata = &live["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
+        Existing {
+            uid: text("uid"),
+            resource_version: text("resourceVersion"),
+            managed_fields: ManagedFields::Known(metadata["managedFields"].clone()),
+            scaled: false,
+            kept: false,
+            whole: None,
+            adopted: None,
+        }
+    }
+}
