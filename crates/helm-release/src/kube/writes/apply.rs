@@ -8,7 +8,7 @@ use outside::{ActingAs, Api, Error};
 use serde_json::Value;
 
 use super::autoscaler::has_replicas;
-use crate::kube::objects::decorate::{Decoration, Tie, is_kept};
+use crate::kube::objects::decorate::{Decoration, is_kept};
 use crate::kube::writes::check::{Conflict, Part, describe_all};
 use crate::kube::writes::client_side::Schemas;
 use crate::kube::writes::found::Found;
@@ -311,9 +311,7 @@ impl Applier {
             let part = if body.needs_whole(&observed) { Part::Whole } else { Part::Metadata };
             if part == Part::Metadata && !observed.must_be_read() {
                 if observed.is_kept() {
-                    // With an owner reference, a foreground deletion of the resource deletes the object before the release is uninstalled.
-                    let named = Decoration { tie: Tie::Annotations, ..decoration.clone() };
-                    body.json = named.decorate(object, &body.resource);
+                    body.tie_by_annotations(object, decoration);
                 }
                 match self.write(&body, &observed, target.previous, options).await {
                     Err(error) if error.is_conflict() && tries < MAX_TRIES => {}

@@ -13,7 +13,7 @@ use crate::kube::writes::apply::{Applier, ApplyError, bytes};
 use crate::kube::writes::autoscaler::has_replicas;
 use crate::kube::writes::client_side::{MergeBases, Merged};
 use crate::kube::writes::found::{Existing, Found};
-use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot};
+use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot, Tie};
 
 /// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a
 /// definition.
@@ -166,6 +166,13 @@ impl Body {
         !self.handed_over.is_empty() || (scaled && has_replicas(&self.json))
     }
 
+    /// Makes annotations name the owner, for an object that is kept: with an owner reference, a foreground deletion of
+    /// the resource deletes the object before the release is uninstalled.
+    pub(in crate::kube) fn tie_by_annotations(&mut self, object: &Object, decoration: &Decoration) {
+        let named = Decoration { tie: Tie::Annotations, ..decoration.clone() };
+        self.json = named.decorate(object, &self.resource);
+    }
+
     /// Returns the object without the fields that other managers own in the live one.
     pub(in crate::kube) fn left(&self, json: &Value, live: &Value, managed_fields: &Value) -> Value {
         hand_over(json, live, managed_fields, &self.handed_over).body
@@ -275,10 +282,7 @@ impl Applier {
         let live: Value = applied.parse()?;
         match hand_over(&body.json, &live, &live["metadata"]["managedFields"], &body.handed_over).managers {
             None => applied.parse(),
-            Some(managers) => {
-                let version = live["metadata"]["resourceVersion"].as_str().unwrap_or_default();
-                self.set_managers(&body.path, &managers, version).await?.parse()
-            }
+            Some(managers) => self.set_managers_of(&live, &body.path, &managers).await?.parse(),
         }
     }
 
@@ -327,19 +331,22 @@ impl Applier {
         let Some(managers) = claimed.or_else(|| unowned::with_defaults(&live, &body.json, refused)) else {
             return Ok(None);
         };
-        let metadata = &live["metadata"];
-        let version = metadata["resourceVersion"].as_str().unwrap_or_default();
-        let claimed = self.set_managers(&body.path, &managers, version).await?;
-        Ok(Some((metadata["managedFields"].clone(), claimed)))
+        let claimed = self.set_managers_of(&live, &body.path, &managers).await?;
+        Ok(Some((live["metadata"]["managedFields"].clone(), claimed)))
     }
 
-    /// Sets the managed fields of an object in this version.
-    pub(in crate::kube) async fn set_managers(
+    /// Sets the managed fields of a live object, unless it has changed.
+    pub(in crate::kube) async fn set_managers_of(
         &self,
+        live: &Value,
         path: &str,
         managers: &Value,
-        resource_version: &str,
     ) -> Result<Response, Error> {
+        let version = live["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        self.set_managers(path, managers, version).await
+    }
+
+    async fn set_managers(&self, path: &str, managers: &Value, resource_version: &str) -> Result<Response, Error> {
         let patch = json!([
             {"op": "replace", "path": "/metadata/managedFields", "value": managers},
             {"op": "replace", "path": "/metadata/resourceVersion", "value": resource_version},

@@ -17,7 +17,6 @@ use tokio::time::Instant;
 use self::decide::Desired;
 use crate::kube::fields::migrate::migrated_managers;
 use crate::kube::live_state::live::Proven;
-use crate::kube::objects::decorate::{Decoration, Tie};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applied, Applier, ApplyError, Target, bytes, describe};
@@ -222,8 +221,7 @@ impl Applier {
         let before = live.resource_version();
         if target.rule != Rule::Keep {
             if live.kept {
-                let named = Decoration { tie: Tie::Annotations, ..options.decoration.clone() };
-                body.json = named.decorate(target.object, &body.resource);
+                body.tie_by_annotations(target.object, options.decoration);
             }
             live = self.take_over(&body, whole).await.map_err(failed)?;
         }
@@ -238,10 +236,8 @@ impl Applier {
     /// Makes an object the release's without changing what the chart describes: fields of earlier writers become ours,
     /// and its metadata names the release.
     async fn take_over(&self, body: &Body, mut live: Value) -> Result<Live, Error> {
-        let metadata = &live["metadata"];
-        if let Some(managers) = migrated_managers(&metadata["managedFields"], &body.owner) {
-            let version = metadata["resourceVersion"].as_str().unwrap_or_default();
-            live = self.set_managers(&body.path, &managers, version).await?.parse()?;
+        if let Some(managers) = migrated_managers(&live["metadata"]["managedFields"], &body.owner) {
+            live = self.set_managers_of(&live, &body.path, &managers).await?.parse()?;
         }
         if let Some(patch) = decide::tying(&body.json["metadata"], &live["metadata"]) {
             let call = Call::merge(format!("{}?fieldManager={FIELD_MANAGER}", body.path), bytes(&patch));
