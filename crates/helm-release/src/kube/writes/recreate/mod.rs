@@ -58,8 +58,8 @@ impl Stuck<'_> {
 enum Verdict {
     /// It is recreated: the state to delete; `None` if it no longer exists or is being deleted.
     Recreate(Option<Proven>),
-    /// This live object stays as it is.
-    Leave(Value),
+    /// It stays as it is: the live object, reduced and whole.
+    Leave(Box<Live>, Value),
 }
 
 /// An object that may be recreated.
@@ -113,7 +113,9 @@ impl Applier {
             let body = self.body(one.target.object, options.decoration).await?;
             match self.judge(one.target, &body, options).await? {
                 Ok(Verdict::Recreate(proven)) => doomed.push(Doomed { stuck: one, body, proven }),
-                Ok(Verdict::Leave(live)) => left.push(self.left(one.target, body, live, options).await?),
+                Ok(Verdict::Leave(live, whole)) => {
+                    left.push(self.left(one.target, body, (*live, whole), options).await?);
+                }
                 Err(guard) => return Err(one.guarded(guard)),
             }
         }
@@ -173,7 +175,7 @@ impl Applier {
         let whole: Value = answer.parse().map_err(failed("read"))?;
         let desired = self.desired(target, body, options).await.map_err(failed("read"))?;
         if options.unchanged == Unchanged::Left && decide::is_as_applied(&live, desired, options.decoration) {
-            return Ok(Ok(Verdict::Leave(whole)));
+            return Ok(Ok(Verdict::Leave(live.into(), whole)));
         }
         let checked = asked.and_then(|()| decide::check_live(&live, &whole, &body.key, desired, options.decoration));
         let proven = match checked {
@@ -212,17 +214,16 @@ impl Applier {
         &self,
         target: &Target<'_>,
         mut body: Body,
-        whole: Value,
+        (mut live, whole): (Live, Value),
         options: &WriteOptions<'_>,
     ) -> Result<Applied, ApplyError> {
         tracing::info!(object = %body.key, "left an object alone: its immutable fields differ from the chart, but the chart has not changed them");
-        let failed = |source| ApplyError::Failed { verb: "apply", object: describe(target.object), source };
-        let mut live: Live = serde_json::from_value(whole.clone()).map_err(|error| failed(Error::Json(error)))?;
         let before = live.resource_version();
         if target.rule != Rule::Keep {
             if live.kept {
                 body.tie_by_annotations(target.object, options.decoration);
             }
+            let failed = |source| ApplyError::Failed { verb: "apply", object: describe(target.object), source };
             live = self.take_over(&body, whole).await.map_err(failed)?;
         }
         let method = match target.previous {
@@ -276,7 +277,7 @@ impl Applier {
             }
             match self.judge(doomed.stuck.target, &doomed.body, options).await? {
                 Ok(Verdict::Recreate(proven)) => doomed.proven = proven,
-                Ok(Verdict::Leave(_)) => return Err(doomed.stuck.guarded(Guard::Unchanged)),
+                Ok(Verdict::Leave(..)) => return Err(doomed.stuck.guarded(Guard::Unchanged)),
                 Err(guard) => return Err(doomed.stuck.guarded(guard)),
             }
         }
