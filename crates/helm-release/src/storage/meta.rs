@@ -84,6 +84,11 @@ impl RecordMeta {
             writer: annotation(WRITER_ANNOTATION).filter(|writer| writer.len() <= MAX_NAME).cloned(),
         })
     }
+
+    /// Returns whether the resource with this uid is one of its owners.
+    pub(super) fn names_owner(&self, owner: &str) -> bool {
+        self.owners.iter().any(|uid| uid == owner)
+    }
 }
 
 /// Returns the owners that a record names. A sealed record names its owner in the marks, which take precedence over

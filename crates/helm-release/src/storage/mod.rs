@@ -455,7 +455,7 @@ impl Storage {
         let path = format!("/api/v1/secrets?labelSelector=owner%3Dhelm,{OWNER_LABEL}%3D{owner}");
         let found: Vec<RecordSecret> = self.list(&format!("{OWNER_LABEL}={owner}"), Call::metadata_list(path)).await?;
         let records = found.iter().filter_map(|secret| secret.record(&self.keys));
-        Ok(records.filter(|meta| meta.owners.iter().any(|uid| uid == owner)).collect())
+        Ok(records.filter(|meta| meta.names_owner(owner)).collect())
     }
 
     /// Reads a release of this owner that is recorded in the release's namespace or in chunks, but not at this home;
@@ -481,20 +481,19 @@ impl Storage {
     pub async fn left_beside(&self, namespace: &str, name: &str, owner: &str) -> Result<Vec<String>, Error> {
         let Some(beside) = self.beside_releases() else { return Ok(Vec::new()) };
         let all = beside.history(namespace, name).await?;
-        let owned = all.iter().filter(|meta| meta.owners.iter().any(|uid| uid == owner));
+        let owned = all.iter().filter(|meta| meta.names_owner(owner));
         Ok(owned.map(|meta| release::key(name, meta.version)).collect())
     }
 
     async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Elsewhere>, Error> {
         let mut all = self.history(namespace, name).await?;
         let Some(newest) = all.last().map(|meta| meta.version) else { return Ok(None) };
-        if !all.iter().any(|meta| meta.owners.iter().any(|uid| uid == owner)) {
+        if !all.iter().any(|meta| meta.names_owner(owner)) {
             return Ok(None);
         }
         // An action that was interrupted before it was deployed is installed again.
         let Some(deployed) = all.iter().rposition(|meta| meta.status == Status::Deployed) else { return Ok(None) };
-        let own = |meta: RecordMeta| meta.marks.filter(|_| matches!(meta.proof, Proof::Sealed(_))).unwrap_or_default();
-        let later = all.split_off(deployed + 1).into_iter().map(own).collect();
+        let later = all.split_off(deployed + 1).into_iter().map(|meta| meta.marks.unwrap_or_default()).collect();
         let Record { release, marks, .. } = self.get(namespace, name, all[deployed].version).await?;
         Ok(Some(Elsewhere { release, newest, marks, later }))
     }
