@@ -39,8 +39,8 @@ pub async fn import(env: &Environment<'_>, at_least: u32) -> Result<Option<Impor
         owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
         ..known
     };
-    let release = release.map(|release| next(release, newest + 1));
     let version = newest + 1;
+    let release = release.map(|release| next(release, version));
     Ok(Some(match release {
         Stored::Sealed(release) => {
             let Written { packed, resource_version } = env.storage.create(release.get(), &marks).await?;

@@ -162,13 +162,13 @@ pub(super) fn check_ours(
     let rule = Rule::for_new(run.unclaimed).in_namespace(namespace, run.decoration);
     // Helm adds no ownership metadata to hook objects; they have only the chart's annotation.
     let is_hook = metadata["metadata"]["annotations"][HOOK_ANNOTATION].is_string();
-    let (path, object) = (|| clock.hook.path.clone(), describe(object));
+    let (path, object) = (clock.hook.path.clone(), describe(object));
     match run.decoration.prove(live) {
         Err(NotOurs::Unclaimed) if is_hook && matches!(rule, Rule::Adopt(_)) => Ok(()),
         Err(NotOurs::Unclaimed) => {
             let Decoration { release, namespace, .. } = run.decoration.clone();
-            Err(HookError::Unclaimed { path: path(), object, release, namespace })
+            Err(HookError::Unclaimed { path, object, release, namespace })
         }
-        proven => proven.map_err(|why| HookError::Foreign { path: path(), object, why }),
+        proven => proven.map_err(|why| HookError::Foreign { path, object, why }),
     }
 }

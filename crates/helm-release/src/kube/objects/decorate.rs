@@ -177,11 +177,7 @@ pub(in crate::kube) fn is_keep(policy: &str) -> bool {
 
 /// Returns the value of [`CHART_LABEL`] for a chart, cut to the 63 bytes that a label value may have.
 pub fn label_value(chart: &str) -> &str {
-    let mut end = chart.len().min(63);
-    while !chart.is_char_boundary(end) {
-        end -= 1;
-    }
-    chart[..end].trim_end_matches(['-', '_', '.'])
+    chart[..chart.floor_char_boundary(63)].trim_end_matches(['-', '_', '.'])
 }
 
 /// Returns the map under a key, replacing any other value there.
