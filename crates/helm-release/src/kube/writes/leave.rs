@@ -12,6 +12,7 @@ use crate::kube::objects::decorate::{
     RESOURCE_POLICY, is_keep,
 };
 use crate::kube::writes::apply::{Applier, ApplyError, bytes};
+use crate::kube::writes::write::metadata_patch;
 use crate::kube::{Decoration, FIELD_MANAGER, ObjectKey};
 
 /// Maximum number of tries while the object keeps changing between read and write.
@@ -95,12 +96,7 @@ impl Decoration {
                 patch.insert(field.into(), changes.into());
             }
         }
-        if patch.is_empty() {
-            return None;
-        }
-        patch.insert("uid".into(), metadata["uid"].clone());
-        patch.insert("resourceVersion".into(), metadata["resourceVersion"].clone());
-        Some(json!({"metadata": patch}))
+        metadata_patch(patch, metadata)
     }
 }
 

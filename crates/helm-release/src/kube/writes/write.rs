@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use outside::{Call, Error, Response};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::kube::fields::handover::hand_over;
 use crate::kube::fields::migrate::migrated_managers;
@@ -353,6 +353,16 @@ impl Applier {
         ]);
         self.api.send(Call::json_patch(path, bytes(&patch))).await
     }
+}
+
+/// Returns the merge patch that changes the metadata of a live object in its current state; `None` if nothing changes.
+pub(in crate::kube) fn metadata_patch(mut changes: Map<String, Value>, live: &Value) -> Option<Value> {
+    if changes.is_empty() {
+        return None;
+    }
+    changes.insert("uid".into(), live["uid"].clone());
+    changes.insert("resourceVersion".into(), live["resourceVersion"].clone());
+    Some(json!({"metadata": changes}))
 }
 
 /// Returns the object to apply over an existing one, and the managed fields to set first: earlier managers' fields

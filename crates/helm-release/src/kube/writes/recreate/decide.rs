@@ -1,12 +1,13 @@
 //! Decides whether an object may be deleted and recreated to change its immutable fields. Pure functions.
 
 use outside::Error;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use crate::kube::live_state::live::Proven;
 use crate::kube::objects::decorate::is_kept;
 use crate::kube::objects::rules::RECREATE_ANNOTATION;
 use crate::kube::writes::delete::{Removal, check_deletable};
+use crate::kube::writes::write::metadata_patch;
 use crate::kube::{Decoration, Live, NotOurs, Object, ObjectKey, ObjectRule};
 
 /// Why an object must not be recreated. The text names the remedy.
@@ -101,12 +102,7 @@ pub(super) fn tying(sent: &Value, live: &Value) -> Option<Value> {
         all.extend(missing);
         patch.insert("ownerReferences".into(), all.into());
     }
-    if patch.is_empty() {
-        return None;
-    }
-    patch.insert("uid".into(), live["uid"].clone());
-    patch.insert("resourceVersion".into(), live["resourceVersion"].clone());
-    Some(json!({"metadata": patch}))
+    metadata_patch(patch, live)
 }
 
 /// Checks the live object.
