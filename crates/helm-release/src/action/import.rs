@@ -73,8 +73,8 @@ pub async fn imported_inventory(env: &Environment<'_>) -> Result<Option<Marks>, 
     Ok(Some(with_later(known, &later)))
 }
 
-/// Adds the objects that only later revisions have, which did not end well, without a digest: the imported revision does
-/// not render them. How any object is now, no mark proves.
+/// Adds the objects of later revisions, which did not succeed, that the imported one lacks. They have no digest: the
+/// imported revision does not render them. Drops every object's mark, because a later revision may have changed it.
 fn with_later(mut known: Marks, later: &[Marks]) -> Marks {
     if later.is_empty() {
         return known;

@@ -96,8 +96,8 @@ enum With<'a> {
 }
 
 impl With<'_> {
-    /// Returns how to write. A takeover changes nothing that the chart has not changed. A repair keeps no order: the
-    /// release is running.
+    /// Returns the options for these objects. A takeover does not recreate an object that the chart has not changed. A
+    /// repair continues after a failure: the release is running, so no object waits for an earlier one.
     fn options(self, options: WriteOptions<'_>) -> WriteOptions<'_> {
         match self {
             With::All => WriteOptions { unchanged: Unchanged::Left, ..options },

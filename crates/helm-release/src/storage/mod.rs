@@ -173,7 +173,7 @@ pub(crate) struct Elsewhere {
     pub(crate) newest: u32,
     /// The revision's marks, if it has any.
     pub(crate) marks: Option<Marks>,
-    /// The marks of the later revisions, which did not end well; empty ones of those that this operator did not write.
+    /// The marks of the later revisions, which did not succeed; empty for those that this operator did not write.
     pub(crate) later: Vec<Marks>,
 }
 

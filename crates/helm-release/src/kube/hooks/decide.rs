@@ -183,7 +183,7 @@ pub(super) enum Expiry {
     AfterFinish,
 }
 
-/// Returns how a hook's object ends. Others than those that run to an end are not waited for, so their end proves nothing.
+/// Returns whether a hook's object expires. Only kinds that run to an end are waited for, so no other kind does.
 pub(super) fn expiry(kind: &str, body: &Value) -> Expiry {
     let group = group_of(body["apiVersion"].as_str().unwrap_or_default());
     if runs_to_an_end(kind) && expires(group, kind, &body["spec"]) { Expiry::AfterFinish } else { Expiry::Never }

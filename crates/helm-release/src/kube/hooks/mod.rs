@@ -114,7 +114,7 @@ pub enum HookError {
     },
     #[error("hook {path} cannot replace {object}: {why}")]
     Foreign { path: String, object: String, why: NotOurs },
-    /// It names no owner, as the objects that Helm's hooks made.
+    /// It names no owner, like the objects of Helm's hooks.
     #[error(
         "hook {path} cannot replace {object}: {}; if it is a hook's of this release, delete it, or annotate it with meta.helm.sh/release-name={release} \
          and meta.helm.sh/release-namespace={namespace}",

@@ -149,8 +149,8 @@ fn chosen_name(prefix: &str, object: &[u8]) -> String {
 }
 
 /// Checks that the object in this namespace may be overwritten or deleted: it belongs to this release, or it is an
-/// unclaimed hook of Helm's where the release may take over what has no owner. Which release's hook it is, only Helm's
-/// record could tell, and everyone who may write Secrets can write one.
+/// unclaimed hook of Helm's where the release may take over what has no owner. Only Helm's record could tell which
+/// release the hook belongs to, and anyone who may write Secrets can write a record.
 pub(super) fn check_ours(
     live: &Live,
     metadata: &Value,

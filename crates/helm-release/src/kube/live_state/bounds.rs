@@ -1,5 +1,5 @@
-//! Bounds what the metadata of a live object may cost. Whoever may create objects may label them as a chart's, and then
-//! they are kept for as long as they exist.
+//! Bounds how much of a live object's metadata is kept in memory. Anyone who may create objects can label them as a
+//! chart's, and these are kept as long as they exist.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 
@@ -9,16 +9,16 @@ const MAX_NAME: usize = 317;
 /// Maximum number of finalizers that are kept.
 const MAX_FINALIZERS: usize = 32;
 
-/// Replaces a text that is too long to name anything. It names nothing either, so the object is somebody else's.
+/// Replaces a text that is too long to be a name. Nothing has this name, so the object counts as someone else's.
 const TOO_LONG: &str = "…";
 
-/// Returns a name as it is, unless it is too long for one.
+/// Returns the text, or [`TOO_LONG`] if it exceeds the longest name.
 pub(super) fn name(text: String) -> String {
     if text.len() <= MAX_NAME { text } else { TOO_LONG.to_owned() }
 }
 
-/// Returns a controller as it is, unless one of its texts is too long: then it has neither a name nor a uid that a
-/// resource may have.
+/// Returns the controller. If one of its texts is too long, its name and uid become [`TOO_LONG`], which matches no
+/// resource.
 pub(super) fn controller(of: OwnerReference) -> OwnerReference {
     if [&of.api_version, &of.kind, &of.name, &of.uid].iter().all(|text| text.len() <= MAX_NAME) {
         return of;
@@ -32,8 +32,8 @@ pub(super) fn controller(of: OwnerReference) -> OwnerReference {
     }
 }
 
-/// Returns the first finalizers, and as a last one how many more there are. It is nobody's, so it holds the object like
-/// those that it stands for.
+/// Returns the first finalizers. If there are more, adds one that states their number. It counts as someone else's, so
+/// it holds the object, as the omitted ones may.
 pub(super) fn finalizers(mut all: Vec<String>) -> Vec<String> {
     let more = all.len().saturating_sub(MAX_FINALIZERS);
     if more > 0 {
@@ -107,7 +107,7 @@ mod tests {
             let owner = decoration().ownership(&read(&metadata));
             assert!(matches!(&owner, Ownership::Foreign(who) if who.len() < 100), "{key}: {owner:?}");
         }
-        // Nobody else is named.
+        // No other metadata names an owner.
         let alone = json!({"annotations": {"operator-sdk/primary-resource": longer(&json!("ns/web"))}});
         assert!(matches!(decoration().ownership(&read(&alone)), Ownership::Foreign(_)));
     }

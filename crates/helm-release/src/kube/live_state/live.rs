@@ -55,8 +55,8 @@ pub struct Live {
     pub whole: Option<std::sync::Arc<str>>,
     /// Whether it is being deleted.
     pub deleting: bool,
-    /// The controller among its owner references. In this and the fields below, a text that is too long for a name is
-    /// replaced by one that is nobody's.
+    /// The controller among its owner references. In this and the fields below, `…` replaces a text that is too long to
+    /// be a name.
     pub controller: Option<OwnerReference>,
     /// The label `app.kubernetes.io/managed-by`.
     pub managed_by: Option<String>,

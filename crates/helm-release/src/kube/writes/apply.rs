@@ -69,7 +69,7 @@ pub struct Applied {
 impl Applied {
     /// Describes an object after a write.
     ///
-    /// A Job that is being deleted may not have finished, so its absence proves nothing, unless it was applied in this
+    /// A Job that is being deleted may not have finished. It counts as one that expires only if it was applied in this
     /// form before.
     pub(in crate::kube) fn of(target: &Target<'_>, body: Body, written: Written, decoration: &Decoration) -> Applied {
         let Written { live, method, changed } = written;
@@ -137,7 +137,7 @@ pub enum ApplyError {
 }
 
 impl ApplyError {
-    /// Returns whether the failure is one of this object: the server can be asked for others.
+    /// Returns whether the failure concerns only this object, because contact with the server is not lost.
     pub(in crate::kube) fn is_answered(&self) -> bool {
         let ApplyError::Failed { source, .. } = self else { return true };
         !matches!(source, Error::Transport(_) | Error::TimedOut { .. } | Error::Outdated | Error::Moved)
@@ -237,8 +237,8 @@ impl Applier {
     /// `applied`, even if others fail, except a Job that has finished and that the server has already deleted.
     ///
     /// # Errors
-    /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds, and of the same kind, may be applied; those
-    /// of later kinds, too, if the options continue after a failure.
+    /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds and of the same kind may be applied,
+    /// and those of later kinds if the options continue after a failure.
     pub(crate) async fn apply_each(
         &self,
         targets: &[Target<'_>],

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 use crate::kube::fields::migrate::migrated_managers;
 
-/// Maximum size of the managed fields that are kept for a write, as JSON in bytes. Those of most objects are smaller, so
-/// their take-over costs one read.
+/// Maximum size of the managed fields that are kept for a write, as JSON in bytes. Most objects have less, so taking
+/// them over costs one read.
 const MAX_KEPT: usize = 4 << 10;
 
 static NONE: Value = Value::Null;

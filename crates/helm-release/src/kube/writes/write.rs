@@ -78,12 +78,12 @@ pub(crate) enum Unchanged {
     Left,
 }
 
-/// What becomes of the objects after one that cannot be written.
+/// How to treat the remaining objects after one that cannot be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AfterFailure {
     /// Objects of later kinds may need it, so they are not written.
     Stop,
-    /// They are written. Without contact to the server, objects of later kinds are not.
+    /// They are written, unless contact with the server is lost: then objects of later kinds are not.
     Continue,
 }
 
@@ -102,7 +102,7 @@ pub(crate) struct WriteOptions<'a> {
     pub recreate: &'a [ObjectRule],
     /// What becomes of an object that something else decides.
     pub unchanged: Unchanged,
-    /// What becomes of the rest if an object cannot be written.
+    /// How to treat the remaining objects after one that cannot be written.
     pub after_failure: AfterFailure,
     /// The caller's worker slot, released while waiting for deletions.
     pub slot: &'a dyn Slot,

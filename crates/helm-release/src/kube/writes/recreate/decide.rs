@@ -66,7 +66,7 @@ pub(super) fn check_chart(object: &Object, key: &ObjectKey, rules: &[ObjectRule]
 pub(super) enum Desired {
     Changed,
     Unchanged,
-    /// It is the same, but an earlier writer, such as Helm, applied it for the release.
+    /// Unchanged, but an earlier writer such as Helm applied it for the release.
     TakenOver,
 }
 

@@ -71,8 +71,8 @@ struct Doomed<'a> {
 }
 
 impl Applier {
-    /// Recreates these objects of one kind, and adds them to `applied`. With [`AfterFailure::Continue`], one that must
-    /// stay keeps no other from it.
+    /// Recreates these objects of one kind, and adds them to `applied`. With [`AfterFailure::Continue`], an object that
+    /// must not be recreated does not prevent the others from being recreated.
     ///
     /// # Errors
     /// The first failure, as for [`Applier::recreate`].
@@ -101,8 +101,8 @@ impl Applier {
     /// Releases the worker slot while waiting.
     ///
     /// An object that someone else creates in between is checked like any other: it is not overwritten. With
-    /// [`Unchanged::Left`], an object that the chart has not changed is left alone, except for its metadata if the
-    /// release takes it over.
+    /// [`Unchanged::Left`], an object that the chart has not changed is not recreated; a release that takes it over
+    /// changes only its metadata.
     ///
     /// # Errors
     /// [`ApplyError::Guarded`] if one of them must not be deleted; then none is. [`ApplyError::StillDeleting`] if a
@@ -208,8 +208,8 @@ impl Applier {
         })
     }
 
-    /// Describes an object that stays as it is. Its fields stay those of the method that wrote it. That of an earlier
-    /// writer becomes the release's.
+    /// Describes an object that stays as it is, with the method that wrote it. Makes one of an earlier writer part of
+    /// the release.
     async fn left(
         &self,
         target: &Target<'_>,
@@ -217,7 +217,7 @@ impl Applier {
         (mut live, whole): (Live, Value),
         options: &WriteOptions<'_>,
     ) -> Result<Applied, ApplyError> {
-        tracing::info!(object = %body.key, "left an object alone: its immutable fields differ from the chart, but the chart has not changed them");
+        tracing::info!(object = %body.key, "left an object as it is: immutable fields differ from the chart, but not because the chart changed");
         let before = live.resource_version();
         if target.rule != Rule::Keep {
             if live.kept {
@@ -234,8 +234,8 @@ impl Applier {
         Ok(Applied::of(target, body, Written { live, method, changed }, options.decoration))
     }
 
-    /// Makes an object the release's without changing what the chart describes: fields of earlier writers become ours,
-    /// and its metadata names the release.
+    /// Makes an object part of the release without changing any field that the chart sets: earlier writers' fields
+    /// become ours, and the metadata names the release.
     async fn take_over(&self, body: &Body, mut live: Value) -> Result<Live, Error> {
         if let Some(managers) = migrated_managers(&live["metadata"]["managedFields"], &body.owner) {
             live = self.set_managers_of(&live, &body.path, &managers).await?.parse()?;
