@@ -1,8 +1,8 @@
 //! The chart controller: keeps each custom resource's release in line with its chart and values.
 //!
 //! `chart_controller` is the type that an operator's author configures, and `config` its settings. `start` runs it,
-//! `pulled` with a chart that is fetched, `watches` feeds it, and `handlers` handles what they report. `cluster` holds
-//! what all chart controllers of the process share.
+//! `pulled` with a chart that is fetched, `watches` and `object_watches` feed it, and `handlers` handles what they report.
+//! `cluster` holds what all chart controllers of the process share.
 
 pub(crate) mod chart_controller;
 pub mod config;
@@ -14,6 +14,7 @@ pub(crate) mod pulled;
 mod capabilities;
 
 pub(crate) mod handlers;
+pub(crate) mod object_watches;
 pub(crate) mod resource_census;
 pub(crate) mod served_instead;
 pub(crate) mod watches;

@@ -1,8 +1,6 @@
 //! Runs a controller: waits until its kind is served, starts its watches, and starts the workers once everything is
 //! listed.
 
-use std::collections::BTreeSet;
-use std::pin::pin;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -30,7 +28,8 @@ use super::capabilities;
 use super::chart_controller::{ChartController, Source};
 use super::cluster::Cluster;
 use super::config::ChartConfig;
-use super::handlers::{Dependents, Primaries};
+use super::handlers::Primaries;
+use super::object_watches::ObjectWatches;
 use super::previews::Previews;
 use super::rehearsals::Rehearsals;
 use super::running::Running;
@@ -49,16 +48,11 @@ use crate::rendering::renderer::EngineRenderer;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
 use crate::view::cache::Cache;
-use crate::view::chart_names;
 use crate::view::coverage::Loss;
 use crate::view::dependencies::registry::api_version;
-use crate::view::informers::{Informers, Subscriber};
 use crate::view::primary::Received;
 use crate::watches::Watch;
 use outside::group_of;
-
-/// How long a resource waits for the first list of a kind in its release.
-pub(crate) const FIRST_LISTS: Duration = Duration::from_secs(30);
 
 /// How often to look for unserved kinds of recorded releases.
 const SEARCH: Duration = Duration::from_secs(30);
@@ -332,43 +326,6 @@ fn release_namespace(watch: &Watch, context: &Context) -> Result<Arc<str>, recon
     Err(format!("{why}: set releaseNamespace in watches.yaml").into())
 }
 
-/// The watches of a controller's objects. The watches of the process feed them for as long as this exists.
-struct ObjectWatches<'s> {
-    shared: &'s Arc<ControllerContext>,
-    informers: Arc<Informers>,
-    /// The charts whose label the objects may have.
-    charts: BTreeSet<String>,
-    kinds: Vec<(Arc<Resource>, Subscriber)>,
-}
-
-impl ObjectWatches<'_> {
-    fn cover(&mut self, request: WatchRequest, tasks: &mut JoinSet<()>) {
-        match request {
-            WatchRequest::Kind(kind) => self.watch(kind, tasks),
-            WatchRequest::Chart(deployed) => self.add_chart(&deployed, tasks),
-        }
-    }
-
-    /// Watches the objects of a kind, and wakes their resources once these are listed.
-    fn watch(&mut self, kind: Arc<Resource>, tasks: &mut JoinSet<()>) {
-        tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
-        let subscriber: Subscriber = Arc::new(Dependents(self.shared.clone(), kind.clone()));
-        let listed = self.informers.subscribe(&kind, &self.charts, &subscriber);
-        self.kinds.push((kind.clone(), subscriber));
-        let shared = self.shared.clone();
-        tasks.spawn(async move { await_lists(&shared, &kind, listed).await });
-    }
-
-    /// Watches the objects of the chart in a status's text, too. Its resource was stored after the first lists.
-    fn add_chart(&mut self, deployed: &str, tasks: &mut JoinSet<()>) {
-        if chart_names::add(&mut self.charts, deployed) {
-            // Until the new subscribers are there, the earlier ones receive what happens.
-            let earlier = std::mem::take(&mut self.kinds);
-            earlier.iter().for_each(|(kind, _)| self.watch(kind.clone(), tasks));
-        }
-    }
-}
-
 /// Runs every watch: first resources and records, then the kinds in recorded releases, then those requested later. Work
 /// starts once everything is listed.
 async fn start_watches(
@@ -380,8 +337,7 @@ async fn start_watches(
     let mut tasks = JoinSet::new();
     // Dropped once everything is listed, like what starts the controller.
     Box::pin(first_lists(shared, context, (primaries, keys), &mut tasks)).await;
-    let informers = Cluster::of(context).informers.clone();
-    let mut objects = ObjectWatches { shared, informers, charts: charts(shared), kinds: Vec::new() };
+    let mut objects = ObjectWatches::new(shared, Cluster::of(context).informers.clone());
     // Each resource waits only for the kinds in its own release.
     while let Ok(request) = requests.try_recv() {
         if let WatchRequest::Kind(kind) = &request {
@@ -406,14 +362,6 @@ async fn start_watches(
             }
         }
     }
-}
-
-/// Returns the charts whose label the objects of known releases may have. Until its upgrade, a release has that of the
-/// chart that it was deployed with.
-fn charts(shared: &ControllerContext) -> BTreeSet<String> {
-    let primaries = shared.cache.primaries();
-    let deployed = primaries.iter().filter_map(|primary| primary.status.deployed_release.as_ref());
-    chart_names::of_releases(shared.renderer.chart_name(), deployed.map(|release| &*release.chart))
 }
 
 /// Lists resources, records, and the kinds of recorded releases.
@@ -478,22 +426,6 @@ async fn watch_when_served(shared: Arc<ControllerContext>, mut missing: Vec<(Arc
             is_missing
         });
     }
-}
-
-/// Wakes the resources with objects of a kind once its first lists are complete, and once before if that takes long.
-pub(crate) async fn await_lists(shared: &ControllerContext, kind: &Resource, listed: impl Future<Output = First>) {
-    let mut listed = pin!(listed);
-    let first = tokio::time::timeout(FIRST_LISTS, &mut listed).await.ok();
-    end_wait(shared, kind, first);
-    if first.is_none() {
-        end_wait(shared, kind, Some(listed.await));
-    }
-}
-
-/// Ends the wait of the resources with objects of a kind. Drift from before the first list is known only after it.
-fn end_wait(shared: &ControllerContext, kind: &Resource, first: Option<First>) {
-    shared.cache.kind_listed(kind, first);
-    shared.cache.resources_with(kind).into_iter().for_each(|key| shared.wake(key));
 }
 
 /// Runs a reflector in a task. The future resolves when the first list is complete, refused, or can no longer arrive.

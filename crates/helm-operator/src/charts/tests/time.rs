@@ -4,7 +4,7 @@ use controller::runtime::reflector::First;
 use controller::runtime::workers::serve;
 use tokio_util::sync::CancellationToken;
 
-use crate::charts::start;
+use crate::charts::object_watches;
 use crate::charts::tests::*;
 use crate::reconcile::progress::publish_progress;
 use crate::reconcile::report::status_writer;
@@ -451,10 +451,10 @@ async fn a_first_list_that_takes_long_wakes_its_resources_again_when_it_ends() {
         while let Some(key) = woken().await {
             world.shared.queue.done(&key);
         }
-        let lists = start::await_lists(&world.shared, &kind, async { listed.await.unwrap() });
+        let lists = object_watches::await_lists(&world.shared, &kind, async { listed.await.unwrap() });
         let mut sender = Some(sender);
         let watcher = async {
-            tokio::time::sleep(start::FIRST_LISTS).await;
+            tokio::time::sleep(object_watches::FIRST_LISTS).await;
             for _ in 0..2 {
                 let key = woken().await.expect("it is awake");
                 world.shared.queue.done(&key);

@@ -1,0 +1,86 @@
+//! Watches the objects of a controller's releases: each kind for every chart whose label they may have. A kind may be
+//! requested at any time, and so may a chart.
+
+use std::collections::BTreeSet;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use controller::runtime::reflector::First;
+use helm_release::kube::Resource;
+use tokio::task::JoinSet;
+
+use super::handlers::Dependents;
+use crate::reconcile::controller_context::{ControllerContext, WatchRequest};
+use crate::view::chart_names;
+use crate::view::informers::{Informers, Subscriber};
+
+/// How long a resource waits for the first list of a kind in its release.
+pub(crate) const FIRST_LISTS: Duration = Duration::from_secs(30);
+
+/// The watches of a controller's objects. The watches of the process feed them for as long as this exists.
+pub(super) struct ObjectWatches<'s> {
+    shared: &'s Arc<ControllerContext>,
+    informers: Arc<Informers>,
+    /// The charts whose label the objects may have.
+    charts: BTreeSet<String>,
+    kinds: Vec<(Arc<Resource>, Subscriber)>,
+}
+
+impl<'s> ObjectWatches<'s> {
+    /// Returns the watches before any kind is requested.
+    pub(super) fn new(shared: &'s Arc<ControllerContext>, informers: Arc<Informers>) -> ObjectWatches<'s> {
+        ObjectWatches { shared, informers, charts: charts(shared), kinds: Vec::new() }
+    }
+
+    /// Adds what is requested to the watches.
+    pub(super) fn cover(&mut self, request: WatchRequest, tasks: &mut JoinSet<()>) {
+        match request {
+            WatchRequest::Kind(kind) => self.watch(kind, tasks),
+            WatchRequest::Chart(deployed) => self.add_chart(&deployed, tasks),
+        }
+    }
+
+    /// Watches the objects of a kind, and wakes their resources once these are listed.
+    fn watch(&mut self, kind: Arc<Resource>, tasks: &mut JoinSet<()>) {
+        tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
+        let subscriber: Subscriber = Arc::new(Dependents(self.shared.clone(), kind.clone()));
+        let listed = self.informers.subscribe(&kind, &self.charts, &subscriber);
+        self.kinds.push((kind.clone(), subscriber));
+        let shared = self.shared.clone();
+        tasks.spawn(async move { await_lists(&shared, &kind, listed).await });
+    }
+
+    /// Watches the objects of the chart in a status's text, too. Its resource was stored after the first lists.
+    fn add_chart(&mut self, deployed: &str, tasks: &mut JoinSet<()>) {
+        if chart_names::add(&mut self.charts, deployed) {
+            // Until the new subscribers are there, the earlier ones receive what happens.
+            let earlier = std::mem::take(&mut self.kinds);
+            earlier.iter().for_each(|(kind, _)| self.watch(kind.clone(), tasks));
+        }
+    }
+}
+
+/// Returns the charts whose label the objects of known releases may have. Until its upgrade, a release has that of the
+/// chart that it was deployed with.
+fn charts(shared: &ControllerContext) -> BTreeSet<String> {
+    let primaries = shared.cache.primaries();
+    let deployed = primaries.iter().filter_map(|primary| primary.status.deployed_release.as_ref());
+    chart_names::of_releases(shared.renderer.chart_name(), deployed.map(|release| &*release.chart))
+}
+
+/// Wakes the resources with objects of a kind once its first lists are complete, and once before if that takes long.
+pub(crate) async fn await_lists(shared: &ControllerContext, kind: &Resource, listed: impl Future<Output = First>) {
+    let mut listed = pin!(listed);
+    let first = tokio::time::timeout(FIRST_LISTS, &mut listed).await.ok();
+    end_wait(shared, kind, first);
+    if first.is_none() {
+        end_wait(shared, kind, Some(listed.await));
+    }
+}
+
+/// Ends the wait of the resources with objects of a kind. Drift from before the first list is known only after it.
+fn end_wait(shared: &ControllerContext, kind: &Resource, first: Option<First>) {
+    shared.cache.kind_listed(kind, first);
+    shared.cache.resources_with(kind).into_iter().for_each(|key| shared.wake(key));
+}
