@@ -34,3 +34,4 @@ pub(crate) mod resync;
 
 pub(crate) mod uninstall;
 pub(crate) mod uninstall_wait;
+pub(crate) mod unrecorded;

@@ -1,12 +1,12 @@
-//! Uninstalls a release with its custom resource, using only the record. Also manages the finalizer that delays the
-//! resource's deletion until then.
+//! Uninstalls a release with its custom resource, using only the record; `unrecorded` does so without one. Also
+//! manages the finalizer that delays the resource's deletion until then.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Cached, Candidate, Environment, GivenUp, PostDelete, Uninstalling};
-use helm_release::kube::{Call, Decoration, HookError};
+use helm_release::kube::{Call, HookError};
 use helm_release::release::Status;
 use helm_release::storage::{MarkedObject, Marks, Stored};
 use serde::Deserialize;
@@ -17,6 +17,7 @@ use super::deploy;
 use super::repair::fault;
 use super::uninstall_wait::awaited;
 use super::unproven::{ChartHooks, has_delete_hooks, is_uninstalling, is_unproven};
+use super::unrecorded::{add_found, delete_lost, import_hooks};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
@@ -25,7 +26,6 @@ use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::Rendered;
 use crate::status::condition;
 use crate::status::reason::Reason;
-use crate::view::chart_names;
 use crate::view::finalizers::{FINALIZER, is_ours};
 use crate::view::primary::{Primary, Received};
 use crate::view::release::{Holder, Trust};
@@ -150,28 +150,6 @@ pub(crate) async fn uninstall(context: &StepContext<'_>, primary: &Primary) -> R
     let Rendered::Done(beginning) = beginning else { return Ok(NextStep::Again.with(learned)) };
     let ended = uninstall_from(&context.knowing(&learned), primary, beginning).await;
     after(learned, ended)
-}
-
-/// Imports a release that only a record elsewhere has, because hooks run from our own record alone; returns whether there
-/// was one. A record there that is older than what the status reports was imported before.
-async fn import_hooks(context: &StepContext<'_>, primary: &Primary) -> Result<bool, Failed> {
-    let is_known = context.release().is_some() || context.shared.memory.of(context.key).release.lost.is_some();
-    let runs_none = context.orphaned || primary.annotations.disable_hooks(Action::Uninstall);
-    if is_known || runs_none || context.recorded(primary) != Recorded::Lost {
-        return Ok(false);
-    }
-    match context.import(primary, primary.reported()).await {
-        Err(failed @ Failed::Unanswered(_)) => {
-            let mut fault = failed.fault().clone();
-            fault.message.push_str(WITHOUT_HOOKS);
-            Err(failed.reported_as(fault))
-        }
-        Err(failed) => {
-            publish_unimported_hooks(context, primary, &failed.fault().message).await;
-            Ok(false)
-        }
-        imported => imported,
-    }
 }
 
 async fn uninstall_from(context: &StepContext<'_>, primary: &Primary, beginning: Beginning) -> Result<Ended, Failed> {
@@ -342,7 +320,7 @@ pub(super) async fn give_up_unfinished(
 
 /// Publishes which records a release had before its watch got a `storageNamespace`. `helm list` shows them, and they
 /// contain its values.
-async fn publish_left_records(context: &StepContext<'_>, primary: &Primary) {
+pub(super) async fn publish_left_records(context: &StepContext<'_>, primary: &Primary) {
     let left = context.storage.left_beside(primary.namespace(), primary.name(), primary.uid()).await;
     match left {
         Ok(names) if !names.is_empty() => {
@@ -374,17 +352,9 @@ async fn complete(
     }
 }
 
-/// Adds the live objects that name the release as their owner to an inventory that may lack some.
-async fn add_found(env: &Environment<'_>, primary: &Primary, inventory: &mut Marks) -> Result<(), action::Error> {
-    let found = search(env, primary, Naming::Release).await?;
-    let unknown: Vec<_> = found.objects.into_iter().filter(|object| inventory.find(&object.key).is_none()).collect();
-    inventory.objects.extend(unknown);
-    Ok(())
-}
-
 /// Deletes the objects of a release. In an ordered release, each round is deleted once the later rounds are deleted.
 /// Returns the objects to wait for.
-async fn delete_objects(
+pub(super) async fn delete_objects(
     context: &StepContext<'_>,
     primary: &Primary,
     env: &Environment<'_>,
@@ -413,62 +383,6 @@ async fn still_there(
         return Ok(None);
     }
     awaited(context, env, &inventory.objects.iter().collect::<Vec<_>>()).await
-}
-
-/// Deletes the objects of a release without a record: those of the lost inventory, or else those that a record elsewhere
-/// has or that name the release as their owner. Hooks are in the record, so none runs.
-async fn delete_lost(
-    context: &StepContext<'_>,
-    primary: &Primary,
-    env: &Environment<'_>,
-) -> Result<Option<String>, action::Error> {
-    // Records that name another owner must not decide which objects are deleted.
-    let is_displaced = context.is_displaced(primary);
-    let known = context.shared.memory.of(context.key).release.lost.as_ref().map(|release| release.inventory());
-    let known = known.filter(|_| !is_displaced);
-    let inventory = match known {
-        Some(known) if !known.objects.is_empty() => known,
-        _ if is_displaced => search(env, primary, Naming::Resource).await?,
-        _ => {
-            let mut recorded = action::imported_inventory(env).await?.unwrap_or_default();
-            add_found(env, primary, &mut recorded).await?;
-            recorded
-        }
-    };
-    tracing::info!(resource = %context.key, objects = inventory.objects.len(), "Uninstalling a release whose record is gone");
-    let awaited = delete_objects(context, primary, env, &inventory).await?;
-    if awaited.is_none() {
-        publish_left_records(context, primary).await;
-    }
-    Ok(awaited)
-}
-
-/// What an object must name to be found.
-#[derive(Clone, Copy)]
-enum Naming {
-    Release,
-    /// The custom resource itself.
-    Resource,
-}
-
-/// Finds a release's objects by their own metadata, with the label of the chart that is served or of the one that the
-/// release was deployed with.
-async fn search(env: &Environment<'_>, primary: &Primary, naming: Naming) -> Result<Marks, action::Error> {
-    let mut found = search_labelled(env, naming).await?;
-    let deployed = primary.status.deployed_release.as_ref().and_then(|release| chart_names::recorded(&release.chart));
-    if let Some(chart) = deployed.filter(|chart| *chart != env.decoration.chart) {
-        let decoration = Decoration { chart: chart.to_owned(), ..env.decoration.clone() };
-        let other = Environment { decoration, options: env.options.clone(), ..*env };
-        found.objects.extend(search_labelled(&other, naming).await?.objects);
-    }
-    Ok(found)
-}
-
-async fn search_labelled(env: &Environment<'_>, naming: Naming) -> Result<Marks, action::Error> {
-    match naming {
-        Naming::Release => action::orphans(env).await,
-        Naming::Resource => action::claimed(env).await,
-    }
 }
 
 /// Returns the revision whose hooks run: the one that the live objects come from, or else the newest.
@@ -505,15 +419,6 @@ async fn publish_skipped_hooks(context: &StepContext<'_>, primary: &Primary, hoo
         tracing::warn!(resource = %context.key, message, "Skipped a hook");
         context.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
     }
-}
-
-async fn publish_unimported_hooks(context: &StepContext<'_>, primary: &Primary, why: &str) {
-    let why = context.redactions(primary).await.hide_apart(why.to_owned()).await;
-    let message = format!(
-        "the release is uninstalled without its hooks: it has no record here, and cannot be imported from elsewhere: {why}"
-    );
-    tracing::warn!(resource = %context.key, message, "Skipped hooks");
-    context.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
 }
 
 async fn publish_given_up_hook(context: &StepContext<'_>, primary: &Primary, error: &action::Error) {

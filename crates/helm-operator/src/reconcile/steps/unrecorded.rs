@@ -1,0 +1,113 @@
+//! Uninstalls a release that has no record here: imports it from a record elsewhere, because that has its hooks, or finds
+//! its objects by their own metadata.
+
+use controller::report::Outcome;
+use helm_release::action::{self, Action, Environment};
+use helm_release::kube::Decoration;
+use helm_release::storage::Marks;
+
+use super::uninstall::{WITHOUT_HOOKS, delete_objects, publish_left_records};
+use crate::reconcile::decide::state::Recorded;
+use crate::reconcile::failure::Failed;
+use crate::reconcile::step_context::StepContext;
+use crate::view::chart_names;
+use crate::view::primary::Primary;
+
+/// What an object must name to be found.
+#[derive(Clone, Copy)]
+enum Naming {
+    Release,
+    /// The custom resource itself.
+    Resource,
+}
+
+/// Imports a release that only a record elsewhere has, because hooks run from our own record alone; returns whether there
+/// was one. A record there that is older than what the status reports was imported before.
+pub(super) async fn import_hooks(context: &StepContext<'_>, primary: &Primary) -> Result<bool, Failed> {
+    let is_known = context.release().is_some() || context.shared.memory.of(context.key).release.lost.is_some();
+    let runs_none = context.orphaned || primary.annotations.disable_hooks(Action::Uninstall);
+    if is_known || runs_none || context.recorded(primary) != Recorded::Lost {
+        return Ok(false);
+    }
+    match context.import(primary, primary.reported()).await {
+        Err(failed @ Failed::Unanswered(_)) => {
+            let mut fault = failed.fault().clone();
+            fault.message.push_str(WITHOUT_HOOKS);
+            Err(failed.reported_as(fault))
+        }
+        Err(failed) => {
+            publish_unimported_hooks(context, primary, &failed.fault().message).await;
+            Ok(false)
+        }
+        imported => imported,
+    }
+}
+
+async fn publish_unimported_hooks(context: &StepContext<'_>, primary: &Primary, why: &str) {
+    let why = context.redactions(primary).await.hide_apart(why.to_owned()).await;
+    let message = format!(
+        "the release is uninstalled without its hooks: it has no record here, and cannot be imported from elsewhere: {why}"
+    );
+    tracing::warn!(resource = %context.key, message, "Skipped hooks");
+    context.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
+}
+
+/// Deletes the objects of a release without a record: those of the lost inventory, or else those that a record elsewhere
+/// has or that name the release as their owner. Hooks are in the record, so none runs.
+pub(super) async fn delete_lost(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    env: &Environment<'_>,
+) -> Result<Option<String>, action::Error> {
+    // Records that name another owner must not decide which objects are deleted.
+    let is_displaced = context.is_displaced(primary);
+    let known = context.shared.memory.of(context.key).release.lost.as_ref().map(|release| release.inventory());
+    let known = known.filter(|_| !is_displaced);
+    let inventory = match known {
+        Some(known) if !known.objects.is_empty() => known,
+        _ if is_displaced => search(env, primary, Naming::Resource).await?,
+        _ => {
+            let mut recorded = action::imported_inventory(env).await?.unwrap_or_default();
+            add_found(env, primary, &mut recorded).await?;
+            recorded
+        }
+    };
+    tracing::info!(resource = %context.key, objects = inventory.objects.len(), "Uninstalling a release whose record is gone");
+    let awaited = delete_objects(context, primary, env, &inventory).await?;
+    if awaited.is_none() {
+        publish_left_records(context, primary).await;
+    }
+    Ok(awaited)
+}
+
+/// Adds the live objects that name the release as their owner to an inventory that may lack some.
+pub(super) async fn add_found(
+    env: &Environment<'_>,
+    primary: &Primary,
+    inventory: &mut Marks,
+) -> Result<(), action::Error> {
+    let found = search(env, primary, Naming::Release).await?;
+    let unknown: Vec<_> = found.objects.into_iter().filter(|object| inventory.find(&object.key).is_none()).collect();
+    inventory.objects.extend(unknown);
+    Ok(())
+}
+
+/// Finds a release's objects by their own metadata, with the label of the chart that is served or of the one that the
+/// release was deployed with.
+async fn search(env: &Environment<'_>, primary: &Primary, naming: Naming) -> Result<Marks, action::Error> {
+    let mut found = search_labelled(env, naming).await?;
+    let deployed = primary.status.deployed_release.as_ref().and_then(|release| chart_names::recorded(&release.chart));
+    if let Some(chart) = deployed.filter(|chart| *chart != env.decoration.chart) {
+        let decoration = Decoration { chart: chart.to_owned(), ..env.decoration.clone() };
+        let other = Environment { decoration, options: env.options.clone(), ..*env };
+        found.objects.extend(search_labelled(&other, naming).await?.objects);
+    }
+    Ok(found)
+}
+
+async fn search_labelled(env: &Environment<'_>, naming: Naming) -> Result<Marks, action::Error> {
+    match naming {
+        Naming::Release => action::orphans(env).await,
+        Naming::Resource => action::claimed(env).await,
+    }
+}
