@@ -100,8 +100,8 @@ impl<'a> Progress<'a> {
     /// then. A watch reports a resource as deleted also when it no longer has the labels that the watch selects.
     async fn has_moved(&self) -> bool {
         let Some(uid) = self.running.missing(self.shared.cache.primary(self.key).as_deref()) else { return false };
-        match reread::live_uid(self.shared, self.key).await {
-            Ok(live) if live.as_deref() == Some(&*uid) => return true,
+        match reread::live(self.shared, self.key).await {
+            Ok(Some(live)) if live.primary.uid() == &*uid => return true,
             Ok(_) => self.running.resource_gone(),
             Err(error) => {
                 tracing::debug!(resource = %self.key, error = chain(&error), "Cannot find out whether the resource is gone");

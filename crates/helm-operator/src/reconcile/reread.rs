@@ -22,29 +22,23 @@ pub(crate) async fn read_again(context: &StepContext<'_>, primary: &Primary) -> 
 
 /// Reads the resource into the cache, before a reconcile of it begins.
 pub(crate) async fn read(shared: &ControllerContext, key: &ResourceKey, primary: &Primary) -> Result<(), Error> {
-    let path = shared.resource.path(primary.namespace(), primary.name())?;
-    match shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Received>()) {
-        Ok(live) => {
+    match live(shared, key).await? {
+        Some(live) => {
             if live.primary.uid() != primary.uid() {
                 shared.primary_deleted(key, primary.uid());
             }
             shared.primary_written(live);
-            Ok(())
         }
-        Err(error) if error.is_missing_object() => {
-            shared.primary_deleted(key, primary.uid());
-            Ok(())
-        }
-        Err(error) => Err(error),
+        None => shared.primary_deleted(key, primary.uid()),
     }
+    Ok(())
 }
 
-/// Reads the uid of the resource with this key, whether or not this controller serves it. Returns `None` if there is
-/// none.
-pub(crate) async fn live_uid(shared: &ControllerContext, key: &ResourceKey) -> Result<Option<String>, Error> {
+/// Reads the resource with this key, whether or not this controller serves it. Returns `None` if there is none.
+pub(crate) async fn live(shared: &ControllerContext, key: &ResourceKey) -> Result<Option<Received>, Error> {
     let path = shared.resource.path(&key.namespace, &key.name)?;
     match shared.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Received>()) {
-        Ok(live) => Ok(Some(live.primary.uid().to_owned())),
+        Ok(live) => Ok(Some(live)),
         Err(error) if error.is_missing_object() => Ok(None),
         Err(error) => Err(error),
     }
