@@ -299,8 +299,7 @@ impl ControllerContext {
     /// Requests the objects of the chart that a release was deployed with, if another is served now.
     pub(crate) fn watch_chart(&self, primary: &Primary) {
         let deployed = primary.status.deployed_release.as_ref().map(|release| &release.chart);
-        let is_other =
-            |chart: &str| chart_names::recorded(chart).is_some_and(|name| name != self.renderer.chart_name());
+        let is_other = |chart: &str| chart_names::other_than(self.renderer.chart_name(), chart).is_some();
         if let Some(chart) = deployed.filter(|chart| is_other(chart)) {
             // As for kinds.
             _ = self.watch_requests.send(WatchRequest::Chart(chart.clone()));

@@ -11,7 +11,7 @@ const MAX_NAMES: usize = 16;
 /// of the most releases. Anyone may have written a status.
 pub(crate) fn of_releases<'c>(served: &str, deployed: impl Iterator<Item = &'c str>) -> BTreeSet<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    deployed.filter_map(recorded).filter(|name| *name != served).for_each(|name| *counts.entry(name).or_default() += 1);
+    deployed.filter_map(|chart| other_than(served, chart)).for_each(|name| *counts.entry(name).or_default() += 1);
     let mut others: Vec<(&str, usize)> = counts.into_iter().collect();
     others.sort_by_key(|(_, count)| Reverse(*count));
     let others = others.into_iter().take(MAX_NAMES).map(|(name, _)| name);
@@ -24,8 +24,13 @@ pub(crate) fn add(charts: &mut BTreeSet<String>, deployed: &str) -> bool {
     recorded(deployed).filter(|_| is_room).is_some_and(|name| charts.insert(name.to_owned()))
 }
 
+/// Returns the chart's name in a status's text, unless that chart is served.
+pub(crate) fn other_than<'c>(served: &str, deployed: &'c str) -> Option<&'c str> {
+    recorded(deployed).filter(|name| *name != served)
+}
+
 /// Returns the chart's name in a status's text, such as `shop-1.2.3`, if it can be a label.
-pub(crate) fn recorded(chart: &str) -> Option<&str> {
+fn recorded(chart: &str) -> Option<&str> {
     let is_label = |name: &&str| {
         let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         name.bytes().all(is_valid) && name.bytes().next().is_some_and(|first| first.is_ascii_alphanumeric())

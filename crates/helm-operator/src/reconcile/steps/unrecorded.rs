@@ -96,8 +96,8 @@ pub(super) async fn add_found(
 /// release was deployed with.
 async fn search(env: &Environment<'_>, primary: &Primary, naming: Naming) -> Result<Marks, action::Error> {
     let mut found = search_labelled(env, naming).await?;
-    let deployed = primary.status.deployed_release.as_ref().and_then(|release| chart_names::recorded(&release.chart));
-    if let Some(chart) = deployed.filter(|chart| *chart != env.decoration.chart) {
+    let deployed = primary.status.deployed_release.as_ref();
+    if let Some(chart) = deployed.and_then(|release| chart_names::other_than(&env.decoration.chart, &release.chart)) {
         let decoration = Decoration { chart: chart.to_owned(), ..env.decoration.clone() };
         let other = Environment { decoration, options: env.options.clone(), ..*env };
         found.objects.extend(search_labelled(&other, naming).await?.objects);
