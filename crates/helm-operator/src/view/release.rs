@@ -116,7 +116,12 @@ impl Revision {
     /// Returns whether the revision names this owner, or an earlier one with the same name.
     fn names(&self, owner: &Owner) -> bool {
         self.marks.as_ref().is_some_and(|m| *m.owner == *owner.uid || *m.owner_type == *owner.annotated_type())
-            || self.owners.iter().any(|uid| **uid == *owner.uid)
+            || self.has_owner(&owner.uid)
+    }
+
+    /// Returns whether the record's owners include this uid.
+    fn has_owner(&self, uid: &str) -> bool {
+        self.owners.iter().any(|owner| **owner == *uid)
     }
 
     /// Returns whether the revision says that this owner had the release before another took it over.
@@ -260,7 +265,7 @@ impl ReleaseRecords {
     /// Returns whether a record names the owner with this uid.
     pub(crate) fn names_uid(&self, uid: &str) -> bool {
         let is_marked = |revision: &Revision| revision.marks.as_ref().is_some_and(|marks| *marks.owner == *uid);
-        let names = |revision: &Revision| is_marked(revision) || revision.owners.iter().any(|owner| **owner == *uid);
+        let names = |revision: &Revision| is_marked(revision) || revision.has_owner(uid);
         self.revisions.values().any(names)
     }
 
@@ -338,8 +343,7 @@ impl ReleaseRecords {
     /// by the records with a seal. Either an operator with another key took the release over, or someone made it up.
     pub(crate) fn is_claimed_from(&self, owner: &Owner) -> bool {
         let claims = |newest: &Revision| {
-            let named = &newest.owners;
-            newest.trust == Trust::Broken && !named.is_empty() && !named.iter().any(|uid| **uid == *owner.uid)
+            newest.trust == Trust::Broken && !newest.owners.is_empty() && !newest.has_owner(&owner.uid)
         };
         self.newest().is_some_and(|(_, newest)| claims(newest)) && self.holder(owner) == Holder::Resource
     }
