@@ -28,7 +28,7 @@ struct Server {
     refuses: Arc<AtomicBool>,
     /// Whether lists are not answered.
     fails: Arc<AtomicBool>,
-    /// Whether each object has a page of its own.
+    /// Whether each page of a list has one object.
     is_paged: Arc<AtomicBool>,
     /// Pages of lists wait for its permits.
     lists: Arc<OpenGate>,
@@ -85,6 +85,19 @@ impl Server {
         let most = if self.is_paged.load(Ordering::Relaxed) { 1 } else { usize::MAX };
         let next = from.saturating_add(most);
         (listed.iter().skip(from).take(most).cloned().collect(), (next < listed.len()).then_some(next))
+    }
+
+    /// Answers the next page, and all others that come, from these objects.
+    fn answer(&self, names: &[&str]) {
+        self.fails.store(false, Ordering::Relaxed);
+        *self.listed.lock().unwrap() = names.iter().map(|name| of(name)).collect();
+        self.lists.0.add_permits(1);
+    }
+
+    /// Fails the next page, and all others until there is an answer.
+    fn fail(&self) {
+        self.fails.store(true, Ordering::Relaxed);
+        self.lists.0.add_permits(1);
     }
 
     fn send(&self, watch: usize, event: Event<Live>) {
@@ -188,16 +201,13 @@ impl Process {
 async fn what_happens_while_a_list_fails_does_not_pile_up() {
     let process = Process::new();
     let first = process.first().await;
-    process.server.fails.store(true, Ordering::Relaxed);
+    process.server.fail();
     let (second, listed) = process.subscribe("b");
-    process.server.lists.0.add_permits(1);
     for name in ["two", "three", "four"] {
         process.server.send(0, Event::Apply(of(name)));
     }
     first.until("four in 1").await;
-    process.server.fails.store(false, Ordering::Relaxed);
-    *process.server.listed.lock().unwrap() = vec![of("four")];
-    process.server.lists.0.add_permits(1);
+    process.server.answer(&["four"]);
     assert_eq!(listed.await.unwrap(), First::Listed);
     assert_eq!(second.until("sweep 1").await, ["four in 1", "sweep 1"], "the list has what happened before it");
 }
@@ -211,8 +221,7 @@ async fn controllers_share_one_watch_and_one_that_joins_lists_what_exists_first(
     process.server.send(0, Event::Delete(of("one")));
     assert_eq!(first.until("one gone").await, ["two in 1", "one gone"]);
     assert!(second.0.lock().unwrap().is_empty(), "its own list is not complete");
-    *process.server.listed.lock().unwrap() = vec![of("one"), of("two")];
-    process.server.lists.0.add_permits(1);
+    process.server.answer(&["one", "two"]);
     assert_eq!(listed.await.unwrap(), First::Listed);
     let seen = second.until("one gone").await;
     assert_eq!(seen, ["one in 1", "two in 1", "sweep 1", "two in 1", "one gone"], "events come after the list");
@@ -231,13 +240,11 @@ async fn a_list_that_ends_while_another_controller_joins_is_seen_by_both() {
     }
     assert_eq!(first.until("sweep 2").await, ["two in 2", "sweep 2"]);
     // This list began before the watch's, and `gone` was deleted in between.
-    *process.server.listed.lock().unwrap() = vec![of("gone")];
-    process.server.lists.0.add_permits(1);
+    process.server.answer(&["gone"]);
     while process.server.lists.0.available_permits() > 0 {
         tokio::task::yield_now().await;
     }
-    *process.server.listed.lock().unwrap() = vec![of("two")];
-    process.server.lists.0.add_permits(1);
+    process.server.answer(&["two"]);
     assert_eq!(listed.await.unwrap(), First::Listed);
     assert_eq!(second.until("sweep 2").await, ["two in 2", "sweep 2"], "an object that is gone is never seen");
 }
@@ -247,9 +254,8 @@ async fn a_page_of_a_list_is_seen_before_the_next_one_is_read() {
     let process = Process::new();
     process.first().await;
     process.server.is_paged.store(true, Ordering::Relaxed);
-    *process.server.listed.lock().unwrap() = vec![of("one"), of("two"), of("three")];
+    process.server.answer(&["one", "two", "three"]);
     let (second, listed) = process.subscribe("b");
-    process.server.lists.0.add_permits(1);
     assert_eq!(second.until("one in 1").await, ["one in 1"]);
     assert!(!listed.is_finished(), "two pages are left");
     process.server.lists.0.add_permits(2);
@@ -262,17 +268,13 @@ async fn an_object_that_goes_after_a_list_failed_at_a_late_page_does_not_survive
     let process = Process::new();
     let first = process.first().await;
     process.server.is_paged.store(true, Ordering::Relaxed);
-    *process.server.listed.lock().unwrap() = vec![of("gone"), of("stays")];
+    process.server.answer(&["gone", "stays"]);
     let (second, listed) = process.subscribe("b");
-    process.server.lists.0.add_permits(1);
     assert_eq!(second.until("gone in 1").await, ["gone in 1"]);
-    process.server.fails.store(true, Ordering::Relaxed);
-    process.server.lists.0.add_permits(1);
+    process.server.fail();
     process.server.send(0, Event::Delete(of("gone")));
     first.until("gone gone").await;
-    process.server.fails.store(false, Ordering::Relaxed);
-    *process.server.listed.lock().unwrap() = vec![of("stays")];
-    process.server.lists.0.add_permits(1);
+    process.server.answer(&["stays"]);
     assert_eq!(listed.await.unwrap(), First::Listed);
     let seen = second.0.lock().unwrap().clone();
     let number = seen[0].strip_prefix("stays in ").unwrap();
