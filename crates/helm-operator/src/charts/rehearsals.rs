@@ -102,7 +102,7 @@ impl Planner {
         }
         // A plan says what is to come, whatever it waits for.
         shared.dependencies.forget(&shared.user(primary.own_namespace(), primary.name()));
-        // The process serves nobody else.
+        // This process only rehearses, so a plan may take all its memory.
         rehearse(shared, resource, Priority::Normal, usize::MAX).await
     }
 }

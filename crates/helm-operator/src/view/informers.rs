@@ -29,7 +29,7 @@ pub(crate) trait Source: Send + Sync {
     fn scopes(&self, kind: &Resource) -> Vec<WatchScope>;
     /// Watches a kind's objects of these charts in a scope.
     fn watch(&self, kind: &Arc<Resource>, scope: &WatchScope, charts: &BTreeSet<String>) -> Stream<Live>;
-    /// Lists a kind's objects of these charts in a scope, as many pages as are polled.
+    /// Lists a kind's objects of these charts in a scope. A page is read when it is polled.
     fn list(
         &self,
         kind: &Arc<Resource>,

@@ -116,7 +116,7 @@ impl ReleaseRecords {
         until.filter(|until| (under_way || is_broken) && now < *until)
     }
 
-    /// Returns the newest revision if this operator recorded it and its action has not ended.
+    /// Returns the newest revision if it is an unfinished action of this operator.
     pub(crate) fn unfinished(&self) -> Option<(u32, &Revision)> {
         self.newest().filter(|(_, newest)| newest.is_sealed() && newest.status.is_pending())
     }

@@ -22,7 +22,7 @@ impl StepContext<'_> {
     pub(crate) fn wait_for_retry(&self, primary: &Primary) -> Ended {
         let is_plan = self.planning(primary) == Planning::Due;
         let has_changed = self.shared.memory.of(self.key).has_changed(&self.attempt(primary));
-        // Nobody's correction waits for a plan.
+        // Corrections come before other retries, so a plan must not count as one.
         let attempt = if has_changed && !is_plan { RetryInputs::Corrected } else { RetryInputs::Same };
         self.shared.queue.retry(self.key, attempt);
         NextStep::Done.with(is_plan.then_some(Learned::PlanQueued))
