@@ -5,6 +5,7 @@ pub(crate) mod lists;
 pub(crate) mod registry;
 pub(crate) mod seen;
 mod served;
+mod state;
 mod watch;
 
 #[cfg(test)]

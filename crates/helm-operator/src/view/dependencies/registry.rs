@@ -4,7 +4,7 @@
 //! One watch per kind, and per namespace if the operator is restricted to some, wakes the resources, for all
 //! controllers: of metadata while existence is all that matters. Waiting takes no request.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use controller::runtime::freshness::Epoch;
@@ -15,19 +15,17 @@ use helm_release::kube::{Mapper, Resource};
 use outside::sync;
 use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
-use super::kind::{Entry, Kind, Verdicts};
+use super::kind::{Entry, Verdicts};
 pub(crate) use super::kind::{Reading, User};
-use super::lists::{Lists, MayHold};
+use super::lists::MayHold;
 use super::seen::{Judged, Judging, Portion, Seen, ServedBy};
+pub(crate) use super::state::key_of;
+use super::state::{Controller, State, Watched};
 use super::{served, watch};
 use crate::dependencies::{self, Access, Node, Origin, Query, Standing, Wanted};
 use crate::view::coverage::KindKey;
 use crate::watches::Expressions;
-
-/// Wakes a resource of one controller, by namespace and name.
-type Wake = Box<dyn Fn(&str, &str) + Send + Sync>;
 
 /// How many pages of objects the process reads at the same time: each may be large.
 const MAX_READS: usize = 2;
@@ -42,35 +40,6 @@ pub(crate) struct Dependencies {
     client: Option<kube::Client>,
     state: Mutex<State>,
     reads: Semaphore,
-}
-
-#[derive(Default)]
-struct State {
-    kinds: HashMap<KindKey, Kind>,
-    users: HashMap<User, Vec<Wanted>>,
-    controllers: HashMap<Arc<str>, Controller>,
-    lists: Lists,
-    watches: HashMap<KindKey, Vec<Watched>>,
-    /// The search for kinds that are not served yet.
-    search: Option<AbortOnDropHandle<()>>,
-}
-
-struct Controller {
-    group: Arc<str>,
-    kind: Arc<str>,
-    /// The `readiness` rules of its watch.
-    rules: Arc<Expressions>,
-    wake: Wake,
-}
-
-/// A watch, and the reason if the server refuses it.
-struct Watched {
-    scope: WatchScope,
-    /// Once cancelled, the watch shows whole objects; before, their metadata.
-    shows_whole: CancellationToken,
-    refusal: Option<String>,
-    /// Stops the watch when dropped.
-    _watcher: Option<AbortOnDropHandle<()>>,
 }
 
 impl Dependencies {
@@ -379,126 +348,13 @@ impl Dependencies {
     }
 }
 
-impl State {
-    /// Sets what a resource waits for, and wakes those that it no longer holds.
-    fn replace_user(&mut self, user: &User, wanted: Vec<Wanted>) {
-        let before = self.held_by(user);
-        self.set_user(user, wanted);
-        before.difference(&self.held_by(user)).for_each(|node| self.wake_node(node));
-    }
-
-    /// Returns the resources that must be deleted after this one.
-    fn held_by(&self, user: &User) -> BTreeSet<Node> {
-        let wanted = self.users.get(user).into_iter().flatten().filter(|one| one.reverse_deletion);
-        wanted.filter_map(|one| node_of(&one.query)).collect()
-    }
-
-    fn set_user(&mut self, user: &User, wanted: Vec<Wanted>) {
-        for one in self.users.remove(user).unwrap_or_default() {
-            let key = key_of(&one.query);
-            let is_kept = wanted.iter().any(|other| other.query == one.query);
-            if let Some(kind) = self.kinds.get_mut(&key).filter(|_| !is_kept) {
-                kind.remove(&one.query, user);
-            }
-        }
-        for one in &wanted {
-            self.kinds.entry(key_of(&one.query)).or_default().add(&one.query, user);
-        }
-        if !wanted.is_empty() {
-            self.users.insert(user.clone(), wanted);
-        }
-    }
-
-    /// Returns the `readiness` rules that a query names.
-    fn rules_of(&self, query: &Query) -> Option<Arc<Expressions>> {
-        let controller = query.rules.as_ref().and_then(|name| self.controllers.get(name));
-        controller.map(|controller| controller.rules.clone())
-    }
-
-    fn entry(&self, query: &Query) -> Option<&Entry> {
-        self.kinds.get(&key_of(query))?.entries.get(&query.id)
-    }
-
-    fn standing(&self, query: &Query) -> Standing {
-        self.kinds.get(&key_of(query)).map_or(Standing::Unknown, |kind| kind.standing(query))
-    }
-
-    /// Returns the served resources that a resource waits for.
-    fn waits_for(&self, node: &Node) -> Vec<Node> {
-        let users = self.controllers.iter().filter(|(_, one)| one.group == node.group && one.kind == node.kind);
-        let users = users.filter_map(|(name, _)| self.users.get(&(name.clone(), node.clone())));
-        users.flatten().flat_map(|one| self.meant(&one.query)).collect()
-    }
-
-    /// Returns the resources that a query means, if this process serves their kind.
-    fn meant(&self, query: &Query) -> Vec<Node> {
-        let is_served = |one: &Controller| one.group == query.group && one.kind == query.kind;
-        if !self.controllers.values().any(is_served) {
-            return Vec::new();
-        }
-        let is_cluster_scoped = || {
-            let kind = self.kinds.get(&key_of(query));
-            kind.and_then(|kind| kind.resource.as_ref()).is_some_and(|resource| !resource.namespaced)
-        };
-        match node_of(query) {
-            Some(node) if is_cluster_scoped() => vec![Node { namespace: "".into(), ..node }],
-            Some(node) => vec![node],
-            None => {
-                let objects = self.entry(query).into_iter().flat_map(Entry::objects);
-                let node = |(namespace, name): &(Arc<str>, Arc<str>)| {
-                    let (group, kind) = (query.group.clone(), query.kind.clone());
-                    Node { group, kind, namespace: namespace.clone(), name: name.clone() }
-                };
-                objects.map(node).collect()
-            }
-        }
-    }
-
-    /// Returns the users that wait for a resource, directly or through others.
-    fn all_waiting_for(&self, node: &Node) -> BTreeSet<User> {
-        let direct = |node: &Node| -> Vec<User> {
-            let kind = self.kinds.get(&(node.group.clone(), node.kind.clone()));
-            kind.map(|kind| kind.waiting_for(node)).unwrap_or_default()
-        };
-        let nodes = |node: &Node| direct(node).into_iter().map(|(_, node)| node).collect();
-        let all = dependencies::reaching(node, nodes);
-        let own = direct(node).into_iter();
-        own.chain(all.iter().flat_map(direct)).filter(|user| user.1 != *node).collect()
-    }
-
-    fn wake_all(&self, users: &BTreeSet<User>) {
-        for (controller, node) in users {
-            if let Some(controller) = self.controllers.get(controller) {
-                (controller.wake)(&node.namespace, &node.name);
-            }
-        }
-    }
-
-    /// Wakes a resource of any controller.
-    fn wake_node(&self, node: &Node) {
-        let serving = self.controllers.values().filter(|one| one.group == node.group && one.kind == node.kind);
-        serving.for_each(|one| (one.wake)(&node.namespace, &node.name));
-    }
-}
-
 /// Returns whether a resource's entry may hold back the deletion of another one. With its annotation, a resource holds
 /// only those in its own namespace: a kind without namespaces may not be known to be one when the annotation is checked.
 fn may_hold(entry: &Wanted, holder: &Node, held: &Node) -> bool {
     entry.reverse_deletion && (entry.origin == Origin::Watch || holder.namespace == held.namespace)
 }
 
-/// Returns the kind of a query's objects.
-pub(crate) fn key_of(query: &Query) -> KindKey {
-    (query.group.clone(), query.kind.clone())
-}
-
 /// Returns some API version of a group: only the group counts.
 pub(crate) fn api_version(group: &str) -> String {
     if group.is_empty() { "v1".to_owned() } else { format!("{group}/v1") }
-}
-
-/// Returns the resource that a query names.
-fn node_of(query: &Query) -> Option<Node> {
-    let (group, kind, namespace) = (query.group.clone(), query.kind.clone(), query.namespace.clone());
-    Some(Node { group, kind, namespace, name: query.name()?.clone() })
 }
