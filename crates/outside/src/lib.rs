@@ -10,6 +10,7 @@ mod as_yaml;
 mod cause;
 mod pages;
 mod refusal;
+mod weight;
 
 mod memory;
 
@@ -22,4 +23,5 @@ pub use memory::{Disturbance, MemoryApi};
 pub use memory_api::{Target, group_of, object_path, written_path};
 pub use pages::{list, pages};
 pub use refusal::{is_transient, is_unanswered, named, value_at};
+pub use weight::{NODE_WEIGHT, weight};
 pub use world::*;

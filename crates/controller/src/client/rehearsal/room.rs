@@ -4,10 +4,8 @@
 use std::sync::Mutex;
 
 use outside::sync::lock;
+use outside::weight;
 use serde_json::Value;
-
-/// The memory of a value, or of a key with its place in a map, besides its text, in bytes.
-const NODE: usize = 64;
 
 /// What is left of a budget, in bytes; `None` once something did not fit.
 pub(super) struct Room(Mutex<Option<usize>>);
@@ -30,38 +28,16 @@ impl Room {
     }
 }
 
-/// Estimates the memory of a value. The parser limits its depth.
-fn weight(value: &Value) -> usize {
-    let content: usize = match value {
-        Value::String(text) => text.len(),
-        Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(fields) => fields.iter().map(|(key, value)| NODE + key.len() + weight(value)).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
-    };
-    NODE + content
-}
-
 #[cfg(test)]
 mod tests {
+    use outside::NODE_WEIGHT;
     use serde_json::json;
 
     use super::*;
 
     #[test]
-    fn keys_and_values_weigh_more_than_their_text() {
-        for (value, expected) in [
-            (json!(null), NODE),
-            (json!("text"), NODE + 4),
-            (json!(["a", 1]), 3 * NODE + 1),
-            (json!({"key": {"k": "text"}}), 5 * NODE + 8),
-        ] {
-            assert_eq!(weight(&value), expected, "{value}");
-        }
-    }
-
-    #[test]
     fn nothing_fits_after_something_did_not() {
-        let room = Room::of(3 * NODE);
+        let room = Room::of(3 * NODE_WEIGHT);
         assert!(room.take(&json!(1)) && !room.is_exceeded());
         assert!(!room.take(&json!([1, 2, 3])) && room.is_exceeded());
         assert!(!room.take(&json!(1)));

@@ -12,7 +12,7 @@ use helm::sequence::Turn;
 use super::expiry;
 use crate::kube::intern;
 use crate::kube::objects::decorate::{PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION};
-use outside::group_of;
+use outside::{NODE_WEIGHT, group_of, weight};
 
 /// The identity of an object. It excludes the version, so that a chart can move an object to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -243,9 +243,6 @@ pub struct Weight {
     left: u64,
 }
 
-/// The memory of a value, or of a key with its place in a map, besides its text, in bytes.
-const NODE: u64 = 64;
-
 impl Weight {
     /// Creates a limit for objects of about this many bytes in total.
     pub fn of(bytes: u64) -> Weight {
@@ -269,7 +266,7 @@ impl Weight {
         let usual = yaml::Most::default();
         let left = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
         yaml::Most {
-            values: usual.values.min(left((self.left / NODE).max(1))),
+            values: usual.values.min(left((self.left / NODE_WEIGHT as u64).max(1))),
             repeated: usual.repeated.min(left(self.left)),
         }
     }
@@ -284,18 +281,8 @@ impl Weight {
     }
 
     fn add(&mut self, value: &Value) -> Result<(), ObjectFault> {
-        self.left = self.left.checked_sub(weight(value)).ok_or(ObjectFault::TooHeavy(self.most))?;
+        self.left = self.left.checked_sub(weight(value) as u64).ok_or(ObjectFault::TooHeavy(self.most))?;
         Ok(())
-    }
-}
-
-/// Returns the memory that a value uses. The reader limits the depth of values.
-fn weight(value: &Value) -> u64 {
-    NODE + match value {
-        Value::String(text) => text.len() as u64,
-        Value::Array(items) => items.iter().map(weight).sum(),
-        Value::Object(map) => map.iter().map(|(key, value)| NODE + key.len() as u64 + weight(value)).sum(),
-        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     }
 }
 
@@ -417,11 +404,6 @@ mod tests {
 
     fn data(manifest: &str) -> Value {
         objects_of(manifest).unwrap().remove(0).body["data"]["x"].clone()
-    }
-
-    #[test]
-    fn a_value_weighs_its_text_and_its_place() {
-        assert_eq!(weight(&serde_json::json!({"a": ["bc", 1]})), NODE * 5 + 3);
     }
 
     #[test]
