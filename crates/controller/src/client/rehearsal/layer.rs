@@ -102,8 +102,13 @@ type Answer = (u16, Vec<u8>);
 async fn answer(overlay: &Overlay, call: Call) -> Result<Answer, BoxError> {
     match overlay.send(call).await {
         Ok(answer) => Ok((200, answer.body)),
-        Err(error) => error.to_response().ok_or_else(|| error.to_string().into()),
+        Err(error) => refusal(&error),
     }
+}
+
+/// Returns the answer that refuses a request for this reason.
+fn refusal(error: &Error) -> Result<Answer, BoxError> {
+    error.to_response().ok_or_else(|| error.to_string().into())
 }
 
 /// Answers a write outside of rehearsals as if it had succeeded. Objects that it creates can be read.
@@ -131,9 +136,8 @@ fn respond(code: u16, body: Vec<u8>) -> Result<Response<Body>, BoxError> {
 /// Answers a write that does not fit into the rehearsal's memory. It is not recorded.
 fn too_large() -> Result<Response<Body>, BoxError> {
     let message = "the rehearsed objects take too much memory";
-    let (code, reason) = (413, "RequestEntityTooLarge");
-    let status = json!({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "message": message, "code": code});
-    respond(code, status.to_string().into_bytes())
+    let (code, body) = refusal(&Error::from_status(413, "RequestEntityTooLarge", message))?;
+    respond(code, body)
 }
 
 /// A request that was read whole.
