@@ -1,5 +1,5 @@
-//! Lists in pages. Whoever may create objects decides how many there are and how large they are, so no list arrives in
-//! one piece.
+//! Lists in pages. Whoever may create objects decides how many there are and how large they are, so no list is requested
+//! as a whole.
 
 use futures::TryStreamExt as _;
 use futures::stream::{self, BoxStream};
@@ -23,12 +23,12 @@ struct ListMeta {
     next: Option<String>,
 }
 
-/// Requests a list page by page: as many pages as are polled, each of at most [`PAGE`] objects. `call` is the list
+/// Requests a list in pages of at most [`PAGE`] objects, each only when the stream is polled for it. `call` is the list
 /// without `limit` and `continue`.
 ///
 /// # Errors
-/// Those of [`Api::send`], among them 410 if the list takes longer than the server keeps its version, and
-/// [`Error::Json`]. The stream ends after an error.
+/// Those of [`Api::send`], including 410 if the server no longer keeps the list's version, and [`Error::Json`]. The
+/// stream ends after an error.
 pub fn pages<'a, T>(api: &'a dyn Api, call: Call) -> BoxStream<'a, Result<Vec<T>, Error>>
 where
     T: DeserializeOwned + Send + 'a,
@@ -69,7 +69,7 @@ mod tests {
 
     const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
-    /// A server with ConfigMaps, which sends two of them in a page.
+    /// A server that sends two objects in a page.
     struct Small(MemoryApi);
 
     impl Api for Small {
@@ -78,6 +78,7 @@ mod tests {
         }
     }
 
+    /// Returns a server with so many ConfigMaps.
     async fn with_maps(count: usize) -> Small {
         let server = MemoryApi::new();
         for number in 0..count {

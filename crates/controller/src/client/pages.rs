@@ -41,11 +41,11 @@ const MAX_ONE: usize = 16 << 20;
 /// How many pages larger than [`USUAL_BYTES`] are read concurrently.
 const MAX_LARGE: usize = 2;
 
-/// How long a page may take to arrive; a large one from its turn on. Otherwise, a server that stalls within two large
-/// pages would delay those of all other kinds.
+/// How long a page may take to arrive; for a large one, counted from its turn. Without this limit, two large pages that
+/// stall would delay the large pages of all other kinds.
 const ARRIVAL: Duration = Duration::from_secs(30);
 
-/// How long a large page waits for its turn. The server would end the answer soon after.
+/// How long a large page may wait for its turn. The server would abort the response soon after.
 const TURN: Duration = Duration::from_secs(55);
 
 /// A page that did not arrive in time.
@@ -252,7 +252,7 @@ mod tests {
         assert!(causes.into_iter().any(|cause| cause.is::<TooLarge>()), "{error:?}");
     }
 
-    /// Returns a client of a server that stalls within each answer whose path says so.
+    /// Returns a client of a server that stalls in the middle of its answers to `/stalls`.
     fn stalling() -> Client {
         let service = tower::service_fn(|request: Request<Body>| async move {
             let begin = Bytes::from(vec![b' '; USUAL_BYTES + 1]);

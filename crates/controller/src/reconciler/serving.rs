@@ -325,8 +325,8 @@ pub(super) fn due_finalizer<'r, R: Reconciler>(reconciler: &'r R, resource: &R::
     reconciler.finalizers().iter().copied().find(|name| has_finalizer(resource, name))
 }
 
-/// Returns whether a cleanup for one state of a resource also counts for another. Without a generation, the states may
-/// differ in anything.
+/// Returns whether a cleanup for one state of a resource also counts for another. Without a generation, any part of them
+/// may differ.
 fn is_same_work(cleaned: &ObjectMeta, now: &ObjectMeta) -> bool {
     now.resource_version == cleaned.resource_version || now.generation.is_some() && now.generation == cleaned.generation
 }

@@ -243,7 +243,7 @@ impl<K: Kind> Store<K> {
         let mut state = self.write();
         let is_outdated = match state.objects.get(&ResourceKey::of(&object)) {
             Some(kept) => is_as_new(kept.meta(), object.meta()),
-            // The write completed the deletion, and the event of that came first.
+            // The write completed the deletion, whose event arrived first.
             None => object.meta().deletion_timestamp.is_some(),
         };
         if !is_outdated {

@@ -21,7 +21,7 @@ const FIRST: Duration = Duration::from_secs(15);
 /// The maximum pause between two checks.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// The maximum number of pages that are listed in search of resources.
+/// The maximum number of pages that are searched for resources in other namespaces.
 const MAX_PAGES: usize = 10;
 
 /// How many resources a log line names.
@@ -79,7 +79,7 @@ impl ProcessRights {
         }
     }
 
-    /// Returns the first resources in namespaces that are not watched, as `namespace/name`.
+    /// Returns the first few resources in namespaces that are not watched, as `namespace/name`.
     async fn outside(&self, path: &str) -> Vec<String> {
         let pages = outside::pages(&self.client, Call::metadata_list(path));
         let (mut pages, mut found) = (pages.take(MAX_PAGES), Vec::new());

@@ -135,7 +135,8 @@ where
     in_pages(api, wanted, read).try_concat().await
 }
 
-/// Lists objects, mapped by `read`, page by page: as many pages as are polled. The stream ends after an error.
+/// Lists objects, mapped by `read`. Requests each page only when the stream is polled for it. The stream ends after an
+/// error.
 pub fn in_pages<K, T>(
     api: Api<K>,
     wanted: ListParams,

@@ -18,7 +18,7 @@ pub type Warnings = Vec<String>;
 /// server may still refuse the request.
 ///
 /// An object that does not fit the Rust type is refused, and the message names the field. If an object is being
-/// deleted, changes of only its metadata or status are not validated, so that its finalizers can always be removed.
+/// deleted, changes to only its metadata or status are not validated, so that its finalizers can always be removed.
 ///
 /// # Limits
 /// An answer that takes longer than 8 seconds, or that panics, fails like one of [`Rejection::failed`].

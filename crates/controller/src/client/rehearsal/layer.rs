@@ -133,7 +133,7 @@ fn respond(code: u16, body: Vec<u8>) -> Result<Response<Body>, BoxError> {
     Ok(response)
 }
 
-/// Answers a write that does not fit into the rehearsal's memory. It is not recorded.
+/// Answers a write that exceeds the rehearsal's memory limit, and is therefore not recorded.
 fn too_large() -> Result<Response<Body>, BoxError> {
     let message = "the rehearsed objects take too much memory";
     let (code, body) = refusal(&Error::from_status(413, "RequestEntityTooLarge", message))?;

@@ -84,14 +84,14 @@ impl Rehearsal {
         Rehearsal { overlay: Overlay::default(), writes: Mutex::default(), room: Room::of(usize::MAX), settle }
     }
 
-    /// Limits the memory of what is recorded to about this many bytes: the sent objects, and the written ones before and
-    /// afterwards. A write that does not fit is refused and not recorded, and so is every later one.
+    /// Limits the memory of the recorded objects, as sent, before and afterwards, to about this many bytes. A write that
+    /// exceeds it is refused and not recorded, and so is every later write.
     #[must_use]
     pub fn within(self, bytes: usize) -> Rehearsal {
         Rehearsal { room: Room::of(bytes), ..self }
     }
 
-    /// Returns whether a write did not fit into the memory.
+    /// Returns whether a write exceeded the memory limit.
     pub fn is_too_large(&self) -> bool {
         self.room.is_exceeded()
     }

@@ -1,5 +1,5 @@
-//! The memory that a rehearsal may take for the objects that it records. Anyone who may change an object in the cluster
-//! decides how large it is.
+//! The memory that a rehearsal may use for the objects that it records. Their size is up to everyone who may write them
+//! in the cluster.
 
 use std::sync::Mutex;
 
@@ -7,7 +7,7 @@ use outside::sync::lock;
 use outside::weight;
 use serde_json::Value;
 
-/// What is left of a budget, in bytes; `None` once something did not fit.
+/// What is left of a memory budget, in bytes; `None` once an object exceeded it.
 pub(super) struct Room(Mutex<Option<usize>>);
 
 impl Room {
@@ -15,14 +15,14 @@ impl Room {
         Room(Mutex::new(Some(bytes)))
     }
 
-    /// Takes the memory of an object; returns whether it fits. After one that does not, none does.
+    /// Takes the memory of an object; returns whether it fits. Once an object does not fit, no later one does.
     pub(super) fn take(&self, object: &Value) -> bool {
         let mut left = lock(&self.0);
         *left = left.and_then(|left| left.checked_sub(weight(object)));
         left.is_some()
     }
 
-    /// Returns whether something did not fit.
+    /// Returns whether an object did not fit.
     pub(super) fn is_exceeded(&self) -> bool {
         lock(&self.0).is_none()
     }
