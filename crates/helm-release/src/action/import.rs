@@ -74,13 +74,13 @@ pub async fn imported_inventory(env: &Environment<'_>) -> Result<Option<Marks>, 
 }
 
 /// Adds the objects of later revisions, which did not succeed, that the imported one lacks. They have no digest: the
-/// imported revision does not render them. Drops every object's mark, because a later revision may have changed it.
+/// imported revision does not render them.
 fn with_later(mut known: Marks, later: &[Marks]) -> Marks {
     if later.is_empty() {
         return known;
     }
     known.complete = false;
-    known.objects.iter_mut().for_each(|object| object.mark = None);
+    known.objects.iter_mut().for_each(|object| doubt(object, later));
     for object in later.iter().flat_map(|marks| &marks.objects) {
         if known.find(&object.key).is_none() {
             let left = MarkedObject { digest: None, mark: None, expires: false, ..object.clone() };
@@ -90,8 +90,77 @@ fn with_later(mut known: Marks, later: &[Marks]) -> Marks {
     known
 }
 
+/// Drops the mark of an imported object, because a later revision may have changed it, and its digest if that revision
+/// renders it differently and may have recreated it. A Job that finished is in doubt only if the later one ran as well.
+fn doubt(object: &mut MarkedObject, later: &[Marks]) {
+    let others: Vec<&MarkedObject> = later.iter().filter_map(|marks| marks.find(&object.key)).collect();
+    let may_be_live = |other: &&MarkedObject| {
+        other.digest.is_some() && other.digest != object.digest && (other.expires || !object.expires)
+    };
+    if others.iter().any(may_be_live) {
+        object.digest = None;
+    }
+    object.mark = None;
+    // It may have left this definition.
+    object.adopted = others.iter().fold(object.adopted, |adopted, other| adopted.or(other.adopted));
+}
+
 async fn elsewhere(env: &Environment<'_>) -> Result<Option<Elsewhere>, Error> {
     let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
     let owner = env.decoration.owner.as_ref().map_or("", |owner| &owner.uid);
     Ok(env.storage.elsewhere(namespace, name, owner).await?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kube::{Adopted, Mark, ObjectDigest, ObjectKey};
+
+    const A: &str = "000000000000000a";
+    const B: &str = "000000000000000b";
+
+    fn object(name: &str, digest: &str) -> MarkedObject {
+        let key = ObjectKey::new("", "ConfigMap", "ns", name);
+        MarkedObject { digest: ObjectDigest::parse(digest), mark: Some(Mark(1)), ..MarkedObject::new(key, "v1".into()) }
+    }
+
+    fn marks(objects: Vec<MarkedObject>) -> Marks {
+        Marks { complete: true, objects, ..Marks::default() }
+    }
+
+    #[test]
+    fn an_object_that_a_later_revision_renders_differently_is_in_doubt() {
+        let same = ObjectDigest::parse(A);
+        for (behaviour, later, expected) in [
+            ("no later one", vec![], same),
+            ("in the same form", vec![A], same),
+            ("in another form", vec![B], None),
+            ("in another form, and then in the same again", vec![B, A], None),
+            ("only listed", vec![""], same),
+        ] {
+            let later: Vec<Marks> = later.into_iter().map(|digest| marks(vec![object("a", digest)])).collect();
+            let imported = with_later(marks(vec![object("a", A)]), &later);
+            assert_eq!(imported.objects[0].digest, expected, "{behaviour}");
+            assert_eq!((imported.complete, imported.objects[0].mark.is_some()), (later.is_empty(), later.is_empty()));
+        }
+    }
+
+    #[test]
+    fn a_finished_job_is_in_doubt_only_if_the_later_one_ran() {
+        let job = |digest, expires| MarkedObject { expires, ..object("load", digest) };
+        for (has_run, expected) in [(false, ObjectDigest::parse(A)), (true, None)] {
+            let imported = with_later(marks(vec![job(A, true)]), &[marks(vec![job(B, has_run)])]);
+            assert_eq!(imported.objects[0].digest, expected, "{has_run}");
+        }
+    }
+
+    #[test]
+    fn what_only_later_revisions_have_is_listed_once_and_what_they_leave_is_not_deleted() {
+        let left = MarkedObject { adopted: Some(Adopted::Claimed), ..object("a", A) };
+        let later = [marks(vec![object("b", A)]), marks(vec![left, object("b", B)])];
+        let imported = with_later(marks(vec![object("a", A)]), &later);
+        let listed = imported.objects.iter().map(|object| (&*object.key.name, object.digest, object.adopted));
+        let expected = [("a", ObjectDigest::parse(A), Some(Adopted::Claimed)), ("b", None, None)];
+        assert_eq!(listed.collect::<Vec<_>>(), expected);
+    }
 }

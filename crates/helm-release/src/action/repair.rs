@@ -70,13 +70,14 @@ pub async fn reapply(
 /// server deletes it once it finished. An object of the revision that the server refuses to change keeps its fields.
 ///
 /// Without the move, fields that a later chart drops would stay forever, owned by the old manager. Repeating it changes
-/// nothing.
+/// nothing. An object whose digest `known` lacks may be live in another form, so it is recreated if the server refuses to
+/// change it and it may be recreated.
 ///
 /// # Errors
 /// The server rejects an object, or it has no ownership metadata of Helm. Objects of later kinds are then not applied.
 /// Otherwise as [`repair`].
-pub async fn take_ownership(env: &Environment<'_>, release: &Admitted) -> Result<Repaired, Error> {
-    let taken = apply(env, &release.release, With::All, Rule::for_new(env.options.adopt)).await?;
+pub async fn take_ownership(env: &Environment<'_>, release: &Admitted, known: &Marks) -> Result<Repaired, Error> {
+    let taken = apply(env, &release.release, With::All(known), Rule::for_new(env.options.adopt)).await?;
     match taken.failed {
         Some(error) => Err(error),
         None => Ok(taken),
@@ -86,7 +87,8 @@ pub async fn take_ownership(env: &Environment<'_>, release: &Admitted) -> Result
 /// Which objects of a revision to apply.
 #[derive(Clone, Copy)]
 enum With<'a> {
-    All,
+    /// All of them, of which these marks are known.
+    All(&'a Marks),
     These(&'a [&'a MarkedObject]),
     /// Only objects that differ in more than what others own. This many of the rest are inspected.
     Drifted {
@@ -100,9 +102,14 @@ impl With<'_> {
     /// repair continues after a failure: the release is running, so no object waits for an earlier one.
     fn options(self, options: WriteOptions<'_>) -> WriteOptions<'_> {
         match self {
-            With::All => WriteOptions { unchanged: Unchanged::Left, ..options },
+            With::All(_) => WriteOptions { unchanged: Unchanged::Left, ..options },
             With::These(_) | With::Drifted { .. } => WriteOptions { after_failure: AfterFailure::Continue, ..options },
         }
+    }
+
+    /// Returns whether an object may be live in another form than the revision's.
+    fn is_in_doubt(self, key: &ObjectKey) -> bool {
+        matches!(self, With::All(known) if known.find(key).is_some_and(|object| object.digest.is_none()))
     }
 }
 
@@ -121,7 +128,7 @@ async fn apply(
         let recorded = env.applier.recorded_key(object, &env.decoration).await?;
         let Some(key) = recorded else { continue };
         let known = match with {
-            With::All => None,
+            With::All(_) => None,
             With::These(objects) | With::Drifted { objects, .. } => match objects.iter().find(|known| known.key == key)
             {
                 None => continue,
@@ -148,8 +155,8 @@ async fn apply(
         }
         let client = known.is_some_and(|known| known.client);
         let previous = if client { Previous::Client { changed: false } } else { Previous::Apply };
-        let observed = observed(env, &key, rule);
-        targets.push(Target { object, rule, observed, previous, changed: false, handed_over, expires });
+        let (observed, changed) = (observed(env, &key, rule), with.is_in_doubt(&key));
+        targets.push(Target { object, rule, observed, previous, changed, handed_over, expires });
     }
     let bases = RecordedBases::of(env, release);
     let options = with.options(bases.write_options());

@@ -704,7 +704,7 @@ async fn taking_ownership_reads_objects_even_if_cached() {
         let manifest = format!("---\n{}\n", map("a", "1"));
         let release = recorded(Release { manifest, ..sample::release() }).into();
         let since = world.server.log().len();
-        take_ownership(&world.env(), &release).await.unwrap();
+        take_ownership(&world.env(), &release, &Marks::default()).await.unwrap();
         assert_eq!(world.map("a")["data"], json!({"x": "1"}), "Helm's fields became ours and were dropped");
         assert_eq!(world.requests(since, "a"), ["GET", "PATCH", "PATCH"], "{absent}");
     }
@@ -717,7 +717,7 @@ async fn taking_ownership_leaves_a_finished_job_finished() {
     let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}, "spec": ttl});
     let manifest = format!("---\n{job}\n---\n{}\n", map("a", "1"));
     let release = recorded(Release { manifest, ..sample::release() }).into();
-    let taken = take_ownership(&world.env(), &release).await.unwrap();
+    let taken = take_ownership(&world.env(), &release, &Marks::default()).await.unwrap();
     let names = |keys: Vec<&ObjectKey>| keys.iter().map(|key| key.name.to_string()).collect::<Vec<_>>();
     assert_eq!(names(taken.applied.iter().map(|one| &one.key).collect()), ["a"]);
     assert_eq!(names(taken.finished.iter().map(|one| &one.key).collect()), ["load"]);
@@ -741,7 +741,7 @@ async fn taking_ownership_runs_no_job_again_whose_fields_something_else_has_deci
     let chart = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": "a"}});
     let manifest = format!("---\n{chart}\n");
     let release = recorded(Release { manifest, ..sample::release() }).into();
-    let taken = take_ownership(&world.env(), &release).await.unwrap();
+    let taken = take_ownership(&world.env(), &release, &Marks::default()).await.unwrap();
     let after = world.server.object(LOAD).unwrap();
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
     assert_eq!(after["spec"], before["spec"]);
@@ -1440,7 +1440,7 @@ async fn hooks_rollbacks_and_repairs_reach_no_further_than_a_render() {
     let known: Vec<&MarkedObject> = first.inventory.objects.iter().collect();
     assert!(reapply(&world.env(), 1, None, &known).await.unwrap_err().is_out_of_reach());
     let recorded = world.storage.get("ns", "web", 1).await.unwrap().release.sealed().unwrap().into();
-    assert!(take_ownership(&world.env(), &recorded).await.unwrap_err().is_out_of_reach());
+    assert!(take_ownership(&world.env(), &recorded, &Marks::default()).await.unwrap_err().is_out_of_reach());
 }
 
 #[tokio::test]

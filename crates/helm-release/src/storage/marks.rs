@@ -226,7 +226,7 @@ pub struct MarkedObject {
     /// The `apiVersion` in which it was applied.
     pub api_version: Arc<str>,
     /// The digest of the chart's object: [`Object::digest`](crate::kube::Object::digest); `None` if no chart rendered
-    /// it.
+    /// it, if only a later revision that did not succeed did, or if that one may have recreated it in another form.
     pub digest: Option<ObjectDigest>,
     /// The mark after our last apply; `None` before the apply, or if the server keeps no managed fields.
     pub mark: Option<Mark>,

@@ -44,6 +44,10 @@ fn uid(world: &World, path: &str) -> Value {
     world.server.object(path).unwrap()["metadata"]["uid"].clone()
 }
 
+fn template(world: &World) -> Value {
+    world.server.object(JOB).unwrap()["spec"]["template"].clone()
+}
+
 fn selector(world: &World) -> Value {
     world.server.object(DEPLOYMENT).unwrap()["spec"]["selector"].clone()
 }
@@ -274,6 +278,27 @@ async fn no_failed_action_and_nothing_that_follows_it_runs_an_unchanged_job_agai
         assert_eq!((uid(&world, JOB), jobs), (before.clone(), vec![]));
         upgrade(&world, &[job("b"), zebra("c")]).await;
         assert_ne!(uid(&world, JOB), before, "what the chart changes runs");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_kept_upgrade_recreated_before_the_records_moved_is_recreated_as_the_chart_has_it() {
+    for (objects, history) in [
+        ([job("a"), zebra("a")], vec!["3 deployed"]),
+        ([job("a"), zebra("c")], vec!["3 superseded", "4 deployed"]),
+        ([job("b"), zebra("c")], vec!["3 superseded", "4 deployed"]),
+    ] {
+        let world = with_zebra(OnFailure::Keep).await;
+        upgrade(&world, &[job("b"), zebra("b")]).await;
+        assert_eq!((template(&world), world.history()), (json!("b"), vec!["1 deployed".to_owned(), "2 failed".into()]));
+        let before = uid(&world, JOB);
+        let home = |settings: &mut Settings| settings.home = Home::in_namespace("records");
+        let world = World::with_events(world.server, Arc::new(Stub::default()), home);
+        upgrade(&world, &objects).await;
+        assert_eq!(template(&world), objects[0]["spec"]["template"]);
+        assert_eq!(world.history(), history);
+        assert_eq!(uid(&world, JOB) == before, objects[0] == job("b"), "only another form is recreated");
+        assert_eq!((world.condition("Irreconcilable"), world.condition("ReleaseFailed")), (None, None));
     }
 }
 

@@ -196,7 +196,7 @@ async fn take(
     // The record may have had other hooks than the chart, which count.
     whole.delete_hooks = admitted.has_delete_hooks();
     env.decoration.tie = whole.tie();
-    let taken = action::take_ownership(&env, &admitted).await.map_err(|e| fault(&e))?;
+    let taken = action::take_ownership(&env, &admitted, marks).await.map_err(|e| fault(&e))?;
     let applied = taken.applied;
     cache_applied(context, &applied);
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
