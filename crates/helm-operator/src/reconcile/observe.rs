@@ -196,7 +196,7 @@ impl StepContext<'_> {
     /// once per period.
     pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
         let reading = self.reading(self.shared.memory.of(self.key).triggers.resynced);
-        let repaired = marks.objects.iter().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
+        let repaired = marks.rendered().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
         let differs = |object: &&MarkedObject| self.differs(object, reading) || self.is_bound(object);
         repaired.filter(differs).map(|object| object.key.clone()).collect()
     }
@@ -263,7 +263,7 @@ impl StepContext<'_> {
 
     /// Returns the deployed objects that are not ready, failed ones first.
     pub(crate) fn unhealthy(&self, marks: &Marks) -> Vec<Unhealthy> {
-        let unready = marks.objects.iter().filter_map(|object| {
+        let unready = marks.rendered().filter_map(|object| {
             let unready = self.unready(object)?;
             let is_live = self.shared.cache.dependent(&object.key).is_some_and(|live| !live.deleting);
             Some(Unhealthy { key: object.key.clone(), api_version: object.api_version.clone(), is_live, unready })

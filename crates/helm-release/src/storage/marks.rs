@@ -146,6 +146,12 @@ impl Marks {
         Marks { objects, adopted: Vec::new(), ..self.clone() }
     }
 
+    /// Returns the objects that the revision renders. A complete one may also list some of a later revision that did not
+    /// succeed, until the next revision renders or deletes them.
+    pub fn rendered(&self) -> impl Iterator<Item = &MarkedObject> {
+        self.objects.iter().filter(move |object| !self.complete || object.digest.is_some())
+    }
+
     /// Returns the former resources once this owner has the release; a recreated resource replaces none.
     pub fn former_for(&self, owner: &Owner) -> Vec<Arc<str>> {
         let is_another = !self.owner.is_empty() && *self.owner_type != *owner.annotated_type();

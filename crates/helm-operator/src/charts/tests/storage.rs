@@ -11,13 +11,16 @@ fn recording(server: Arc<MemoryApi>, renderer: Stub) -> World {
 }
 
 fn recording_at(home: Home, server: Arc<MemoryApi>, renderer: Stub) -> World {
-    let home = |settings: &mut Settings| settings.home = home;
+    recording_with(server, renderer, |settings| settings.home = home)
+}
+
+fn recording_with(server: Arc<MemoryApi>, renderer: Stub, change: impl FnOnce(&mut Settings)) -> World {
     World::start(
         server,
         Arc::new(renderer),
         Events::default(),
         ChartObjects::Watched,
-        home,
+        change,
         Acceptance::default(),
         Extensions::default(),
     )
@@ -167,19 +170,25 @@ async fn a_release_is_installed_again_once_its_records_elsewhere_are_deleted() {
     assert_eq!(records(&world), [record_path(1)]);
 }
 
+/// Creates a release with the ConfigMap `y`, which only its failed and kept upgrade made, besides `a`, which that changed.
+async fn with_a_failed_upgrade() -> World {
+    let world = super::finished_jobs::keeping(World::new(spec()).server);
+    world.reconcile().await;
+    world.server.refuse(|call| {
+        let is_written = call.method != http::Method::GET && call.path.contains("/deployments");
+        is_written.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c", "y"], "value": "bad", "deployments": ["late"]}));
+    world.reconcile().await;
+    world.server.accept();
+    assert_eq!((world.maps().len(), world.value_of("a"), world.history().len()), (4, json!("bad"), 2));
+    world
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_a_failed_upgrade_did_before_its_release_moved_is_undone() {
     for (value, is_deleted) in [("1", false), ("2", false), ("1", true)] {
-        let world = super::finished_jobs::keeping(World::new(spec()).server);
-        world.reconcile().await;
-        world.server.refuse(|call| {
-            let is_written = call.method != http::Method::GET && call.path.contains("/deployments");
-            is_written.then(|| Error::from_status(422, "Invalid", "no"))
-        });
-        world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c", "y"], "value": "bad", "deployments": ["late"]}));
-        world.reconcile().await;
-        world.server.accept();
-        assert_eq!((world.maps().len(), world.value_of("a"), world.history().len()), (4, json!("bad"), 2));
+        let world = with_a_failed_upgrade().await;
         world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c"], "value": value}));
         let world = recording(world.server, Stub::default());
         if is_deleted {
@@ -190,6 +199,58 @@ async fn what_a_failed_upgrade_did_before_its_release_moved_is_undone() {
         assert_eq!(world.maps(), left, "{value}");
         assert!(is_deleted || world.value_of("a") == value, "{value}: {}", world.value_of("a"));
     }
+}
+
+/// Checks that a release that was taken over is at rest without `y`, and that its next revision deletes that.
+async fn keeps_y_until_the_next_revision(world: &World, go_on: impl FnOnce(&World)) {
+    assert_eq!((world.maps().len(), world.value_of("a")), (4, json!("1")));
+    assert_eq!(world.state("Ready"), "True/Ready");
+    assert_eq!(world.server.object(PRIMARY).unwrap()["status"]["readyObjects"], "3/3");
+    let y = world.server.object(&format!("{MAPS}/y")).unwrap();
+    world.server.remove(&format!("{MAPS}/y"));
+    assert_eq!(world.requests().await, 0, "it is not the revision's to repair");
+    world.server.restore(&format!("{MAPS}/y"), y);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history()), (4, vec!["3 deployed".to_owned()]));
+    go_on(world);
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.history().len()), (vec!["a".to_owned(), "b".into(), "c".into()], 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_failed_upgrade_made_before_its_release_moved_goes_although_the_next_upgrade_has_to_wait() {
+    let world = with_a_failed_upgrade().await;
+    world.edit(|p| p["spec"] = spec());
+    let another = ResourceKey::new("ns", "another");
+    let world = recording_with(world.server, Stub { chart: "v2", ..Stub::default() }, |settings| {
+        (settings.home, settings.max_parallel_upgrades) = (Home::in_namespace("records"), 1);
+    });
+    assert!(world.shared.rollout.take(&another));
+    world.reconcile().await;
+    keeps_y_until_the_next_revision(&world, |world| _ = world.shared.rollout.leave(&another)).await;
+    assert_eq!(world.value_of("a"), "1 by v2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_failed_upgrade_made_before_its_release_moved_goes_although_the_release_is_pinned_for_a_time() {
+    let world = with_a_failed_upgrade().await;
+    world.edit(|p| p["spec"] = spec());
+    let world = recording(world.server, Stub::default());
+    world.server.refuse(|call| {
+        let is_written = call.method != http::Method::GET && call.path.starts_with(MAPS);
+        is_written.then(|| Error::from_status(503, "ServiceUnavailable", "away"))
+    });
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.history()), (json!("bad"), vec!["3 deployed".to_owned()]));
+    world.server.accept();
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pin": "3"}));
+    world.reconcile().await;
+    let unpin = |world: &World| {
+        world.edit(|p| (p["metadata"]["annotations"], p["spec"]["value"]) = (json!({}), "2".into()));
+    };
+    keeps_y_until_the_next_revision(&world, unpin).await;
+    assert_eq!(world.value_of("a"), "2");
 }
 
 #[tokio::test(start_paused = true)]

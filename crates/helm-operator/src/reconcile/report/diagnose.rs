@@ -27,7 +27,7 @@ pub(crate) async fn current_health(context: &StepContext<'_>, primary: &Primary)
     let release = context.release();
     let deployed = release.as_deref().and_then(ReleaseRecords::deployed);
     let (unhealthy, total) = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
-        Some(marks) => (context.unhealthy(marks), marks.objects.len()),
+        Some(marks) => (context.unhealthy(marks), marks.rendered().count()),
         None => (Vec::new(), 0),
     };
     let count = ObjectCount { ready: total - unhealthy.len(), total };

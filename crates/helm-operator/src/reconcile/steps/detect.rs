@@ -25,7 +25,7 @@ impl StepContext<'_> {
             let synced = self.shared.cache.is_synced(&object.key);
             !synced || known.objects.get(&object.key).is_none_or(|found| found.seen != self.seen(&object.key))
         };
-        let detected = marks.objects.iter().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Detect);
+        let detected = marks.rendered().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Detect);
         detected.filter(|o| self.differs(o, reading)).filter(is_new).map(|o| o.key.clone()).collect()
     }
 

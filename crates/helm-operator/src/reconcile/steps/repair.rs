@@ -212,6 +212,9 @@ async fn take(
     if context.pinned(primary).is_none() && !context.is_held_back(primary) {
         prune_left_behind(context, &env, &whole).await?;
         whole.inputs = context.recorded_inputs(primary);
+    } else {
+        let listed = only_listed(marks, &whole);
+        whole.objects.extend(listed);
     }
     let written = action::record_ownership(&env, admitted, &whole).await.map_err(|e| fault(&e))?;
     if !marks.owner.is_empty() && marks.owner_type != whole.owner_type {
@@ -221,6 +224,13 @@ async fn take(
     tracing::info!(resource = %context.key, version, "Took over release");
     context.succeed();
     Ok(())
+}
+
+/// Returns the objects that an imported revision only lists: the next revision may render them, and otherwise deletes
+/// them.
+fn only_listed(marks: &Marks, taken: &Marks) -> Vec<MarkedObject> {
+    let is_listed = |object: &&MarkedObject| object.digest.is_none() && taken.find(&object.key).is_none();
+    marks.objects.iter().filter(is_listed).cloned().collect()
 }
 
 /// Deletes the objects that only failed revisions before a person's `helm upgrade`s made, because no later revision of
