@@ -392,6 +392,12 @@ impl Status {
         (!next.has_same(self)).then_some(next)
     }
 
+    /// Returns the status once the release is uninstalled; `None` if it equals this one.
+    pub(crate) fn uninstalled(&self, generation: i64, now: Timestamp) -> Option<Status> {
+        let (handled, fields) = (self.last_handled.clone(), self.fields.clone());
+        self.next(&Facts { generation, handled, fields, ..Facts::default() }, now)
+    }
+
     fn keep_time(&self, mut condition: Condition, generation: i64, now: Timestamp) -> Condition {
         let old = self.find(&condition.kind).filter(|old| old.status == condition.status);
         let now = || intern(&now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string());
@@ -653,6 +659,20 @@ mod tests {
         expected.truncate(2);
         expected.push("Ready=True/Ready/4 objects ready, chart memcached-0.1.0, revision 1".into());
         assert_eq!(summary(&later.next(&facts(), at(80)).unwrap().sorted()), expected);
+    }
+
+    #[test]
+    fn an_uninstalled_resource_names_no_release_and_still_has_a_status() {
+        for before in [Status::default(), Status::default().next(&facts(), at(0)).unwrap()] {
+            let status = before.uninstalled(1, at(1)).unwrap();
+            let expected = [
+                SERVED,
+                "Reconciling=True/Progressing/nothing is installed yet",
+                "Ready=False/NotInstalled/nothing is installed yet",
+            ];
+            assert_eq!(summary(&status), expected);
+            assert_eq!((status.uninstalled(1, at(2)), status.deployed_release), (None, None));
+        }
     }
 
     #[test]

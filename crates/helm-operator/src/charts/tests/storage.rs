@@ -2,6 +2,7 @@
 
 use super::hooks::{self, JOBS};
 use super::*;
+use crate::watches::OnFailure;
 
 const RECORDS: &str = "/api/v1/namespaces/records/secrets/sh.helm.release.v1";
 
@@ -351,6 +352,74 @@ async fn a_deletion_before_the_import_runs_the_hooks_in_the_record() {
         let events = super::reporting::published(&world).await;
         assert!(events.iter().any(|event| event.contains("RecordsLeft")), "{events:?}");
     }
+}
+
+/// Deploys a release of this spec with its records beside it. A process that keeps them elsewhere changes it and dies after
+/// no write, one write and so on, until one survives. Each time another process continues, and the result is checked.
+async fn moved_and_interrupted_after_each_write(
+    spec: Value,
+    process: impl Fn(Arc<MemoryApi>) -> World,
+    change: impl Fn(&World),
+    check: impl Fn(&World, usize),
+) {
+    for writes in 0.. {
+        let world = World::new(spec.clone());
+        world.reconcile().await;
+        let world = process(world.server);
+        change(&world);
+        world.server.fail_after(Some(writes));
+        tokio::select! {
+            _ = hooks::reconcile(&world, "Complete") => {}
+            () = tokio::time::sleep(Duration::from_secs(300)) => {}
+        }
+        let died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        let world = process(world.server);
+        for _ in 0..3 {
+            hooks::reconcile(&world, "Complete").await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        check(&world, writes);
+        if !died {
+            assert!(writes > 10, "the scenario wrote nothing");
+            return;
+        }
+    }
+}
+
+/// Returns a spec with a hook before and one after a deletion.
+fn with_delete_hooks() -> Value {
+    hooks::with_hooks(json!([hooks::hook("backup", "pre-delete"), hooks::hook("gone", "post-delete")]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hook_of_a_deletion_after_the_records_moved_runs_twice_wherever_it_is_interrupted() {
+    let process = |server| recording(server, with_sources());
+    moved_and_interrupted_after_each_write(with_delete_hooks(), process, World::delete, |world, writes| {
+        assert_eq!((world.server.object(PRIMARY), world.maps().len()), (None, 0), "after {writes} writes");
+        let runs = hooks::count(world, &format!("POST {JOBS}"));
+        assert_eq!(runs, 2, "after {writes} writes: {:#?}", world.server.log());
+        assert_eq!(records(world), [record_path(1)], "after {writes} writes");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hook_of_an_uninstall_after_the_records_moved_runs_twice_wherever_it_is_interrupted() {
+    let process = |server| {
+        recording_with(server, with_sources(), |settings| {
+            (settings.home, settings.on_failure) = (Home::in_namespace("records"), OnFailure::Uninstall);
+        })
+    };
+    let fail = |world: &World| {
+        super::failure_policy::refuse(world, 422);
+        world.edit(|p| p["spec"]["value"] = "bad".into());
+    };
+    moved_and_interrupted_after_each_write(with_delete_hooks(), process, fail, |world, writes| {
+        let runs = hooks::count(world, &format!("POST {JOBS}"));
+        assert!(runs <= 2, "after {writes} writes: {:#?}", world.server.log());
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -497,6 +497,26 @@ async fn a_release_recorded_in_chunks_is_uninstalled_from_them() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_hook_of_a_release_in_chunks_runs_twice_although_the_finalizer_outlives_its_records() {
+    let world = in_chunks(hop_release());
+    let hooks = json!([hooks::hook("backup", "pre-delete"), hooks::hook("gone", "post-delete")]);
+    world.edit(|p| p["spec"] = json!({"hooks": hooks}));
+    world.delete();
+    world.server.refuse(|call| {
+        let is_finalizer = call.method == http::Method::PATCH && call.path.starts_with(&format!("{PRIMARY}?"));
+        is_finalizer.then(|| Error::from_status(500, "InternalError", "away"))
+    });
+    hooks::reconcile(&world, "Complete").await;
+    assert!(world.server.object(&record_path(2)).is_none() && world.server.object(PRIMARY).is_some());
+    world.server.accept();
+    let world = World::rendering(world.server, Arc::new(Fixed(RENDERED)));
+    tokio::time::advance(Duration::from_secs(600)).await;
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!(world.server.object(PRIMARY), None);
+    assert_eq!(hooks::count(&world, &format!("POST {}", hooks::JOBS)), 2, "{:#?}", world.server.log());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_that_no_record_can_hold_fails_before_anything_is_written() {
     let mut state = 1_u64;
     let mut noise = || {

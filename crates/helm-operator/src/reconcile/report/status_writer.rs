@@ -345,17 +345,58 @@ pub(crate) async fn write_progress(shared: &ControllerContext, key: &ResourceKey
     }
 }
 
+/// Removes the release from the status, before its records are deleted.
+///
+/// # Errors
+/// The server did not answer. If it refuses the status, that is only logged, because it would refuse it again.
+pub(crate) async fn forget_release(
+    context: &StepContext<'_>,
+    primary: &Primary,
+) -> Result<(), helm_release::kube::Error> {
+    match write_uninstalled(context, primary).await {
+        Err(error) if error.is_unanswered() => return Err(error),
+        Err(error) => {
+            let error = context.refusal(primary, &error).await;
+            tracing::warn!(resource = %context.key, error, "Cannot remove the release from the status");
+        }
+        Ok(()) => {}
+    }
+    Ok(())
+}
+
+async fn write_uninstalled(context: &StepContext<'_>, primary: &Primary) -> Result<(), helm_release::kube::Error> {
+    let shared = context.shared;
+    let Some(known) = shared.cache.primary_with_uid(context.key, primary.uid()) else { return Ok(()) };
+    let Some(status) = known.status.uninstalled(known.generation, outside::now()) else { return Ok(()) };
+    let Some(answer) = apply(shared, &known, &status).await? else { return Ok(()) };
+    // An upstream operator may own a part of it.
+    let is_left = answer.primary.status.deployed_release.is_some();
+    shared.primary_written(answer);
+    if is_left {
+        shared.primary_written(remove(context, primary, &json!({"deployedRelease": null})).await?);
+    }
+    Ok(())
+}
+
 /// Removes the manifest that operator-sdk kept in the status. Applying our own fields would leave it there.
 async fn drop_manifest(context: &StepContext<'_>, primary: &Primary) {
-    let Ok(path) = context.shared.resource.path(primary.namespace(), primary.name()) else { return };
-    let patch = json!({"metadata": {"uid": primary.uid()}, "status": {"deployedRelease": {"manifest": null}}});
-    let path = format!("{path}/status?fieldManager={FIELD_MANAGER}");
-    if let Err(error) =
-        context.shared.api_for(context.key).send(Call::merge(path, patch.to_string().into_bytes())).await
-    {
+    if let Err(error) = remove(context, primary, &json!({"deployedRelease": {"manifest": null}})).await {
         let error = context.refusal(primary, &error).await;
         tracing::warn!(resource = %context.key, error, "Cannot remove the manifest from the status");
     }
+}
+
+/// Removes the fields that are null here from the status, whoever owns them.
+async fn remove(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    fields: &serde_json::Value,
+) -> Result<Received, helm_release::kube::Error> {
+    let path = context.shared.resource.path(primary.namespace(), primary.name())?;
+    let patch = json!({"metadata": {"uid": primary.uid()}, "status": fields});
+    let path = format!("{path}/status?fieldManager={FIELD_MANAGER}");
+    let call = Call::merge(path, patch.to_string().into_bytes());
+    context.shared.api_for(context.key).send(call).await?.parse()
 }
 
 /// Hashes a status without its times, and without fields whose change alone is not worth a write.

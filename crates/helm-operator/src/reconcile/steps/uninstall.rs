@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Cached, Candidate, Environment, GivenUp, PostDelete, Uninstalling};
-use helm_release::kube::{Call, HookError};
+use helm_release::kube::{ApplyError, Call, HookError};
 use helm_release::release::Status;
-use helm_release::storage::{MarkedObject, Marks, Stored};
+use helm_release::storage::{Home, MarkedObject, Marks, Stored};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
@@ -21,6 +21,7 @@ use super::unrecorded::{add_found, delete_lost, import_hooks};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
+use crate::reconcile::report::status_writer;
 use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::Rendered;
@@ -285,12 +286,25 @@ async fn delete(
             PostDelete::GivenUp(error) => publish_given_up_hook(context, primary, &error).await,
         }
     }
+    if inventory.delete_hooks && may_have_older_records(&context.shared.settings.home, at.version) {
+        let object = format!("the status of {} {:?}", primary.kind, primary.name());
+        let failed = |source| ApplyError::Failed { verb: "update", object, source };
+        status_writer::forget_release(context, primary).await.map_err(failed)?;
+    }
     // The revision that records the progress of the uninstall is deleted last.
     let records = context.records();
     env.storage.delete_all(&env.decoration.namespace, &env.decoration.release, &records, at.version).await?;
     context.shared.cache.forget_records(context.key, &records);
     publish_left_records(context, primary).await;
     Ok(None)
+}
+
+/// Returns whether a release that has come to this revision may also have records in its own namespace or in chunks, from
+/// which it was imported. Once its own are deleted, a process that finds its name in the status would import it from them
+/// again, and run its hooks again.
+fn may_have_older_records(home: &Home, version: u32) -> bool {
+    // The first imported revision follows another.
+    version > 1 || *home != Home::default()
 }
 
 /// Gives up an action that another process left unfinished, before the uninstall or the removal of a failed install. The
