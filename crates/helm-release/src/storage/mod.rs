@@ -488,7 +488,7 @@ impl Storage {
     async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Elsewhere>, Error> {
         let mut all = self.history(namespace, name).await?;
         let Some(newest) = all.last().map(|meta| meta.version) else { return Ok(None) };
-        if !all.iter().any(|meta| meta.names_owner(owner)) {
+        if !is_held_by(&all, owner) {
             return Ok(None);
         }
         // An action that was interrupted before it was deployed is installed again.
@@ -570,6 +570,15 @@ impl Storage {
         let listed = outside::list(&*self.api, call).await;
         listed.map_err(|source| Error::Api { verb: "read", key: key.to_owned(), source })
     }
+}
+
+/// Returns whether a release with these records is this owner's: the newest one that names an owner decides, because others
+/// may have had the release before. If this operator has records of its own, only those count.
+fn is_held_by(all: &[RecordMeta], owner: &str) -> bool {
+    let is_own = |meta: &RecordMeta| meta.marks.as_ref().is_some_and(|marks| !marks.owner.is_empty());
+    let has_own = all.iter().any(is_own);
+    let counts = |meta: &&RecordMeta| if has_own { is_own(meta) } else { !meta.owners.is_empty() };
+    all.iter().rev().find(counts).is_some_and(|meta| meta.names_owner(owner))
 }
 
 /// Returns the release with the identity in the record's own name. The body may claim any other, whose record a rewrite

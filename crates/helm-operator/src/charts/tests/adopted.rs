@@ -477,7 +477,7 @@ async fn an_adoption_that_the_watch_never_grants_is_refused_with_a_reason() {
 }
 
 /// Records that another resource began to take the release over.
-async fn begin_takeover(world: &World, status: Status) {
+pub(super) async fn begin_takeover(world: &World, status: Status) {
     record_takeover(world, &world.shared.storage, 2, status).await;
 }
 

@@ -458,3 +458,15 @@ async fn a_release_of_somebody_else_in_the_resources_namespace_is_not_imported()
     world.reconcile().await;
     assert_eq!(world.history(), ["1 deployed"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_another_resource_took_over_in_the_resources_namespace_is_not_imported() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    super::adopted::begin_takeover(&world, Status::Deployed).await;
+    let records = |world: &World| [1, 2].map(|version| world.server.object(&record_path(version)));
+    let before = records(&world);
+    let world = recording(world.server, Stub::default());
+    world.reconcile().await;
+    assert_eq!((world.history(), records(&world)), (vec!["1 deployed".to_owned()], before));
+}
