@@ -5,13 +5,16 @@ use super::uninstall::marks_of;
 use super::{Environment, Error};
 use crate::kube::{Owner, intern};
 use crate::release::{Packed, Release, Status};
-use crate::storage::{Elsewhere, MarkedObject, Marks, Stored, Written};
+use crate::storage::{Elsewhere, Later, MarkedObject, Marks, Record, Stored, Written};
 
 /// An imported release.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// Its revision: one more than the newest revision elsewhere, because earlier names may be taken.
+    /// Its revision: one more than the newest revision elsewhere, because earlier names may be taken. If its uninstall has
+    /// begun, the same as there, because the objects of its hooks name that.
     pub version: u32,
+    /// Its status: deployed, or uninstalling if its uninstall has begun.
+    pub status: Status,
     /// Its record, which is proven only if this operator wrote the original.
     pub packed: Stored<Packed>,
     /// The resource version of the record.
@@ -33,30 +36,43 @@ pub async fn import(env: &Environment<'_>, at_least: u32) -> Result<Option<Impor
         Some(marks) => marks,
         None => marks_of(env, release.facts()).await?,
     };
-    let known = with_later(known, &later);
+    let known = with_later(known, &listed(env, later).await?);
     let marks = Marks {
         owner: intern(owner.map_or("", |owner| &owner.uid)),
         owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
         ..known
     };
-    let version = newest + 1;
-    let release = release.map(|release| next(release, version));
-    Ok(Some(match release {
+    let is_going = release.is_sealed() && release.facts().info.status == Status::Uninstalling;
+    let (version, status) = match is_going {
+        true => (release.facts().version, Status::Uninstalling),
+        false => (newest + 1, Status::Deployed),
+    };
+    let (packed, resource_version) = record(env, release.map(|one| imported(one, version, status)), &marks).await?;
+    Ok(Some(Imported { version, status, packed, resource_version, marks }))
+}
+
+/// Writes our own record; returns its content and its resource version.
+async fn record(
+    env: &Environment<'_>,
+    release: Stored<Release>,
+    marks: &Marks,
+) -> Result<(Stored<Packed>, u64), Error> {
+    match release {
         Stored::Sealed(release) => {
-            let Written { packed, resource_version } = env.storage.create(release.get(), &marks).await?;
-            Imported { version, packed: Stored::Sealed(packed), resource_version, marks }
+            let Written { packed, resource_version } = env.storage.create(release.get(), marks).await?;
+            Ok((Stored::Sealed(packed), resource_version))
         }
         Stored::Unproven(release) => {
-            let (packed, resource_version) = env.storage.copy(&release, &marks).await?;
-            Imported { version, packed: Stored::Unproven(packed), resource_version, marks }
+            let (packed, resource_version) = env.storage.copy(&release, marks).await?;
+            Ok((Stored::Unproven(packed), resource_version))
         }
-    }))
+    }
 }
 
 /// Returns the release as our record describes it.
-fn next(mut release: Release, version: u32) -> Release {
+fn imported(mut release: Release, version: u32, status: Status) -> Release {
     let from = std::mem::replace(&mut release.version, version);
-    release.set_status(Status::Deployed, format!("Imported from revision {from}, which was recorded elsewhere"));
+    release.set_status(status, format!("Imported from revision {from}, which was recorded elsewhere"));
     release
 }
 
@@ -70,7 +86,34 @@ pub async fn imported_inventory(env: &Environment<'_>) -> Result<Option<Marks>, 
         Some(marks) => marks,
         None => marks_of(env, release.facts()).await?,
     };
-    Ok(Some(with_later(known, &later)))
+    Ok(Some(with_later(known, &listed(env, later).await?)))
+}
+
+/// Returns what later revisions say of their objects.
+async fn listed(env: &Environment<'_>, later: Vec<Later>) -> Result<Vec<Marks>, Error> {
+    let mut all = Vec::with_capacity(later.len());
+    for one in later {
+        all.push(match one {
+            Later::Marked(marks) => *marks,
+            Later::Recorded(record) => read(env, *record).await?,
+        });
+    }
+    Ok(all)
+}
+
+/// Returns the marks of a revision with the objects in its manifest. A record that this operator did not write does not
+/// prove in which form they are live.
+async fn read(env: &Environment<'_>, Record { release, marks, .. }: Record) -> Result<Marks, Error> {
+    let mut read = match marks_of(env, release.facts()).await {
+        // Its manifest cannot be parsed.
+        Err(Error::Manifest(_)) => Marks::default(),
+        read => read?,
+    };
+    if let Some(own) = marks {
+        return Ok(own.with_inventory(read.objects));
+    }
+    read.objects.iter_mut().for_each(|object| object.digest = None);
+    Ok(read)
 }
 
 /// Adds the objects of later revisions, which did not succeed, that the imported one lacks. They have no digest: the

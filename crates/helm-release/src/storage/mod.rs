@@ -167,14 +167,24 @@ impl Precondition {
 /// A release that is recorded elsewhere.
 #[derive(Debug)]
 pub(crate) struct Elsewhere {
-    /// Its deployed revision; in chunked storage, the newest if none is deployed.
+    /// The revision that its live objects come from; in chunked storage, the deployed one, or the newest if none is
+    /// deployed.
     pub(crate) release: Stored<Release>,
     /// The number of its newest revision.
     pub(crate) newest: u32,
     /// The revision's marks, if it has any.
     pub(crate) marks: Option<Marks>,
-    /// The marks of the later revisions, which did not succeed; empty for those that this operator did not write.
-    pub(crate) later: Vec<Marks>,
+    /// The later revisions, which did not succeed.
+    pub(crate) later: Vec<Later>,
+}
+
+/// What a later revision of a release that is recorded elsewhere says of its objects.
+#[derive(Debug)]
+pub(crate) enum Later {
+    /// Its marks, which list them unless its record is damaged.
+    Marked(Box<Marks>),
+    /// Its record, because no marks list them.
+    Recorded(Box<Record>),
 }
 
 #[derive(Deserialize)]
@@ -492,10 +502,25 @@ impl Storage {
             return Ok(None);
         }
         // An action that was interrupted before it was deployed is installed again.
-        let Some(deployed) = all.iter().rposition(|meta| meta.status == Status::Deployed) else { return Ok(None) };
-        let later = all.split_off(deployed + 1).into_iter().map(|meta| meta.marks.unwrap_or_default()).collect();
-        let Record { release, marks, .. } = self.get(namespace, name, all[deployed].version).await?;
+        let Some(base) = base_of(&all) else { return Ok(None) };
+        let mut later = Vec::new();
+        for meta in all.split_off(base + 1) {
+            later.push(self.later(namespace, name, meta).await?);
+        }
+        let Record { release, marks, .. } = self.get(namespace, name, all[base].version).await?;
         Ok(Some(Elsewhere { release, newest, marks, later }))
+    }
+
+    async fn later(&self, namespace: &str, name: &str, meta: RecordMeta) -> Result<Later, Error> {
+        let marks = match meta.marks {
+            Some(marks) if !marks.objects.is_empty() => marks,
+            marks => match self.get(namespace, name, meta.version).await {
+                Ok(record) => return Ok(Later::Recorded(Box::new(record))),
+                Err(error) if error.is_missing() || error.is_damage() => marks.unwrap_or_default(),
+                Err(error) => return Err(error),
+            },
+        };
+        Ok(Later::Marked(Box::new(marks)))
     }
 
     /// Deletes these revisions, each by its exact name, several at a time and `last` at the end. Succeeds if they do
@@ -579,6 +604,24 @@ fn is_held_by(all: &[RecordMeta], owner: &str) -> bool {
     let has_own = all.iter().any(is_own);
     let counts = |meta: &&RecordMeta| if has_own { is_own(meta) } else { !meta.owners.is_empty() };
     all.iter().rev().find(counts).is_some_and(|meta| meta.names_owner(owner))
+}
+
+/// Returns the position of the revision that the live objects come from: the newest one that is deployed or that this
+/// operator is uninstalling, or else, if all later ones failed, the newest one that was deployed. A failed `helm rollback`
+/// leaves nothing deployed.
+fn base_of(all: &[RecordMeta]) -> Option<usize> {
+    let is_base = |meta: &RecordMeta| match meta.status {
+        Status::Deployed => true,
+        Status::Uninstalling => meta.marks.is_some(),
+        _ => false,
+    };
+    let was_deployed = |meta: &RecordMeta| meta.status == Status::Superseded;
+    let has_failed = |meta: &RecordMeta| meta.status == Status::Failed || meta.status.is_pending();
+    all.iter().rposition(is_base).or_else(|| {
+        let last = all.iter().rposition(was_deployed)?;
+        let later = &all[last + 1..];
+        (!later.is_empty() && later.iter().all(has_failed)).then_some(last)
+    })
 }
 
 /// Returns the release with the identity in the record's own name. The body may claim any other, whose record a rewrite

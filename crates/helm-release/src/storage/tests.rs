@@ -647,3 +647,57 @@ async fn revisions_beyond_any_real_one_are_no_records() {
     }
     assert!(Storage::new(server, sample::keys()).history("ns", "web").await.unwrap().is_empty());
 }
+
+/// Returns the metadata of a revision's record, with these owners in its label or in marks.
+fn meta(version: u32, status: Status, owners: &[&str], is_own: bool) -> RecordMeta {
+    let owner = owners.first().copied().unwrap_or_default();
+    RecordMeta {
+        name: "web".into(),
+        namespace: "ns".into(),
+        version,
+        status,
+        resource_version: 1,
+        proof: Proof::Foreign,
+        marks: is_own.then(|| Marks { owner: owner.into(), ..Marks::default() }),
+        owners: owners.iter().map(|owner| (*owner).to_owned()).collect(),
+        written: None,
+        writer: None,
+    }
+}
+
+#[test]
+fn the_revision_to_import_is_the_one_that_the_live_objects_come_from() {
+    use Status::{Deployed, Failed, PendingInstall, Superseded, Uninstalled, Uninstalling};
+    for (behaviour, statuses, is_own, expected) in [
+        ("deployed", vec![Superseded, Deployed], true, Some(1)),
+        ("before a failed upgrade", vec![Deployed, Failed], true, Some(0)),
+        ("being uninstalled", vec![Superseded, Uninstalling], true, Some(1)),
+        ("being uninstalled after a failed upgrade", vec![Uninstalling, Failed], true, Some(0)),
+        ("being uninstalled by somebody else", vec![Superseded, Uninstalling], false, None),
+        ("after a failed rollback", vec![Superseded, Superseded, Failed], false, Some(1)),
+        ("uninstalled", vec![Superseded, Uninstalled], false, None),
+        ("without the one that followed", vec![Superseded], true, None),
+        ("never deployed", vec![Failed, PendingInstall], true, None),
+    ] {
+        let all: Vec<_> = (1..).zip(statuses).map(|(version, status)| meta(version, status, &["u"], is_own)).collect();
+        assert_eq!(base_of(&all), expected, "{behaviour}");
+    }
+}
+
+#[test]
+fn the_newest_record_that_names_an_owner_says_whose_release_it_is() {
+    for (behaviour, records, expected) in [
+        ("the owner's", vec![(vec!["u"], true)], true),
+        ("taken over by another", vec![(vec!["u"], true), (vec!["x"], true)], false),
+        ("taken over from another", vec![(vec!["x"], true), (vec!["u"], true)], true),
+        ("upgraded by a person", vec![(vec!["u"], false), (vec![], false)], true),
+        ("claimed without a seal", vec![(vec!["u"], true), (vec!["x"], false)], true),
+        ("with two owners", vec![(vec!["x", "u"], false)], true),
+        ("nobody's", vec![(vec![], false)], false),
+    ] {
+        let records = (1..).zip(records);
+        let all: Vec<_> =
+            records.map(|(version, (owners, is_own))| meta(version, Status::Deployed, &owners, is_own)).collect();
+        assert_eq!(is_held_by(&all, "u"), expected, "{behaviour}");
+    }
+}

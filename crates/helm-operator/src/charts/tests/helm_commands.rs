@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::finished_jobs::keeping;
 use super::reporting::published;
+use super::storage::recording;
 use crate::charts::tests::{MAPS, PRIMARY, Stub, World, key, record_path, spec};
 
 /// Returns Helm's manifest of these ConfigMaps.
@@ -252,6 +253,25 @@ async fn what_only_a_persons_failed_upgrade_made_goes_although_another_followed_
         world.edit(|p| (p["metadata"]["annotations"], p["spec"]["value"]) = (json!({}), value.into()));
         world.reconcile().await;
         assert_eq!(world.maps(), ["a", "b", "c", "y"], "{value}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_a_persons_failed_command_made_goes_although_the_records_moved_since() {
+    for was_deployed in [true, false] {
+        let world = deployed().await;
+        helm_applies(&world, "x", "1");
+        helm_writes(&world, 2, Status::Failed, &manifest(&["a", "b", "c", "x"], "1"), MINUTE);
+        if !was_deployed {
+            // A rollback that fails leaves nothing deployed.
+            helm_supersedes(&world, 1).await;
+        }
+        let uid = |world: &World| world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].clone();
+        let before = uid(&world);
+        let world = recording(world.server, super::with_sources());
+        world.reconcile().await;
+        assert_eq!((world.maps(), uid(&world)), (vec!["a".to_owned(), "b".into(), "c".into()], before));
+        assert_eq!(world.history(), ["3 deployed"], "deployed: {was_deployed}");
     }
 }
 

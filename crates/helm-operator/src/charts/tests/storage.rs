@@ -7,7 +7,7 @@ use crate::watches::OnFailure;
 const RECORDS: &str = "/api/v1/namespaces/records/secrets/sh.helm.release.v1";
 
 /// Creates a controller that keeps its records in the namespace `records`.
-fn recording(server: Arc<MemoryApi>, renderer: Stub) -> World {
+pub(super) fn recording(server: Arc<MemoryApi>, renderer: Stub) -> World {
     recording_at(Home::in_namespace("records"), server, renderer)
 }
 
@@ -390,6 +390,22 @@ async fn moved_and_interrupted_after_each_write(
 /// Returns a spec with a hook before and one after a deletion.
 fn with_delete_hooks() -> Value {
     hooks::with_hooks(json!([hooks::hook("backup", "pre-delete"), hooks::hook("gone", "post-delete")]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_goes_on_where_it_was_when_the_records_moved() {
+    let world = World::new(with_delete_hooks());
+    world.reconcile().await;
+    world.delete();
+    hooks::killed_after(&world, 30).await;
+    assert_eq!(hooks::phases(&world, 1).await, ["backup Running", "gone NotRun"]);
+    let backup = |world: &World| world.server.object(&format!("{JOBS}/backup")).unwrap()["metadata"]["uid"].clone();
+    let before = backup(&world);
+    let world = recording(world.server, with_sources());
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!((backup(&world), hooks::count(&world, &format!("POST {JOBS}"))), (before, 2));
+    assert_eq!((world.server.object(PRIMARY), world.maps().len()), (None, 0));
+    assert_eq!(records(&world), [record_path(1)]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -103,14 +103,16 @@ impl StepContext<'_> {
     pub(super) async fn import(&self, primary: &Primary, at_least: u32) -> Result<bool, Failed> {
         let env = self.environment(primary, Action::Upgrade);
         let imported = action::import(&env, at_least).await.map_err(|e| fault_of(&e))?;
-        let Some(Imported { version, packed, resource_version, mut marks }) = imported else { return Ok(false) };
+        let Some(Imported { version, status, packed, resource_version, mut marks }) = imported else {
+            return Ok(false);
+        };
         if !packed.is_sealed() {
             marks.string_overrides |= self.finds_strings(primary, packed.facts());
         }
         tracing::info!(resource = %self.key, version, "Imported a release that was recorded elsewhere");
         self.shared.cache.change_release(self.key, |release| {
             let trust = if packed.is_sealed() { Trust::Written(Some(packed.content())) } else { Trust::Foreign };
-            release.put(version, (Status::Deployed, trust), resource_version, marks);
+            release.put(version, (status, trust), resource_version, marks);
             release.packed = Some((version, packed));
         });
         Ok(true)
