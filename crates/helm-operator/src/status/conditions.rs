@@ -4,7 +4,8 @@ use controller::report::shorten;
 use helm_release::kube::intern;
 
 use super::{
-    Condition, DETECTED, Facts, GIVEN_UP, Health, MAX_MESSAGE, RETRIES_EXCEEDED, Stall, Status, condition, summary,
+    Condition, DETECTED, Facts, GIVEN_UP, Health, MAX_MESSAGE, RETRIES_EXCEEDED, Stall, Status, UNINSTALLING,
+    condition, summary,
 };
 
 /// The reason of conditions that are false because nothing is wrong.
@@ -121,7 +122,7 @@ fn ready(facts: &Facts) -> Condition {
     // A deployed release stays as ready as it is while its upgrade waits.
     let waiting = facts.waiting.as_ref().filter(|waiting| facts.release.is_none() || waiting.is_final);
     match (&facts.fault, waiting, &facts.release, &facts.health) {
-        _ if facts.awaited.is_some() => ready("False", "Uninstalling", facts.awaited.as_deref().unwrap_or_default()),
+        _ if facts.awaited.is_some() => ready("False", UNINSTALLING, facts.awaited.as_deref().unwrap_or_default()),
         _ if !facts.kept_by.is_empty() => ready("False", "Uninstalled", &kept_by(&facts.kept_by)),
         (Some(fault), ..) => ready("False", fault.reason.as_str(), &fault.message),
         (None, Some(waiting), ..) => ready("False", waiting.reason, &waiting.message),

@@ -293,6 +293,9 @@ pub(crate) enum Stall {
     Refused,
 }
 
+/// The reason of `Ready` while an uninstall waits for objects.
+const UNINSTALLING: &str = "Uninstalling";
+
 /// The reason of `Drifted`, and of the event and the metric of detected drift.
 pub(crate) const DETECTED: &str = "DriftDetected";
 
@@ -347,6 +350,15 @@ impl Status {
         let faults = [condition::RELEASE_FAILED, condition::IRRECONCILABLE].map(|kind| self.find(kind));
         let both = faults.iter().all(Option::is_some);
         both || faults.iter().flatten().any(|c| *c.status != *"True") || self.find(condition::PAUSED).is_some()
+    }
+
+    /// Returns whether a release remains although the status may name none: its uninstall failed or waited for objects, or
+    /// it was found in another namespace.
+    pub(crate) fn implies_release(&self) -> bool {
+        let has = |kind: &str, reason: &str| self.find(kind).is_some_and(|c| *c.reason == *reason);
+        has(condition::RELEASE_FAILED, Reason::UninstallError.as_str())
+            || has(condition::IRRECONCILABLE, Reason::ReleaseElsewhere.as_str())
+            || has(condition::READY, UNINSTALLING)
     }
 
     /// Returns the tokens that were handled.
@@ -659,6 +671,26 @@ mod tests {
         expected.truncate(2);
         expected.push("Ready=True/Ready/4 objects ready, chart memcached-0.1.0, revision 1".into());
         assert_eq!(summary(&later.next(&facts(), at(80)).unwrap().sorted()), expected);
+    }
+
+    #[test]
+    fn the_status_of_a_begun_uninstall_implies_a_release_and_others_do_not() {
+        let gone = || Facts { release: None, ..facts() };
+        let failed = |condition, reason| Some(Fault { condition, reason, message: "no".into() });
+        let [on_release, irreconcilable] = [condition::RELEASE_FAILED, condition::IRRECONCILABLE];
+        for (facts, expected) in [
+            (Facts { awaited: Some("ConfigMap ns/a".into()), ..gone() }, true),
+            (Facts { fault: failed(on_release, Reason::UninstallError), ..gone() }, true),
+            (Facts { fault: failed(irreconcilable, Reason::ReleaseElsewhere), ..gone() }, true),
+            (Facts { fault: failed(on_release, Reason::InstallError), ..gone() }, false),
+            (Facts { fault: failed(irreconcilable, Reason::RenderError), ..gone() }, false),
+            (Facts { kept_by: vec!["a/b".into()], ..gone() }, false),
+            (gone(), false),
+        ] {
+            let status = Status::default().next(&facts, at(0)).unwrap();
+            assert_eq!(status.implies_release(), expected, "{facts:?}");
+            assert!(!status.uninstalled(1, at(1)).unwrap_or(status).implies_release());
+        }
     }
 
     #[test]

@@ -409,6 +409,21 @@ async fn a_deletion_goes_on_where_it_was_when_the_records_moved() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_whose_hook_failed_goes_on_when_the_records_moved() {
+    let world = World::new(with_delete_hooks());
+    world.reconcile().await;
+    world.delete();
+    hooks::reconcile(&world, "Failed").await;
+    assert_eq!(world.state("ReleaseFailed"), "True/UninstallError");
+    let world = recording(world.server, with_sources());
+    tokio::time::advance(Duration::from_secs(600)).await;
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!((world.server.object(PRIMARY), world.maps().len()), (None, 0));
+    assert_eq!(hooks::count(&world, &format!("POST {JOBS}")), 3, "the first one failed");
+    assert_eq!(records(&world), [record_path(1)]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_hook_of_a_deletion_after_the_records_moved_runs_twice_wherever_it_is_interrupted() {
     let process = |server| recording(server, with_sources());
     moved_and_interrupted_after_each_write(with_delete_hooks(), process, World::delete, |world, writes| {

@@ -28,8 +28,7 @@ impl StepContext<'_> {
     /// # Errors
     /// They are, or it could not be determined.
     pub(crate) async fn check_release_namespace(&self, primary: &Primary) -> Result<(), Failed> {
-        let has_release = primary.status.deployed_release.is_some();
-        if !has_release || self.recorded(primary) != Recorded::Lost {
+        if self.recorded(primary) != Recorded::Lost {
             return Ok(());
         }
         let (namespaced, home) = (self.shared.resource.namespaced, &self.shared.settings.home);
