@@ -11,7 +11,7 @@
 //! 4. **Apply** in install order, and in an ordered release one round after the other: between two rounds, the marks of
 //!    what was applied are recorded, and the action waits without a worker until that is ready. Objects whose digest and ownership mark are unchanged are skipped without a request.
 //!    If the server rejects a change of an immutable field, Jobs and objects in [`Options::recreate`] are deleted and
-//!    recreated, unless that would lose data.
+//!    recreated, unless that would lose data. A Job with a TTL that has not finished is recorded before.
 //! 5. **Prune** objects of the previous revision that the candidate no longer contains, in uninstall order, except those
 //!    that its hooks have just made. Definitions that the chart still ships, in its `crds` folder or as hooks, leave the
 //!    release instead.
@@ -489,7 +489,7 @@ impl Error {
     /// other failure, the same action fails again.
     pub fn is_unanswered(&self) -> bool {
         match self {
-            Error::Apply(ApplyError::StillDeleting { .. })
+            Error::Apply(ApplyError::StillDeleting { .. } | ApplyError::Unrecorded { .. })
             | Error::Manifest(_)
             | Error::Record(_)
             | Error::Unproven { .. } => true,

@@ -55,7 +55,7 @@ pub use writes::definition::CrdPolicy;
 pub use writes::inspect::Inspection;
 pub use writes::leave::Adopted;
 pub use writes::reach::{Allowed, Limit, OutOfReach, Reach};
-pub use writes::recreate::Guard;
+pub use writes::recreate::{DeletionError, Deletions, Guard};
 pub use writes::write::{ApplyMethod, Policy};
 
 pub(crate) use hooks::{HookRun, Journal, JournalError, Patience};

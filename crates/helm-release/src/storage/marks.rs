@@ -25,8 +25,8 @@ use outside::group_of;
 pub const MARKS_ANNOTATION: &str = "helm.sdk.operatorframework.io/marks";
 
 /// All annotations of an object share 256 KiB. Beyond this size the inventory is compressed, which allows three to four
-/// times as many objects. If it is still too large, it is omitted except for adopted objects, and a restart applies all
-/// objects once more.
+/// times as many objects. If it is still too large, it is omitted except for adopted and deleted objects, and a restart
+/// applies all objects once more.
 const MAX_TEXT: usize = 200 << 10;
 
 /// Maximum size of an unpacked inventory, in bytes: as many objects as fit into a record.
@@ -51,6 +51,8 @@ const ADOPTED: [Option<Adopted>; 8] = [
     None,
     None,
 ];
+/// The adoption of a deleted object, which is no longer an adopted one. Older processes read it as none.
+const DELETED: u8 = 5;
 /// After the three bits of the adoption.
 const EXPIRES: u8 = 1 << 7;
 
@@ -113,8 +115,9 @@ pub struct Marks {
     /// The objects, in install order. Serialized separately, in a compact form.
     #[serde(skip)]
     pub objects: Vec<MarkedObject>,
-    /// The adopted objects, without digests and marks; only if `objects` is empty because the annotation could not hold
-    /// them all. The manifest lists every object, but does not say which were adopted and must not be deleted.
+    /// The adopted and the deleted objects, without digests and marks; only if `objects` is empty because the annotation
+    /// could not hold them all. The manifest lists every object, but does not say which were adopted and must not be
+    /// deleted, and which were deleted before they finished.
     #[serde(skip)]
     pub adopted: Vec<MarkedObject>,
 }
@@ -128,7 +131,8 @@ impl Marks {
     /// Returns the marks as they are stored if the inventory is too large.
     #[must_use]
     pub fn without_inventory(&self) -> Marks {
-        let objects = self.objects.iter().chain(&self.adopted).filter(|object| object.adopted.is_some());
+        let counts = |object: &&MarkedObject| object.adopted.is_some() || object.deleted;
+        let objects = self.objects.iter().chain(&self.adopted).filter(counts);
         let adopted = objects.map(|object| MarkedObject { digest: None, mark: None, ..object.clone() }).collect();
         Marks { complete: false, objects: Vec::new(), adopted, ..self.clone() }
     }
@@ -138,7 +142,7 @@ impl Marks {
     pub fn with_inventory(&self, mut objects: Vec<MarkedObject>) -> Marks {
         for known in &self.adopted {
             match objects.iter_mut().find(|object| object.key == known.key) {
-                Some(object) => object.adopted = known.adopted,
+                Some(object) => (object.adopted, object.deleted) = (known.adopted, known.deleted),
                 // The revision drops it.
                 None => objects.push(known.clone()),
             }
@@ -150,6 +154,23 @@ impl Marks {
     /// succeed, until the next revision renders or deletes them.
     pub fn rendered(&self) -> impl Iterator<Item = &MarkedObject> {
         self.objects.iter().filter(move |object| !self.complete || object.digest.is_some())
+    }
+
+    /// Returns those of these objects that count as finished when they are missing.
+    pub fn expiring(&self, keys: &[ObjectKey]) -> Vec<ObjectKey> {
+        keys.iter().filter(|key| self.find(key).is_some_and(|known| known.expires)).cloned().collect()
+    }
+
+    /// Returns the marks with a note that these objects were deleted before they finished; `None` if they say so already.
+    pub fn with_deleted(&self, keys: &[ObjectKey]) -> Option<Marks> {
+        let is_new = |object: &MarkedObject| keys.contains(&object.key) && (object.expires || !object.deleted);
+        self.objects.iter().any(is_new).then(|| {
+            let noted = |object: &MarkedObject| match is_new(object) {
+                true => MarkedObject { deleted: true, expires: false, adopted: None, ..object.clone() },
+                false => object.clone(),
+            };
+            Marks { objects: self.objects.iter().map(noted).collect(), ..self.clone() }
+        })
     }
 
     /// Returns the former resources once this owner has the release; a recreated resource replaces none.
@@ -240,6 +261,9 @@ pub struct MarkedObject {
     pub kept: bool,
     /// Whether it was applied and is deleted once it finished: its absence is not drift.
     pub expires: bool,
+    /// Whether the action deletes an unfinished object of this key, to create this one in its place or because the
+    /// revision drops it. What earlier revisions say of the object no longer counts.
+    pub deleted: bool,
     /// Whether it was written client-side, because server-side apply rejects it or is disabled.
     pub client: bool,
     /// The drift policy in its annotation.
@@ -261,6 +285,7 @@ impl MarkedObject {
             mark: None,
             kept: false,
             expires: false,
+            deleted: false,
             client: false,
             drift: None,
             adopted: None,
@@ -294,6 +319,7 @@ impl From<&Applied> for MarkedObject {
             mark: applied.live.mark,
             kept: applied.kept,
             expires: applied.expires,
+            deleted: false,
             client: applied.method != ApplyMethod::Server,
             drift: applied.drift,
             adopted: None,
@@ -322,7 +348,7 @@ struct Inventory {
     /// `o` as compressed JSON in base64, if it is large.
     #[serde(skip_serializing_if = "String::is_empty")]
     z: String,
-    /// The adopted objects in the form of `z`, if even that is too large.
+    /// The adopted and deleted objects in the form of `z`, if even that is too large.
     #[serde(skip_serializing_if = "String::is_empty")]
     a: String,
 }
@@ -344,14 +370,20 @@ fn entry(object: &MarkedObject) -> Entry {
         | flag(object.client, CLIENT)
         | flag(object.expires, EXPIRES)
         | place(&DRIFTS, object.drift) << DRIFT_SHIFT
-        | place(&ADOPTED, object.adopted) << ADOPTED_SHIFT;
+        | adoption(object) << ADOPTED_SHIFT;
     let (kind, namespace, name) = (kind.to_string(), namespace.to_string(), name.to_string());
     (object.api_version.to_string(), kind, namespace, name, digest, mark, flags)
+}
+
+/// Returns the place of an object's adoption.
+fn adoption(object: &MarkedObject) -> u8 {
+    if object.deleted { DELETED } else { place(&ADOPTED, object.adopted) }
 }
 
 /// Returns the object of an entry, without its turn.
 fn listed((api_version, kind, namespace, name, digest, mark, flags): Entry) -> MarkedObject {
     let has = |flag: u8| flags & flag != 0;
+    let adoption = (flags >> ADOPTED_SHIFT) & 7;
     MarkedObject {
         digest: ObjectDigest::parse(&digest),
         mark: Mark::parse(&mark),
@@ -359,12 +391,13 @@ fn listed((api_version, kind, namespace, name, digest, mark, flags): Entry) -> M
         client: has(CLIENT),
         expires: has(EXPIRES),
         drift: DRIFTS[usize::from(flags >> DRIFT_SHIFT) % DRIFTS.len()],
-        adopted: ADOPTED[usize::from(flags >> ADOPTED_SHIFT) % ADOPTED.len()],
+        adopted: ADOPTED[usize::from(adoption)],
+        deleted: adoption == DELETED,
         ..MarkedObject::new(ObjectKey::new(group_of(&api_version), &kind, &namespace, &name), intern(&api_version))
     }
 }
 
-/// Returns the entries of adopted objects, compressed; empty if there are none.
+/// Returns the entries of adopted and deleted objects, compressed; empty if there are none.
 fn packed_adopted(adopted: &[MarkedObject]) -> String {
     let entries: Vec<Entry> = adopted.iter().map(entry).collect();
     if entries.is_empty() { String::new() } else { pack(&entries).unwrap_or_default() }
@@ -413,7 +446,8 @@ impl Marks {
         Some(marks)
     }
 
-    /// Formats the annotation. Omits the inventory but for adopted objects, and `complete`, if it would be too large.
+    /// Formats the annotation. Omits the inventory but for adopted and deleted objects, and `complete`, if it would be too
+    /// large.
     pub fn to_text(&self) -> String {
         let whole = Inventory {
             o: self.objects.iter().map(entry).collect(),

@@ -1,4 +1,5 @@
 use std::error::Error as _;
+use std::slice::from_ref;
 
 use helm::sequence::Turn;
 
@@ -45,6 +46,7 @@ fn marks() -> Marks {
         mark: Some(Mark(7)),
         kept: true,
         expires: true,
+        deleted: false,
         client: true,
         drift: Some(DriftPolicy::Detect),
         adopted: Some(Adopted::Unclaimed),
@@ -105,6 +107,23 @@ fn the_annotation_round_trips_object_flags() {
             assert_eq!(Marks::parse(&marks.to_text()), Some(marks));
         }
     }
+}
+
+#[test]
+fn a_deleted_object_takes_the_place_of_an_adoption_in_the_annotation() {
+    let key = marks().objects.remove(0).key;
+    let deleted = marks().with_deleted(from_ref(&key)).unwrap();
+    assert_eq!(deleted.with_deleted(from_ref(&key)), None, "noted once");
+    let object = &deleted.objects[0];
+    assert_eq!((object.deleted, object.expires, object.adopted, object.mark), (true, false, None, Some(Mark(7))));
+    assert!(deleted.to_text().len() <= marks().to_text().len(), "it takes no room");
+    assert_eq!(Marks::parse(&deleted.to_text()), Some(deleted.clone()));
+    let mut again = deleted;
+    again.objects[0].expires = true;
+    assert_eq!(Marks::parse(&again.to_text()), Some(again.clone()), "applied again");
+    assert_eq!(again.expiring(from_ref(&key)), [key.clone()]);
+    assert_eq!(again.with_deleted(from_ref(&key)).map(|marks| marks.objects[0].expires), Some(false));
+    assert_eq!(again.with_deleted(&[]), None);
 }
 
 /// Returns the body of a record that was just written.
@@ -213,6 +232,17 @@ fn marks_that_are_too_large_still_name_what_was_adopted() {
         whole.objects.iter().map(|object| object.adopted).enumerate().filter(|(_, it)| it.is_some()).collect();
     let expected = [6, 19_999].map(|at| (at, Some(Adopted::Claimed)));
     assert_eq!((adopted, whole.adopted.len()), (expected.to_vec(), 0));
+}
+
+#[test]
+fn marks_that_are_too_large_still_name_what_was_deleted() {
+    let own = |n| MarkedObject { adopted: None, expires: false, ..object(n) };
+    let too_many = Marks { objects: (0..20_000).map(own).collect(), ..marks() };
+    let read = Marks::parse(&too_many.with_deleted(&[own(7).key]).unwrap().to_text()).unwrap();
+    assert_eq!(read.objects.len(), 0);
+    let whole = read.with_inventory(too_many.objects);
+    let deleted: Vec<usize> = (0..whole.objects.len()).filter(|at| whole.objects[*at].deleted).collect();
+    assert_eq!(deleted, [7]);
 }
 
 /// Returns the entry of one of many objects.

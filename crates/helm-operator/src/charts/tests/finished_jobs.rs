@@ -1,7 +1,9 @@
 //! Tests of a chart's Jobs, and of objects like them, that are deleted after they finished: their absence is not drift,
-//! and they do not run again.
+//! and they do not run again, unless the operator itself deleted them before.
 
-use helm_release::kube::{Disturbance, DriftPolicy};
+use std::cell::RefCell;
+
+use helm_release::kube::{Call, Disturbance, DriftPolicy};
 
 use super::failure_policy::{refuse, retry};
 use super::*;
@@ -218,4 +220,112 @@ async fn a_job_that_the_server_deletes_between_its_read_and_its_write_has_finish
     reconcile(&world).await;
     assert_eq!((exists(&world), world.value_of("b")), (false, json!("2")));
     assert_eq!((world.history().last().unwrap().as_str(), world.state("Ready")), ("2 deployed", "True/Ready".into()));
+}
+
+/// Returns a release with a running Job whose image cannot change.
+async fn running() -> World {
+    let world = World::new(loading("1", "a"));
+    world.server.make_immutable("jobs", "/spec/image");
+    reconcile(&world).await;
+    assert!(exists(&world));
+    world
+}
+
+/// Rejects the Job with image `b` when it is created.
+fn refuse_creation(world: &World) {
+    let is_new = |call: &Call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_created = call.path.contains("/jobs/load") && body.contains("\"resourceVersion\":\"1\"");
+        is_created && body.contains("\"image\":\"b\"")
+    };
+    world.server.refuse(move |call| is_new(call).then(|| Error::from_status(403, "Forbidden", "denied by policy")));
+}
+
+fn finish(world: &World) {
+    let mut job = world.server.object(LOAD).unwrap();
+    job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+    world.server.put(LOAD, job, "kube-controller-manager");
+}
+
+fn uid(world: &World) -> Value {
+    world.server.object(LOAD).expect("it has not finished")["metadata"]["uid"].clone()
+}
+
+/// Checks that the Job exists with image `a`, and is still the one with this uid unless the operator deleted that.
+fn check_kept(world: &World, before: &Value) {
+    let was_deleted = world.server.log().contains(&format!("DELETE {LOAD}"));
+    assert_eq!(uid(world) != *before, was_deleted, "{:#?}", world.server.log());
+    assert_eq!(world.server.object(LOAD).unwrap()["spec"]["image"], "a");
+    assert!(world.history().last().unwrap().ends_with(" deployed"), "{:?}", world.history());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_job_that_an_upgrade_deleted_is_made_again_wherever_the_upgrade_was_interrupted_and_taken_back() {
+    let before = RefCell::new(Value::Null);
+    let prepare = async || {
+        let world = running().await;
+        *before.borrow_mut() = uid(&world);
+        world.edit(|p| p["spec"] = loading("2", "b"));
+        world
+    };
+    let take_back = |world: &World| world.edit(|p| p["spec"] = loading("1", "a"));
+    survive_and(prepare, take_back, |world| check_kept(world, &before.borrow())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_makes_a_running_job_again_that_its_upgrade_deleted_wherever_it_is_interrupted() {
+    let before = RefCell::new(Value::Null);
+    let prepare = async || {
+        let world = running().await;
+        *before.borrow_mut() = uid(&world);
+        refuse_creation(&world);
+        world.edit(|p| p["spec"] = loading("2", "b"));
+        world
+    };
+    survive(prepare, |world| check_kept(world, &before.borrow())).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_a_rollback_made_again_finishes_once() {
+    let world = running().await;
+    let before = uid(&world);
+    refuse_creation(&world);
+    world.edit(|p| p["spec"] = loading("2", "b"));
+    reconcile(&world).await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_ne!(uid(&world), before);
+    world.server.remove(LOAD);
+    reconcile(&world).await;
+    assert!(!exists(&world));
+    let world = World::on(world.server);
+    reconcile(&world).await;
+    assert!(!exists(&world), "nor after a restart");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_had_finished_when_its_upgrade_deleted_it_does_not_run_again() {
+    let world = running().await;
+    finish(&world);
+    refuse_creation(&world);
+    world.edit(|p| p["spec"] = loading("2", "b"));
+    reconcile(&world).await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert!(!exists(&world) && world.server.log().contains(&format!("DELETE {LOAD}")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_waits_for_the_deletion_of_a_running_job_and_is_taken_back_makes_it_again() {
+    let world = running().await;
+    let before = uid(&world);
+    let mut held = world.server.object(LOAD).unwrap();
+    held["metadata"]["finalizers"] = json!(["kubernetes.io/x"]);
+    world.server.put(LOAD, held, "someone");
+    world.edit(|p| p["spec"] = loading("2", "b"));
+    reconcile(&world).await;
+    assert!(world.server.object(LOAD).unwrap()["metadata"]["deletionTimestamp"].is_string());
+    world.edit(|p| p["spec"] = loading("1", "a"));
+    retry(&world).await;
+    world.server.remove(LOAD);
+    reconcile(&world).await;
+    assert_ne!(uid(&world), before);
 }

@@ -1114,10 +1114,16 @@ async fn a_suspended_resource_is_left_alone() {
 
 /// Reconciles in a process that dies after this many writes, and then in another one. Returns whether the first one died.
 async fn restarted_after(writes: usize, world: World) -> (World, bool) {
+    restarted_and(writes, world, |_| ()).await
+}
+
+/// Restarts as `restarted_after` does. `meanwhile` happens between the two processes.
+async fn restarted_and(writes: usize, world: World, meanwhile: impl Fn(&World)) -> (World, bool) {
     world.server.fail_after(Some(writes));
     world.reconcile().await;
     let died = world.server.writes_left() == Some(0);
     world.server.fail_after(None);
+    meanwhile(&world);
     let world = World::on(world.server);
     for _ in 0..3 {
         world.reconcile().await;
@@ -1128,8 +1134,13 @@ async fn restarted_after(writes: usize, world: World) -> (World, bool) {
 
 /// Runs a scenario once for each number of writes after which the process dies, restarts it, and compares the results.
 async fn survive(prepare: impl AsyncFn() -> World, end: impl Fn(&World)) {
+    survive_and(prepare, |_| (), end).await;
+}
+
+/// Runs a scenario as `survive` does. `meanwhile` happens between the two processes.
+async fn survive_and(prepare: impl AsyncFn() -> World, meanwhile: impl Fn(&World), end: impl Fn(&World)) {
     for writes in 0.. {
-        let (world, died) = restarted_after(writes, prepare().await).await;
+        let (world, died) = restarted_and(writes, prepare().await, &meanwhile).await;
         end(&world);
         if !died {
             assert!(writes > 3, "the scenario wrote nothing");

@@ -162,8 +162,8 @@ impl ReleaseRecords {
                         inventory.objects.push(MarkedObject { turn, ..tied(object) });
                     }
                     // The unfinished action has run this Job, or has applied this object of an ordered release and recorded that. A continuation does
-                    // not repeat it.
-                    Some(known) if object.expires || object.mark.is_some() => {
+                    // not repeat it. Or it has deleted this Job before it finished, so that its absence proves nothing.
+                    Some(known) if object.expires || object.mark.is_some() || object.deleted => {
                         *known = MarkedObject { turn: known.turn, ..tied(object) };
                     }
                     Some(known) => {
@@ -454,6 +454,31 @@ mod tests {
             let inventory = release(&[(Deployed, complete(&["a"])), (PendingUpgrade, unfinished)]).inventory();
             let [job] = &inventory.objects[..] else { panic!("{:?}", inventory.objects) };
             assert_eq!((job.expires, job.digest.is_some()), (expires, expires));
+        }
+    }
+
+    #[test]
+    fn a_job_that_an_upgrade_deleted_has_not_finished_whatever_earlier_revisions_say() {
+        let with = |expires: bool, deleted: bool, digest: &str| {
+            let mut marks = ours(&["a"]);
+            let job = &mut marks.as_mut().unwrap().objects[0];
+            (job.expires, job.deleted, job.digest) = (expires, deleted, ObjectDigest::parse(digest));
+            marks
+        };
+        let [old, new] = ["000000000000000a", "000000000000000b"];
+        let (ran, deletes, nothing) =
+            (|| with(true, false, old), || with(false, true, new), || with(false, false, old));
+        for (behaviour, revisions, expected) in [
+            ("not reached", vec![(Deployed, ran()), (Failed, with(false, false, new))], (true, old)),
+            ("deleted", vec![(Deployed, ran()), (PendingUpgrade, deletes())], (false, new)),
+            ("deleted, and created anew", vec![(Deployed, ran()), (Failed, with(true, true, new))], (true, new)),
+            ("deleted, and followed", vec![(Deployed, ran()), (Failed, deletes()), (Failed, nothing())], (false, new)),
+            ("deleted, then run", vec![(Deployed, ran()), (Failed, deletes()), (Failed, ran())], (true, old)),
+            ("never deployed", vec![(Failed, ran()), (Failed, deletes())], (false, new)),
+        ] {
+            let inventory = release(&revisions).inventory();
+            let [job] = &inventory.objects[..] else { panic!("{:?}", inventory.objects) };
+            assert_eq!((job.expires, job.digest), (expected.0, ObjectDigest::parse(expected.1)), "{behaviour}");
         }
     }
 

@@ -1,8 +1,10 @@
 //! The steps shared by all actions that make a revision: check ownership, write ahead, pre hooks, apply, prune, post
 //! hooks, complete.
 //!
-//! `objects` decides what to write to the cluster; `records` builds, writes and completes the record.
+//! `objects` decides what to write to the cluster; `records` builds, writes and completes the record; `deletions` notes
+//! in it which unfinished objects are deleted.
 
+mod deletions;
 mod objects;
 mod records;
 

@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use helm::sequence::Turn;
 
+use super::deletions::NotedDeletions;
 use super::{ActionKind, Attempt, Changes};
 use crate::action::order::{Awaited, order, rounds, until_ready};
 use crate::action::uninstall::delete;
@@ -52,7 +53,7 @@ impl Attempt<'_> {
         let mut applied = Vec::with_capacity(self.keys.len());
         for (at, round) in rounds.iter().enumerate() {
             let before = applied.len();
-            self.apply_round(round, observations, ahead, &mut applied).await?;
+            self.apply_round(round, observations, release, ahead, &mut applied).await?;
             if at + 1 < rounds.len() {
                 self.note_round(release, ahead, &applied[before..]).await?;
                 self.await_round(round, (at + 1, rounds.len())).await?;
@@ -67,13 +68,19 @@ impl Attempt<'_> {
         &self,
         round: &[usize],
         observations: &Observations,
+        release: &Release,
         ahead: &mut Marks,
         applied: &mut Vec<Applied>,
     ) -> Result<(), Error> {
         let target = |at: &usize| self.target(&self.candidate.objects[*at], &self.keys[*at], observations);
         let targets: Vec<Target<'_>> = round.iter().filter_map(target).collect();
         let before = applied.len();
-        let each = self.env.applier.apply_each(&targets, &self.write_options(), applied).await;
+        let deletions = NotedDeletions::new(self, release, ahead);
+        let options = WriteOptions { deletions: &deletions, ..self.write_options() };
+        let each = self.env.applier.apply_each(&targets, &options, applied).await;
+        if let Some(noted) = deletions.into_marks() {
+            *ahead = noted;
+        }
         for job in applied[before..].iter().filter(|job| job.expires) {
             let noted = ahead.objects.iter_mut().filter(|object| object.key == job.key);
             noted.for_each(|object| object.expires = true);
@@ -95,7 +102,8 @@ impl Attempt<'_> {
         self.env.live.applied(applied).await;
         for one in applied {
             if let Some(object) = ahead.objects.iter_mut().find(|object| object.key == one.key) {
-                *object = MarkedObject { adopted: object.adopted, ..MarkedObject::from(one) };
+                let MarkedObject { adopted, deleted, .. } = *object;
+                *object = MarkedObject { adopted, deleted, ..MarkedObject::from(one) };
             }
         }
         self.env.storage.update(release, ahead).await?;

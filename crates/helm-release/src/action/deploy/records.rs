@@ -52,6 +52,8 @@ impl Attempt<'_> {
         let object = |(object, key): (&Object, &ObjectKey)| MarkedObject {
             client: known(key).is_some_and(|known| known.client),
             expires: known(key).is_some_and(|known| known.expires && known.is_of(object, namespace)),
+            // Earlier revisions may leave the history before this one ends.
+            deleted: known(key).is_some_and(|known| known.deleted),
             adopted: adopted(key),
             // Proves to a continuation that the object is as this action applies it.
             mark: known(key)
@@ -75,7 +77,7 @@ impl Attempt<'_> {
         let marked = |(object, key): (&Object, &ObjectKey)| {
             let now = applied.iter().find(|a| a.key == *key).map(MarkedObject::from);
             let unchanged = || self.current.and_then(|c| c.inventory.find(key)).cloned();
-            now.or_else(|| Some(MarkedObject { adopted: None, turn: object.turn, ..unchanged()? }))
+            now.or_else(|| Some(MarkedObject { adopted: None, deleted: false, turn: object.turn, ..unchanged()? }))
         };
         let objects = self.candidate.objects.iter().zip(&self.keys).filter_map(marked).collect();
         Marks { objects, complete: true, ..self.release_marks(release) }

@@ -14,7 +14,9 @@ use serde_json::value::RawValue;
 
 use crate::kube::FIELD_MANAGER;
 use crate::kube::live_state::bounds;
-use crate::kube::live_state::readiness::{READINESS_FIELDS, Readiness, Unready, readiness_of, unready_as, unready_of};
+use crate::kube::live_state::readiness::{
+    READINESS_FIELDS, Readiness, Unready, has_finished, readiness_of, unready_as, unready_of,
+};
 use crate::kube::objects::decorate::{
     HOOK_RUN_ANNOTATION, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME,
     RELEASE_NAMESPACE, RESOURCE_POLICY, is_keep,
@@ -111,6 +113,11 @@ impl Live {
     /// Returns whether it is deleted once it finished. Never if only metadata was read.
     pub fn expires(&self, group: &str, kind: &str) -> bool {
         self.reported.as_ref().is_some_and(|reported| expiry::expires(group, kind, &reported.spec))
+    }
+
+    /// Returns whether it is a Job that has finished, with whatever result. Never if only metadata was read.
+    pub(crate) fn has_finished(&self, group: &str, kind: &str) -> bool {
+        self.reported.as_ref().is_some_and(|reported| has_finished(group, kind, &reported.status))
     }
 
     /// Returns its current state, as the precondition of a deletion.

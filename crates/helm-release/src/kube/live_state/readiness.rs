@@ -300,6 +300,13 @@ fn job(status: &Value) -> Verdict {
     }
 }
 
+/// Returns whether an object with this status has finished, with whatever result. Of other kinds than Jobs, that is
+/// unknown.
+pub(in crate::kube) fn has_finished(group: &str, kind: &str, status: &Value) -> bool {
+    let has_ended = |how: &str| condition(status, how) == Some("True");
+    (group, kind) == ("batch", "Job") && (has_ended("Complete") || has_ended("Failed"))
+}
+
 fn pod(status: &Value) -> Verdict {
     let crashes = || {
         let containers = status.get("containerStatuses").and_then(Value::as_array).into_iter().flatten();
@@ -411,6 +418,21 @@ mod tests {
     fn conditions(all: &[(&str, &str)]) -> Value {
         let all = all.iter().map(|(kind, status)| json!({"type": kind, "status": status}));
         json!({"conditions": all.collect::<Vec<_>>()})
+    }
+
+    #[test]
+    fn only_a_job_that_succeeded_or_failed_has_finished() {
+        for (of, status, expected) in [
+            (("batch", "Job"), conditions(&[("Complete", "True")]), true),
+            (("batch", "Job"), conditions(&[("Failed", "True")]), true),
+            (("batch", "Job"), conditions(&[("Complete", "False"), ("FailureTarget", "True")]), false),
+            (("batch", "Job"), json!({"startTime": "2026-01-01T00:00:00Z"}), false),
+            (("batch", "Job"), Value::Null, false),
+            (("batch.volcano.sh", "Job"), conditions(&[("Complete", "True")]), false),
+            (("", "Pod"), json!({"phase": "Succeeded"}), false),
+        ] {
+            assert_eq!(has_finished(of.0, of.1, &status), expected, "{of:?} {status}");
+        }
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::kube::writes::client_side::Schemas;
 use crate::kube::writes::found::Found;
 use crate::kube::writes::limit::WriteLimit;
 use crate::kube::writes::reach::{OutOfReach, describe_all as describe_unreached};
-use crate::kube::writes::recreate::{Guard, Stuck};
+use crate::kube::writes::recreate::{DeletionError, Guard, Stuck};
 use crate::kube::writes::write::{ApplyMethod, Body, Policy, Previous, WriteOptions, Written};
 use crate::kube::{DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey, Pointer, Resource, Rule};
 
@@ -122,6 +122,15 @@ pub enum ApplyError {
         seconds: u64,
         /// The finalizers that hold the object.
         finalizers: Vec<String>,
+    },
+    /// Objects are to be recreated, and the record cannot say so. They were not deleted.
+    #[error("cannot record that {objects} will be deleted and created anew")]
+    Unrecorded {
+        /// Their keys.
+        objects: String,
+        /// The cause.
+        #[source]
+        source: DeletionError,
     },
     /// The request failed.
     #[error("cannot {verb} {object}")]

@@ -13,6 +13,7 @@ use crate::kube::writes::apply::{Applier, ApplyError, bytes};
 use crate::kube::writes::autoscaler::has_replicas;
 use crate::kube::writes::client_side::{MergeBases, Merged};
 use crate::kube::writes::found::{Existing, Found};
+use crate::kube::writes::recreate::Deletions;
 use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot, Tie};
 
 /// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a
@@ -100,6 +101,8 @@ pub(crate) struct WriteOptions<'a> {
     pub definitions: &'a [&'a Object],
     /// Objects that may be deleted and recreated, besides those with an annotation that says so.
     pub recreate: &'a [ObjectRule],
+    /// Records which unfinished objects are deleted in order to recreate them.
+    pub deletions: &'a dyn Deletions,
     /// What becomes of an object that something else decides.
     pub unchanged: Unchanged,
     /// How to treat the remaining objects after one that cannot be written.
@@ -109,10 +112,20 @@ pub(crate) struct WriteOptions<'a> {
 }
 
 impl<'a> WriteOptions<'a> {
-    /// Creates options without definitions, rules and worker limit.
+    /// Creates options without definitions, rules, record and worker limit.
     pub(crate) fn new(decoration: &'a Decoration, policy: Policy, bases: &'a dyn MergeBases) -> WriteOptions<'a> {
         let (unchanged, after_failure) = (Unchanged::Refused, AfterFailure::Stop);
-        WriteOptions { decoration, policy, bases, definitions: &[], recreate: &[], unchanged, after_failure, slot: &() }
+        WriteOptions {
+            decoration,
+            policy,
+            bases,
+            definitions: &[],
+            recreate: &[],
+            deletions: &(),
+            unchanged,
+            after_failure,
+            slot: &(),
+        }
     }
 
     /// Returns whether objects of later kinds are written after this failure.

@@ -1,15 +1,17 @@
 //! Deletes objects whose immutable fields change, and recreates them. `decide` selects the objects.
 //!
-//! All objects of a kind are checked before the first is deleted, except in a repair. Nothing is recorded: if the
-//! process dies in between, the next attempt finds the object deleted, or being deleted, and creates it.
+//! All objects of a kind are checked before the first is deleted, except in a repair. If the process dies in between,
+//! the next attempt finds the object deleted, or being deleted, and creates it. Only objects that have not finished are
+//! recorded before: their absence would otherwise look like that of a Job that its TTL has deleted.
 
 mod decide;
 #[cfg(test)]
 mod tests;
 
+use std::slice::from_ref;
 use std::time::Duration;
 
-use futures::future::try_join_all;
+use futures::future::{BoxFuture, ready, try_join_all};
 use outside::{Call, Error};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -24,9 +26,29 @@ use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::found::Found;
 use crate::kube::writes::limit::WriteLimit;
 use crate::kube::writes::write::{AfterFailure, ApplyMethod, Body, Previous, Unchanged, WriteOptions, Written};
-use crate::kube::{FIELD_MANAGER, Live, Object, Rule};
+use crate::kube::{FIELD_MANAGER, Live, Object, ObjectKey, Rule};
 
 pub use decide::Guard;
+
+/// Records which objects an action deletes in order to recreate them.
+pub trait Deletions: Send + Sync {
+    /// Records that these objects, which have not finished, are about to be deleted, so that nobody takes their absence
+    /// for their end.
+    ///
+    /// # Errors
+    /// The record cannot be written. None of the objects is deleted then.
+    fn record<'a>(&'a self, objects: &'a [ObjectKey]) -> BoxFuture<'a, Result<(), DeletionError>>;
+}
+
+/// Why a deletion was not recorded.
+pub type DeletionError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Records nothing.
+impl Deletions for () {
+    fn record<'a>(&'a self, _: &'a [ObjectKey]) -> BoxFuture<'a, Result<(), DeletionError>> {
+        Box::pin(ready(Ok(())))
+    }
+}
 
 /// Maximum time that an attempt waits until deleted objects no longer exist. Pods have 30 s to terminate by default.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -56,18 +78,24 @@ impl Stuck<'_> {
 
 /// What becomes of an object whose immutable fields the server refuses to change.
 enum Verdict {
-    /// It is recreated: the state to delete; `None` if it no longer exists or is being deleted.
-    Recreate(Option<Proven>),
+    /// It is recreated; `None` if it no longer exists or is being deleted.
+    Recreate(Option<Deletable>),
     /// It stays as it is: the live object, reduced and whole.
     Leave(Box<Live>, Value),
+}
+
+/// A live object that may be deleted.
+struct Deletable {
+    proven: Proven,
+    has_finished: bool,
 }
 
 /// An object that may be recreated.
 struct Doomed<'a> {
     stuck: Stuck<'a>,
     body: Body,
-    /// The state to delete; `None` if it no longer exists or is being deleted.
-    proven: Option<Proven>,
+    /// The live object; `None` if it no longer exists or is being deleted.
+    live: Option<Deletable>,
 }
 
 impl Applier {
@@ -105,14 +133,14 @@ impl Applier {
     /// changes only its metadata.
     ///
     /// # Errors
-    /// [`ApplyError::Guarded`] if one of them must not be deleted; then none is. [`ApplyError::StillDeleting`] if a
-    /// deletion is not complete in time. Otherwise as [`Applier::apply`].
+    /// [`ApplyError::Guarded`] if one of them must not be deleted, or [`ApplyError::Unrecorded`]; then none is.
+    /// [`ApplyError::StillDeleting`] if a deletion is not complete in time. Otherwise as [`Applier::apply`].
     async fn recreate(&self, stuck: Vec<Stuck<'_>>, options: &WriteOptions<'_>) -> Result<Vec<Applied>, ApplyError> {
         let (mut doomed, mut left) = (Vec::with_capacity(stuck.len()), Vec::new());
         for one in stuck {
             let body = self.body(one.target.object, options.decoration).await?;
             match self.judge(one.target, &body, options).await? {
-                Ok(Verdict::Recreate(proven)) => doomed.push(Doomed { stuck: one, body, proven }),
+                Ok(Verdict::Recreate(live)) => doomed.push(Doomed { stuck: one, body, live }),
                 Ok(Verdict::Leave(live, whole)) => {
                     left.push(self.left(one.target, body, (*live, whole), options).await?);
                 }
@@ -122,6 +150,7 @@ impl Applier {
         if doomed.is_empty() {
             return Ok(left);
         }
+        record(&doomed, options).await?;
         let mut gone = Vec::with_capacity(doomed.len());
         for one in doomed {
             gone.push((one.stuck.target, one.body.path.clone()));
@@ -178,17 +207,18 @@ impl Applier {
             return Ok(Ok(Verdict::Leave(live.into(), whole)));
         }
         let checked = asked.and_then(|()| decide::check_live(&live, &whole, &body.key, desired, options.decoration));
-        let proven = match checked {
-            Ok(proven) => Some(proven),
+        let has_finished = live.has_finished(&body.key.group, &body.key.kind);
+        let deletable = match checked {
+            Ok(proven) => Some(Deletable { proven, has_finished }),
             Err(guard) => return Ok(Err(guard)),
         };
         match self.dry_run_create(body).await {
             Err(error) if error.is_transient() => Err(failed("apply")(error)),
             Err(error) => Ok(match decide::rejection(&error) {
                 Some(why) => Err(Guard::Rejected(why)),
-                None => Ok(Verdict::Recreate(proven)),
+                None => Ok(Verdict::Recreate(deletable)),
             }),
-            Ok(()) => Ok(Ok(Verdict::Recreate(proven))),
+            Ok(()) => Ok(Ok(Verdict::Recreate(deletable))),
         }
     }
 
@@ -262,7 +292,7 @@ impl Applier {
     /// Deletes the object in the state that was checked. If it changed since then, it is checked again.
     async fn delete_doomed(&self, mut doomed: Doomed<'_>, options: &WriteOptions<'_>) -> Result<(), ApplyError> {
         let mut tries = 0;
-        while let Some(proven) = &doomed.proven {
+        while let Some(Deletable { proven, .. }) = &doomed.live {
             tries += 1;
             match self.delete_proven(&doomed.body.path, proven, Propagation::Foreground).await {
                 Ok(_) => {
@@ -276,10 +306,11 @@ impl Applier {
                 }
             }
             match self.judge(doomed.stuck.target, &doomed.body, options).await? {
-                Ok(Verdict::Recreate(proven)) => doomed.proven = proven,
+                Ok(Verdict::Recreate(live)) => doomed.live = live,
                 Ok(Verdict::Leave(..)) => return Err(doomed.stuck.guarded(Guard::Unchanged)),
                 Err(guard) => return Err(doomed.stuck.guarded(guard)),
             }
+            record(from_ref(&doomed), options).await?;
         }
         Ok(())
     }
@@ -321,4 +352,17 @@ impl Applier {
         let rule = if matches!(target.rule, Rule::Adopt(_)) { target.rule } else { Rule::Import };
         self.apply(&Target { rule, observed: Found::Absent, expires: false, ..target.clone() }, options).await
     }
+}
+
+/// Records which of these objects have not finished, before they are deleted.
+async fn record(doomed: &[Doomed<'_>], options: &WriteOptions<'_>) -> Result<(), ApplyError> {
+    let is_unfinished = |one: &&Doomed<'_>| one.live.as_ref().is_some_and(|live| !live.has_finished);
+    let unfinished: Vec<ObjectKey> = doomed.iter().filter(is_unfinished).map(|one| one.body.key.clone()).collect();
+    if unfinished.is_empty() {
+        return Ok(());
+    }
+    options.deletions.record(&unfinished).await.map_err(|source| {
+        let objects: Vec<String> = unfinished.iter().map(ToString::to_string).collect();
+        ApplyError::Unrecorded { objects: objects.join(", "), source }
+    })
 }

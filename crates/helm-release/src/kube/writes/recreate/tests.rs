@@ -174,6 +174,8 @@ fn an_object_that_is_taken_over_gains_only_the_metadata_that_it_lacks() {
 struct Told {
     last: Option<Object>,
     lines: Mutex<Vec<String>>,
+    /// Whether deletions cannot be recorded.
+    refuses: bool,
 }
 
 impl Told {
@@ -211,6 +213,15 @@ impl Slot for Told {
     }
 }
 
+impl Deletions for Told {
+    fn record<'a>(&'a self, objects: &'a [ObjectKey]) -> BoxFuture<'a, Result<(), DeletionError>> {
+        let names: Vec<String> = objects.iter().map(ToString::to_string).collect();
+        self.tell(&format!("record {}", names.join(", ")));
+        let refused = self.refuses.then(|| DeletionError::from(Error::from_status(503, "Unavailable", "away")));
+        Box::pin(ready(refused.map_or(Ok(()), Err)))
+    }
+}
+
 fn server() -> (Arc<MemoryApi>, Applier) {
     let server = Arc::new(MemoryApi::new());
     server.make_immutable("jobs", "/spec/template");
@@ -236,6 +247,15 @@ async fn apply_as(
     let options = WriteOptions { slot: told, unchanged, ..WriteOptions::new(&decoration, Policy::Auto, told) };
     let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
     let target = Target { object, rule, observed, previous, changed, handed_over: Vec::new(), expires: false };
+    applier.apply_all(&[target], &options).await
+}
+
+/// Applies a changed object and records deletions.
+async fn apply_recording(applier: &Applier, object: &Object, told: &Told) -> Result<Vec<Applied>, ApplyError> {
+    let decoration = decoration();
+    let options = WriteOptions { slot: told, deletions: told, ..WriteOptions::new(&decoration, Policy::Auto, told) };
+    let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
+    let target = Target { object, rule, observed, previous, changed: true, handed_over: Vec::new(), expires: false };
     applier.apply_all(&[target], &options).await
 }
 
@@ -500,4 +520,32 @@ async fn an_action_leaves_what_the_chart_has_not_changed_whatever_its_kind() {
     server.put(JOB, theirs, "kubectl");
     as_action(&job("c"), &job("c")).await.unwrap();
     assert_eq!(server.object(JOB).unwrap()["spec"]["template"], "c");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_has_not_finished_is_recorded_before_it_is_deleted() {
+    for (conditions, expected) in [(json!([]), true), (json!([{"type": "Complete", "status": "True"}]), false)] {
+        let ((server, applier), told) = (server(), Told::default());
+        apply(&applier, &job("a"), true, &told).await.unwrap();
+        let mut live = server.object(JOB).unwrap();
+        live["status"]["conditions"] = conditions.clone();
+        server.put(JOB, live, "kube-controller-manager");
+        apply_recording(&applier, &job("b"), &told).await.unwrap();
+        let mut lines = vec!["Job \"web\": immutable fields change: spec.template", "leave", "enter"];
+        if expected {
+            lines.insert(0, "record Job \"web\"");
+        }
+        assert_eq!(told.lines(), lines, "{conditions}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_deletion_cannot_be_recorded_stays() {
+    let ((server, applier), told) = (server(), Told { refuses: true, ..Told::default() });
+    apply(&applier, &job("a"), true, &told).await.unwrap();
+    let before = server.object(JOB).unwrap();
+    let error = apply_recording(&applier, &job("b"), &told).await.unwrap_err();
+    assert_eq!(error.to_string(), "cannot record that Job \"web\" will be deleted and created anew");
+    assert!(crate::action::Error::from(error).is_unanswered(), "the next attempt continues");
+    assert_eq!(server.object(JOB).unwrap(), before);
 }
