@@ -231,6 +231,20 @@ async fn running() -> World {
     world
 }
 
+/// Returns a chart without the Job, and with a hook that runs after the upgrade.
+fn without_the_job() -> Value {
+    json!({"maps": ["b"], "value": "2", "hooks": [{"name": "check", "events": ["post-upgrade"]}]})
+}
+
+/// Rejects the hook of `without_the_job`.
+fn refuse_check(world: &World) {
+    let is_it = |call: &Call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        call.method == http::Method::POST && call.path.contains("/jobs") && body.contains("\"name\":\"check\"")
+    };
+    world.server.refuse(move |call| is_it(call).then(|| Error::from_status(403, "Forbidden", "denied by policy")));
+}
+
 /// Rejects the Job with image `b` when it is created.
 fn refuse_creation(world: &World) {
     let is_new = |call: &Call| {
@@ -328,4 +342,39 @@ async fn an_upgrade_that_waits_for_the_deletion_of_a_running_job_and_is_taken_ba
     world.server.remove(LOAD);
     reconcile(&world).await;
     assert_ne!(uid(&world), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_makes_a_job_again_that_its_upgrade_deleted_with_the_chart_only_if_it_had_not_finished() {
+    for has_finished in [false, true] {
+        let world = running().await;
+        let before = uid(&world);
+        if has_finished {
+            finish(&world);
+        }
+        refuse_check(&world);
+        world.edit(|p| p["spec"] = without_the_job());
+        reconcile(&world).await;
+        assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+        assert!(world.server.log().contains(&format!("DELETE {LOAD}")));
+        let after = world.server.object(LOAD).map(|job| job["metadata"]["uid"].clone());
+        assert_eq!((after.is_none(), after == Some(before)), (has_finished, false));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_running_job_that_an_upgrade_dropped_is_made_again_wherever_the_upgrade_was_interrupted_and_taken_back() {
+    let before = RefCell::new(Value::Null);
+    let prepare = async || {
+        let world = running().await;
+        *before.borrow_mut() = uid(&world);
+        refuse_check(&world);
+        world.edit(|p| p["spec"] = without_the_job());
+        world
+    };
+    let take_back = |world: &World| {
+        world.server.accept();
+        world.edit(|p| p["spec"] = loading("1", "a"));
+    };
+    survive_and(prepare, take_back, |world| check_kept(world, &before.borrow())).await;
 }

@@ -7,9 +7,10 @@ use futures::future::BoxFuture;
 use outside::sync::lock;
 
 use super::Attempt;
-use crate::kube::{DeletionError, Deletions, ObjectKey};
+use crate::action::{Cached, Error};
+use crate::kube::{ApplyError, DeletionError, Deletions, ObjectKey};
 use crate::release::Release;
-use crate::storage::{Marks, Storage};
+use crate::storage::{MarkedObject, Marks, Storage};
 
 /// The deletions of objects that the action recreates, which are recorded before they are sent.
 pub(super) struct NotedDeletions<'a> {
@@ -49,5 +50,44 @@ impl Deletions for NotedDeletions<'_> {
             *lock(&self.noted) = Some(marks);
             Ok(())
         })
+    }
+}
+
+impl Attempt<'_> {
+    /// Records which of the objects to prune have not finished, so that a rollback creates them again.
+    pub(super) async fn note_pruned(
+        &self,
+        dropped: &[MarkedObject],
+        release: &Release,
+        ahead: &mut Marks,
+    ) -> Result<(), Error> {
+        let Some(current) = self.current else { return Ok(()) };
+        let mut unfinished = Vec::new();
+        for object in dropped.iter().filter(|object| object.adopted.is_none()) {
+            let counts = current.inventory.find(&object.key).is_some_and(|known| known.expires);
+            if counts && self.is_unfinished(object).await? {
+                unfinished.push(object.key.clone());
+            }
+        }
+        if let Some(noted) = ahead.with_deleted(&unfinished) {
+            self.env.storage.update(release, &noted).await?;
+            *ahead = noted;
+        }
+        Ok(())
+    }
+
+    /// Returns whether an object exists and has not finished, as far as it may be read.
+    async fn is_unfinished(&self, object: &MarkedObject) -> Result<bool, Error> {
+        let (env, key) = (self.env, &object.key);
+        if env.live.cached(key, &env.decoration) == Cached::Absent {
+            return Ok(false);
+        }
+        match env.applier.read_live(key, &object.api_version).await {
+            Ok(live) => Ok(live.is_some_and(|live| !live.deleting && !live.has_finished(&key.group, &key.kind))),
+            Err(error) if error.is_forbidden() => Ok(true),
+            // Its deletion finds out whether another version is served.
+            Err(error) if error.is_unserved_path() => Ok(false),
+            Err(source) => Err(ApplyError::Failed { verb: "read", object: key.to_string(), source }.into()),
+        }
     }
 }

@@ -200,8 +200,9 @@ impl Attempt<'_> {
     ///
     /// Those that are kept may still name the resource that this one took the release from. No record lists them from
     /// now on, so they lose that reference here: the garbage collector would delete them with that resource.
-    async fn prune(&self, release: &Release, ahead: &Marks) -> Result<Vec<ObjectKey>, Error> {
-        let mut dropped: Vec<&MarkedObject> = ahead.objects.iter().skip(self.keys.len()).filter(|o| !o.kept).collect();
+    async fn prune(&self, release: &Release, ahead: &mut Marks) -> Result<Vec<ObjectKey>, Error> {
+        let old = ahead.objects.iter().skip(self.keys.len());
+        let mut dropped: Vec<MarkedObject> = old.filter(|o| !o.kept).cloned().collect();
         if dropped.is_empty() {
             return Ok(Vec::new());
         }
@@ -209,9 +210,10 @@ impl Attempt<'_> {
         dropped.retain(|dropped| !hooks.iter().any(|object| object.has_key(&dropped.key, namespace)));
         uninstall_order(&mut dropped, |o| &o.key.kind);
         dropped.sort_by_key(|object| Reverse(order(object.turn)));
+        self.note_pruned(&dropped, release, ahead).await?;
         let mut pruned = Vec::new();
         let former = self.former();
-        for object in dropped {
+        for object in &dropped {
             match (delete(self.env, object).await?, &former) {
                 (Removal::Sent(_), _) => pruned.push(object.key.clone()),
                 (Removal::Kept, Some(former)) => {
