@@ -213,20 +213,25 @@ async fn a_change_that_only_hooks_show_is_a_revision_and_a_deletion_runs_the_hoo
 /// Deploys a release of this spec and changes it, in a process that dies after no write, one write and so on, until one
 /// survives. Each time another process continues, and the result is checked.
 async fn interrupted_after_each_write(spec: Value, change: impl Fn(&World), check: impl Fn(&World, usize)) {
+    interrupted_while_jobs_end("Complete", spec, change, check).await;
+}
+
+/// Interrupts a change as `interrupted_after_each_write` does, while Jobs end in this way.
+async fn interrupted_while_jobs_end(how: &str, spec: Value, change: impl Fn(&World), check: impl Fn(&World, usize)) {
     for writes in 0.. {
         let world = World::new(spec.clone());
-        reconcile(&world, "Complete").await;
+        reconcile(&world, how).await;
         change(&world);
         world.server.fail_after(Some(writes));
         tokio::select! {
-            _ = reconcile(&world, "Complete") => {}
+            _ = reconcile(&world, how) => {}
             () = sleep(Duration::from_secs(300)) => {}
         }
         let died = world.server.writes_left() == Some(0);
         world.server.fail_after(None);
         let world = World::on(world.server);
         for _ in 0..3 {
-            reconcile(&world, "Complete").await;
+            reconcile(&world, how).await;
             tokio::time::advance(Duration::from_secs(600)).await;
         }
         check(&world, writes);
@@ -248,6 +253,17 @@ async fn no_hook_runs_twice_wherever_an_upgrade_is_interrupted() {
         assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("2"), "2 deployed"));
         // `before`, `both` twice, `gone` and `after`.
         assert_eq!(count(world, &format!("POST {JOBS}")), 5, "after {writes} writes: {:#?}", world.server.log());
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_hook_that_is_deleted_never_counts_as_succeeded_wherever_its_upgrade_is_interrupted() {
+    let ttl = json!({"ttlSecondsAfterFinished": 60});
+    let migrate = json!({"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"], "spec": ttl});
+    let upgrade = |world: &World| world.edit(|p| p["spec"]["value"] = "2".into());
+    interrupted_while_jobs_end("Failed", with_hooks(json!([migrate])), upgrade, |world, writes| {
+        assert_eq!(world.value_of("a"), "1", "after {writes} writes: {:#?}", world.server.log());
     })
     .await;
 }

@@ -199,7 +199,8 @@ impl Applier {
     /// Each other hook runs in these steps: delete the objects of an earlier run, by its policy; record the run as started; create its
     /// objects, annotated with [`HOOK_RUN_ANNOTATION`], or apply them over objects of the release with the same names;
     /// wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its own delete
-    /// policies and those of the hooks before it are applied, and the rest is not run. A hook whose end is unknown
+    /// policies and those of the hooks before it are applied, and the rest is not run. The failure of a Job with
+    /// `ttlSecondsAfterFinished` is recorded before that. A hook whose end is unknown
     /// keeps its phase and all objects: the next call finds them and continues to wait. A hook that the slot interrupts
     /// has failed; then its objects with the policy `before-hook-creation` are also deleted immediately. Once all have
     /// succeeded, the caller records `release` and then calls [`Applier::clean_up_hooks`]: after a restart, the record
@@ -259,7 +260,7 @@ impl Applier {
                     run.slot.hook_failed(&object).await;
                 }
                 let run = run.after(&error);
-                log_cleanup(self.delete_by_policy(&release.hooks[*at], error.policies(), &run).await);
+                log_cleanup(self.delete_failed(release, *at, error.policies(), &run).await);
                 for earlier in &order[..done] {
                     let deleted = self.delete_by_policy(&release.hooks[*earlier], SUCCEEDED, &run);
                     log_cleanup(deleted.await);
@@ -324,6 +325,23 @@ impl Applier {
             }
             without_slot(run.slot, delete).await
         })
+    }
+
+    /// Deletes the objects of a hook that failed, if it has one of these policies. A missing Job with a TTL would count
+    /// as succeeded, so the failure is recorded before.
+    async fn delete_failed(
+        &self,
+        release: &Release,
+        at: usize,
+        policies: &[DeletePolicy],
+        run: &HookRun<'_>,
+    ) -> Result<(), HookError> {
+        let hook = &release.hooks[at];
+        let expires = |object: &Object| decide::expiry(&object.kind, &object.body) == decide::Expiry::AfterFinish;
+        if deleted_by(hook, policies)?.iter().any(expires) {
+            one::record(release, at, run).await?;
+        }
+        self.delete_by_policy(hook, policies, run).await
     }
 
     /// Deletes a hook's objects if it has one of these policies, and waits until they are gone.

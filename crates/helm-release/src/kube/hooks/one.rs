@@ -249,7 +249,8 @@ fn leftovers(phase: HookPhase) -> &'static [DeletePolicy] {
     }
 }
 
-async fn record(release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
+/// Records the run of a hook, retrying transient errors.
+pub(super) async fn record(release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
     let clock = Clock::start(&release.hooks[at], run);
     let mut pause = Pause::default();
     loop {

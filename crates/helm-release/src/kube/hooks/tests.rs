@@ -265,6 +265,38 @@ async fn a_failed_job_fails_the_hook_and_skips_later_ones() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_job_with_a_ttl_is_deleted_once_its_failure_is_recorded() {
+    use HookPhase::{Failed, Running, Unknown};
+    for refused in [false, true] {
+        let world = World::new();
+        let failing = Hook { delete_policies: vec![DeletePolicy::HookFailed], ..job("ttlSecondsAfterFinished: 60") };
+        let mut release = release(vec![failing]);
+        let fail = |server: &MemoryApi| {
+            end(server, "Failed");
+            let error = refused.then(|| Error::from_status(403, "Forbidden", "no"));
+            world.notes.refuse.lock().unwrap().extend(error);
+        };
+        let error = world.run_while(&mut release, 5, fail).await.unwrap_err();
+        assert_eq!(error.to_string(), "hook c/templates/j.yaml failed: Job \"j\": out of luck");
+        let phases = world.notes.phases.lock().unwrap().clone();
+        match refused {
+            true => assert_eq!((phases, world.server.paths()), (vec![vec![Unknown], vec![Running]], vec![JOB.into()])),
+            false => assert_eq!((phases.last(), world.server.paths()), (Some(&vec![Failed]), Vec::<String>::new())),
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_job_with_a_ttl_is_deleted_once_its_failure_is_recorded() {
+    let world = World::new();
+    let mut release = release(vec![job("ttlSecondsAfterFinished: 60")]);
+    let interrupt = |_: &MemoryApi| *world.notes.interrupted.lock().unwrap() = Some("its spec changed");
+    assert!(world.run_while(&mut release, 5, interrupt).await.unwrap_err().is_interruption());
+    assert_eq!(world.server.paths(), Vec::<String>::new());
+    assert_eq!(world.notes.phases.lock().unwrap().last(), Some(&vec![HookPhase::Failed]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_abandoned_hook_has_failed_and_what_its_own_run_made_goes() {
     let of_another_run = "2.2026-01-01T00:00:00Z".to_owned();
     for is_own in [true, false] {
