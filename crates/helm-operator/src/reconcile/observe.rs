@@ -218,6 +218,8 @@ impl StepContext<'_> {
             }
             // It is repaired once it is deleted.
             Some(live) if live.deleting => false,
+            // A repair was interrupted after it had deleted and recreated it.
+            Some(_) if object.deleted => true,
             // The server keeps no managed fields.
             Some(_) if object.mark.is_none() => due,
             Some(live) => live.mark != object.mark,

@@ -4,8 +4,8 @@ use super::handover::Handover;
 use super::last::RecordedBases;
 use super::{Admitted, Cached, Environment, Error, HELM_APPLY_METHOD, read_sealed};
 use crate::kube::{
-    AfterFailure, Applied, ApplyError, Found, Inspection, Live, Object, ObjectKey, Ownership, OwnershipLoss, Pointer,
-    Previous, Rule, Target, Unchanged, WriteOptions, has_replicas, recorded_objects,
+    AfterFailure, Applied, ApplyError, Deletions, Found, Inspection, Live, Object, ObjectKey, Ownership, OwnershipLoss,
+    Pointer, Previous, Rule, Target, Unchanged, WriteOptions, has_replicas, recorded_objects,
 };
 use crate::release::{Packed, Release, Status};
 use crate::storage::{Body, MarkedObject, Marks, Precondition, Sealed, Stored, Written};
@@ -25,7 +25,8 @@ pub struct Repaired {
     pub failed: Option<Error>,
 }
 
-/// Corrects drift: applies these objects of a revision again, each by the method that wrote it. Writes no record.
+/// Corrects drift: applies these objects of a revision again, each by the method that wrote it. Writes no record itself;
+/// `deletions` records which of them are about to be deleted in order to recreate them.
 ///
 /// An object with fields that may be handed over is read first, and not written if it differs in nothing else. Of the
 /// other objects, the first `inspected` are read to find who changed them; an object that cannot be read then is repaired
@@ -40,14 +41,14 @@ pub struct Repaired {
 /// The record or an object cannot be read, or the release may not contain an object.
 pub async fn repair(
     env: &Environment<'_>,
-    version: u32,
-    packed: Option<&Stored<Packed>>,
+    (version, packed): (u32, Option<&Stored<Packed>>),
     drifted: &[&MarkedObject],
     inspected: usize,
+    deletions: &dyn Deletions,
 ) -> Result<Repaired, Error> {
     let rule = Rule::for_known(env.options.adopt);
     let release = read_sealed(env, version, packed).await?;
-    apply(env, &release, With::Drifted { objects: drifted, inspected }, rule).await
+    apply(env, &release, With::Drifted { objects: drifted, inspected }, rule, deletions).await
 }
 
 /// Applies these objects of a revision again, whether or not they drifted.
@@ -56,13 +57,13 @@ pub async fn repair(
 /// As [`repair`].
 pub async fn reapply(
     env: &Environment<'_>,
-    version: u32,
-    packed: Option<&Stored<Packed>>,
+    (version, packed): (u32, Option<&Stored<Packed>>),
     objects: &[&MarkedObject],
+    deletions: &dyn Deletions,
 ) -> Result<Repaired, Error> {
     let rule = Rule::for_known(env.options.adopt);
     let release = read_sealed(env, version, packed).await?;
-    apply(env, &release, With::These(objects), rule).await
+    apply(env, &release, With::These(objects), rule, deletions).await
 }
 
 /// Takes ownership of every object of a revision that Helm or an upstream operator applied: moves its managers' fields
@@ -77,7 +78,8 @@ pub async fn reapply(
 /// The server rejects an object, or it has no ownership metadata of Helm. Objects of later kinds are then not applied.
 /// Otherwise as [`repair`].
 pub async fn take_ownership(env: &Environment<'_>, release: &Admitted, known: &Marks) -> Result<Repaired, Error> {
-    let taken = apply(env, &release.release, With::All(known), Rule::for_new(env.options.adopt)).await?;
+    // The record says nothing yet of a release that it does not own, so no deletion is noted in it.
+    let taken = apply(env, &release.release, With::All(known), Rule::for_new(env.options.adopt), &()).await?;
     match taken.failed {
         Some(error) => Err(error),
         None => Ok(taken),
@@ -118,6 +120,7 @@ async fn apply(
     release: &Sealed<Release>,
     with: With<'_>,
     rule: Rule,
+    deletions: &dyn Deletions,
 ) -> Result<Repaired, Error> {
     let objects = recorded_objects(&release.get().manifest, &env.decoration.namespace)?;
     let handover = Handover::new(env, &objects);
@@ -159,7 +162,7 @@ async fn apply(
         targets.push(Target { object, rule, observed, previous, changed, handed_over, expires });
     }
     let bases = RecordedBases::of(env, release);
-    let options = with.options(bases.write_options());
+    let options = WriteOptions { deletions, ..with.options(bases.write_options()) };
     let applied = env.applier.apply_each(&targets, &options, &mut repaired.applied).await;
     if let Err(error) = applied {
         repaired.failed = Some(error.into());

@@ -691,7 +691,8 @@ async fn a_repair_writes_only_drifted_objects_without_reading_cached_ones() {
     world.live.insert(key("b"), Cached::Absent);
     let objects = &installed.inventory.objects;
     let since = world.server.log().len();
-    let repaired = repair(&world.env(), 1, installed.packed.as_ref(), &[&objects[0], &objects[1]], 0).await.unwrap();
+    let repaired =
+        repair(&world.env(), (1, installed.packed.as_ref()), &[&objects[0], &objects[1]], 0, &()).await.unwrap();
     assert_eq!(repaired.applied.len(), 2);
     assert_eq!(["a", "b", "c"].map(|name| world.requests(since, name).join(" ")), ["PATCH", "PATCH", ""]);
     assert_eq!(["a", "b", "c"].map(|name| world.map(name)["data"]["x"].clone()), ["1", "1", "theirs"]);
@@ -1013,7 +1014,7 @@ async fn inventories_find_other_versions_and_skip_kinds_that_are_gone() {
 async fn a_repair_skips_kinds_that_are_no_longer_served() {
     let world = outdated().await;
     let (marks, _) = inventory_of(&world.env(), 1).await.unwrap();
-    let repaired = repair(&world.env(), 1, None, &[&marks.objects[0]], 0).await.unwrap();
+    let repaired = repair(&world.env(), (1, None), &[&marks.objects[0]], 0, &()).await.unwrap();
     let names: Vec<_> = repaired.applied.iter().map(|one| &*one.key.name).collect();
     assert_eq!(names, ["a"]);
 }
@@ -1092,7 +1093,7 @@ impl World {
 
     async fn repair(&self, current: &Current) -> Repaired {
         let drifted: Vec<&MarkedObject> = current.inventory.find(&deployment_key()).into_iter().collect();
-        repair(&self.env(), current.version, current.packed.as_ref(), &drifted, 0).await.unwrap()
+        repair(&self.env(), (current.version, current.packed.as_ref()), &drifted, 0, &()).await.unwrap()
     }
 }
 
@@ -1207,7 +1208,7 @@ async fn ignored_fields_keep_the_live_value_from_then_on() {
     fresh.server.remove(&format!("{MAPS}/a"));
     fresh.live.insert(key("a"), Cached::Absent);
     let drifted: Vec<&MarkedObject> = first.inventory.objects.iter().collect();
-    repair(&fresh.env(), 1, None, &drifted, 0).await.unwrap();
+    repair(&fresh.env(), (1, None), &drifted, 0, &()).await.unwrap();
     assert_eq!(fresh.map("a")["data"], json!({"x": "1"}), "a new object starts with the chart's value");
     assert!(!owns(&fresh));
 }
@@ -1438,7 +1439,7 @@ async fn hooks_rollbacks_and_repairs_reach_no_further_than_a_render() {
     assert!(rollback(&world.env(), &from, 1, "inputs").await.unwrap_err().cause.is_out_of_reach());
     assert_eq!((world.map("a")["data"]["x"].as_str(), world.server.paths().len()), (Some("2"), 3));
     let known: Vec<&MarkedObject> = first.inventory.objects.iter().collect();
-    assert!(reapply(&world.env(), 1, None, &known).await.unwrap_err().is_out_of_reach());
+    assert!(reapply(&world.env(), (1, None), &known, &()).await.unwrap_err().is_out_of_reach());
     let recorded = world.storage.get("ns", "web", 1).await.unwrap().release.sealed().unwrap().into();
     assert!(take_ownership(&world.env(), &recorded, &Marks::default()).await.unwrap_err().is_out_of_reach());
 }

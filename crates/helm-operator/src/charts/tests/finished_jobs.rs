@@ -378,3 +378,35 @@ async fn a_running_job_that_an_upgrade_dropped_is_made_again_wherever_the_upgrad
     };
     survive_and(prepare, take_back, |world| check_kept(world, &before.borrow())).await;
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_a_repair_deleted_runs_once_wherever_the_repair_is_interrupted() {
+    for writes in 0.. {
+        let world = running().await;
+        // Does what `kubectl replace --force` does.
+        let mut theirs = world.server.object(LOAD).unwrap();
+        (theirs["spec"]["image"], theirs["metadata"]["managedFields"]) = ("mine".into(), Value::Null);
+        world.server.remove(LOAD);
+        world.server.put(LOAD, theirs, "kubectl-replace");
+        let before = uid(&world);
+        world.server.fail_after(Some(writes));
+        reconcile(&world).await;
+        let died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        let world = World::on(world.server);
+        for _ in 0..3 {
+            reconcile(&world).await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert_ne!(uid(&world), before, "after {writes} writes");
+        assert_eq!(world.server.object(LOAD).unwrap()["spec"]["image"], "a", "after {writes} writes");
+        world.server.remove(LOAD);
+        reconcile(&world).await;
+        assert!(!exists(&world), "it has finished, after {writes} writes");
+        assert_eq!(world.history(), ["1 deployed"]);
+        if !died {
+            assert!(writes > 3, "the scenario wrote nothing");
+            return;
+        }
+    }
+}

@@ -1,12 +1,16 @@
 //! Repairs drift, and takes ownership of objects that an upstream operator left. Neither creates a revision.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use controller::report::Outcome;
+use futures::future::BoxFuture;
 use helm_release::action::{self, Action, Admitted, Environment};
-use helm_release::kube::{Applied, ApplyError, ApplyMethod, Live, ObjectKey, OwnershipLoss, intern};
+use helm_release::kube::{
+    Applied, ApplyError, ApplyMethod, DeletionError, Deletions, Live, ObjectKey, OwnershipLoss, intern,
+};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::{MarkedObject, Marks, Stored, Written};
+use outside::sync::lock;
 use tokio::time::Instant;
 
 use super::remediate;
@@ -36,9 +40,10 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
     }
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
     let inspected = if watched { MAX_NAMED } else { 0 };
-    let repaired = action::repair(&env, version, packed.as_ref(), &objects, inspected).await;
+    let noted = NotedDeletions::new(context, primary, version, &marks);
+    let repaired = action::repair(&env, (version, packed.as_ref()), &objects, inspected, &noted).await;
     let Some(repaired) = context.unless_unproven(version, repaired)? else { return Ok(NextStep::Again) };
-    let (applied, marks) = (repaired.applied, accept(context, version, &marks, &repaired.accepted));
+    let (applied, marks) = (repaired.applied, accept(context, version, &noted.into_marks(), &repaired.accepted));
     let put_back = put_back(&applied);
     if watched && !put_back.is_empty() {
         report(context, primary, &put_back, &repaired.losses);
@@ -296,7 +301,8 @@ pub(crate) fn accept(
     let mut new = (**marks).clone();
     for (key, live) in accepted {
         context.shared.cache.store_read(key, live, context.key);
-        new.objects.iter_mut().filter(|o| o.key == *key).for_each(|object| object.mark = live.mark);
+        let same = new.objects.iter_mut().filter(|o| o.key == *key);
+        same.for_each(|object| (object.mark, object.deleted) = (live.mark, false));
     }
     let new = Arc::new(new);
     context.shared.cache.change_release(context.key, |release| {
@@ -333,10 +339,51 @@ pub(crate) async fn update_marks(
     for object in &mut new.objects {
         if let Some(one) = applied.iter().find(|a| a.key == object.key) {
             (object.mark, object.client) = (one.live.mark, one.method != ApplyMethod::Server);
-            object.expires = one.expires;
+            (object.expires, object.deleted) = (one.expires, false);
         }
     }
     if new == *marks { Ok(()) } else { write_marks(context, primary, version, new).await }
+}
+
+/// The deletions of Jobs that a repair recreates, noted in the marks of the deployed revision before they are sent.
+/// Otherwise, a Job that was deleted and not yet created would count as finished after a restart.
+pub(super) struct NotedDeletions<'a> {
+    context: &'a StepContext<'a>,
+    primary: &'a Primary,
+    version: u32,
+    /// The marks as written last.
+    marks: Mutex<Arc<Marks>>,
+}
+
+impl<'a> NotedDeletions<'a> {
+    /// Creates an empty list. `marks` are those of the revision.
+    pub(super) fn new(
+        context: &'a StepContext<'a>,
+        primary: &'a Primary,
+        version: u32,
+        marks: &Arc<Marks>,
+    ) -> NotedDeletions<'a> {
+        NotedDeletions { context, primary, version, marks: Mutex::new(marks.clone()) }
+    }
+
+    /// Returns the revision's marks, with the deletions.
+    pub(super) fn into_marks(self) -> Arc<Marks> {
+        lock(&self.marks).clone()
+    }
+
+    async fn note(&self, objects: &[ObjectKey]) -> Result<(), action::Error> {
+        let marks = lock(&self.marks).clone();
+        let Some(noted) = marks.with_deleted(&marks.expiring(objects)) else { return Ok(()) };
+        write_marks(self.context, self.primary, self.version, noted.clone()).await?;
+        *lock(&self.marks) = Arc::new(noted);
+        Ok(())
+    }
+}
+
+impl Deletions for NotedDeletions<'_> {
+    fn record<'a>(&'a self, objects: &'a [ObjectKey]) -> BoxFuture<'a, Result<(), DeletionError>> {
+        Box::pin(async move { Ok(self.note(objects).await?) })
+    }
 }
 
 /// Writes the marks of a revision that this operator recorded. The marks of other revisions are only kept in memory.
