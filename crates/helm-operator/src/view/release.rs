@@ -240,6 +240,15 @@ impl ReleaseRecords {
         self.packed = self.packed.take().filter(|(of, _)| *of != version);
     }
 
+    /// Stores that we rewrote a revision's record with these marks.
+    pub(crate) fn remarked(&mut self, version: u32, written: &Written, marks: Marks) {
+        let Some(revision) = self.revisions.get_mut(&version) else { return };
+        revision.marks = Some(Arc::new(marks));
+        revision.trust = Trust::Written(Some(written.packed.content()));
+        revision.rewritten(written.resource_version);
+        self.packed = self.packed.take().filter(|(of, _)| *of != version);
+    }
+
     /// Removes revisions, by their numbers and the versions of their records, and the record in memory of a removed one.
     pub(crate) fn lose(&mut self, mut is_lost: impl FnMut(u32, u64) -> bool) {
         self.revisions.retain(|version, revision| !is_lost(*version, revision.resource_version));

@@ -60,6 +60,7 @@ mod orphans;
 mod repair;
 mod resume;
 mod rollback;
+mod start_over;
 mod test;
 #[cfg(test)]
 mod tests;
@@ -95,6 +96,7 @@ pub use order::{GroupError, Health};
 pub use orphans::{claimed, orphans};
 pub use repair::{Repaired, reapply, record_ownership, repair, take_ownership};
 pub use rollback::{rollback, rollback_to};
+pub use start_over::expect_jobs_again;
 pub use test::{Tested, test};
 pub use uninstall::{
     POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_with_hooks, delete_each, delete_objects, give_back,

@@ -173,6 +173,14 @@ impl Marks {
         })
     }
 
+    /// Returns the marks without the note that objects count as finished when they are missing; `None` if none does.
+    pub fn without_finished(&self) -> Option<Marks> {
+        self.objects.iter().any(|object| object.expires).then(|| {
+            let objects = self.objects.iter().map(|object| MarkedObject { expires: false, ..object.clone() });
+            Marks { objects: objects.collect(), ..self.clone() }
+        })
+    }
+
     /// Returns the former resources once this owner has the release; a recreated resource replaces none.
     pub fn former_for(&self, owner: &Owner) -> Vec<Arc<str>> {
         let is_another = !self.owner.is_empty() && *self.owner_type != *owner.annotated_type();

@@ -124,6 +124,8 @@ fn a_deleted_object_takes_the_place_of_an_adoption_in_the_annotation() {
     assert_eq!(again.expiring(from_ref(&key)), [key.clone()]);
     assert_eq!(again.with_deleted(from_ref(&key)).map(|marks| marks.objects[0].expires), Some(false));
     assert_eq!(again.with_deleted(&[]), None);
+    let unfinished = again.without_finished().unwrap();
+    assert_eq!((unfinished.expiring(from_ref(&key)), unfinished.without_finished()), (Vec::new(), None));
 }
 
 /// Returns the body of a record that was just written.

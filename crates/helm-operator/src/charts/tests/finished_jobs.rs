@@ -141,18 +141,23 @@ pub(super) fn keeping(server: Arc<MemoryApi>) -> World {
     World::with_events(server, Arc::new(Stub::default()), |settings| settings.on_failure = OnFailure::Keep)
 }
 
-/// Returns a release whose install failed with this code, after its Job had finished.
-async fn failed_after_the_job(code: u16) -> World {
+/// Returns a resource with a Job and an Ingress after it, which the server refuses with this code.
+fn with_late_ingress(code: u16) -> World {
     let route = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "late"}});
     let mut late = loading("1", "a");
     late["objects"].as_array_mut().unwrap().push(route);
     let world = World::new(late);
     world.server.serve("networking.k8s.io/v1", "Ingress", "ingresses");
-    let world = keeping(world.server);
     world.server.refuse(move |call| {
         let is_late = call.method != http::Method::GET && call.path.contains("/ingresses");
         is_late.then(|| Error::from_status(code, "", "late is refused"))
     });
+    world
+}
+
+/// Returns a release whose install failed with this code, after its Job had finished.
+async fn failed_after_the_job(code: u16) -> World {
+    let world = keeping(with_late_ingress(code).server);
     reconcile(&world).await;
     assert!(exists(&world), "{code}");
     world.server.remove(LOAD);
@@ -409,4 +414,63 @@ async fn a_job_that_a_repair_deleted_runs_once_wherever_the_repair_is_interrupte
             return;
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_went_with_a_failed_install_runs_again_wherever_its_removal_was_interrupted() {
+    let accept = |world: &World| world.server.accept();
+    survive_and(
+        async || with_late_ingress(422),
+        accept,
+        |world| {
+            assert!(exists(world), "{:#?}", world.server.log());
+            assert!(world.history().last().unwrap().ends_with(" deployed"), "{:?}", world.history());
+        },
+    )
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_went_with_a_failed_upgrade_runs_again_wherever_the_uninstall_was_interrupted() {
+    let prepare = async || {
+        let server = World::new(loading("1", "a")).server;
+        let uninstall = |settings: &mut Settings| settings.on_failure = OnFailure::Uninstall;
+        let world = World::with_events(server, Arc::new(Stub::default()), uninstall);
+        reconcile(&world).await;
+        refuse(&world, 422);
+        world.edit(|p| p["spec"] = loading("bad", "a"));
+        world
+    };
+    let correct = |world: &World| {
+        world.server.accept();
+        world.edit(|p| p["spec"] = loading("2", "a"));
+    };
+    survive_and(prepare, correct, |world| {
+        assert!(exists(world), "{:#?}", world.server.log());
+        assert_eq!(world.value_of("b"), "2");
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_goes_with_a_failed_upgrade_runs_again_although_the_uninstall_has_to_wait() {
+    let server = World::new(loading("1", "a")).server;
+    let uninstall = |settings: &mut Settings| settings.on_failure = OnFailure::Uninstall;
+    let world = World::with_events(server, Arc::new(Stub::default()), uninstall);
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+    reconcile(&world).await;
+    let before = uid(&world);
+    let mut held = world.server.object(&format!("{MAPS}/b")).unwrap();
+    held["metadata"]["finalizers"] = json!(["x/y"]);
+    world.server.put(&format!("{MAPS}/b"), held, "someone");
+    refuse(&world, 422);
+    world.edit(|p| p["spec"] = loading("bad", "a"));
+    reconcile(&world).await;
+    assert!(!exists(&world) && !world.history().is_empty(), "the uninstall waits for the ConfigMap");
+    world.server.accept();
+    world.server.remove(&format!("{MAPS}/b"));
+    world.edit(|p| p["spec"] = loading("2", "a"));
+    retry(&world).await;
+    assert_ne!(uid(&world), before);
+    assert_eq!(world.value_of("b"), "2");
 }

@@ -137,7 +137,7 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
         Remedy::Uninstall => {
             // The records go, and with them what is to be hidden in the message.
             let message = context.redactions(primary).await.hide_apart(message).await;
-            match uninstall::uninstall_failed(context, primary).await {
+            match uninstall_failed(context, primary).await {
                 Ok(None) => message,
                 Ok(Some(awaited)) => format!("{message}; the release is being uninstalled: {awaited}"),
                 Err(error) => format!("{message}; uninstall failed: {}", chain(&error)),
@@ -189,9 +189,13 @@ async fn roll_back(context: &StepContext<'_>, primary: &Primary, to: u32) -> Res
 async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
     let env = context.environment(primary, Action::Uninstall);
     uninstall::give_up_unfinished(context, primary, &env).await?;
+    let failed = || context.current(primary).filter(|current| current.never_deployed);
     // By now it may be known that it ended well.
-    let current = context.current(primary).filter(|current| current.never_deployed);
-    let Some(current) = current else { return Ok(()) };
+    if failed().is_none() {
+        return Ok(());
+    }
+    expect_jobs_again(context, &env).await?;
+    let Some(current) = failed() else { return Ok(()) };
     let current = with_recorded_objects(&env, current, &[]).await?;
     action::delete_objects(&env, &current.inventory).await?;
     // The oldest is deleted last: a history without its start does not prove that no revision was ever deployed.
@@ -200,6 +204,29 @@ async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> 
     env.storage.delete_all(namespace, name, &current.records, oldest).await?;
     context.shared.cache.forget_records(context.key, &current.records);
     context.shared.memory.change(context.key, |memory| memory.release.lost = None);
+    Ok(())
+}
+
+/// Uninstalls the release of a failed upgrade. Returns the objects to wait for.
+async fn uninstall_failed(context: &StepContext<'_>, primary: &Primary) -> Result<Option<String>, action::Error> {
+    let env = context.environment(primary, Action::Uninstall);
+    expect_jobs_again(context, &env).await?;
+    uninstall::uninstall_failed(context, primary).await
+}
+
+/// Notes in the records that no Job has finished, before the release is removed: the next attempt installs it again, even
+/// if this removal is interrupted or has to wait.
+async fn expect_jobs_again(context: &StepContext<'_>, env: &action::Environment<'_>) -> Result<(), action::Error> {
+    let release = context.release().unwrap_or_default();
+    let has_finished =
+        |revision: &Revision| revision.marks.as_ref().is_some_and(|m| m.objects.iter().any(|o| o.expires));
+    let live = release.live().filter(|(_, revision)| has_finished(revision));
+    let versions: Vec<u32> = live.map(|(version, _)| version).collect();
+    for version in versions {
+        if let Some((written, marks)) = action::expect_jobs_again(env, version).await? {
+            context.shared.cache.change_release(context.key, |release| release.remarked(version, &written, marks));
+        }
+    }
     Ok(())
 }
 
