@@ -146,6 +146,7 @@ impl ReleaseRecords {
             (inventory.owner, inventory.owner_type) = (marks.owner.clone(), marks.owner_type.clone());
             (inventory.former, inventory.delete_hooks) = (marks.former.clone(), marks.delete_hooks);
         }
+        expect_again(&mut inventory, base.map(|(_, base)| base));
         self.left_behind().for_each(|(_, revision)| add_left_behind(&mut inventory, revision));
         for (_, revision) in self.revisions.iter().filter(|(version, _)| **version >= from) {
             // The objects are known, but not their marks.
@@ -174,8 +175,17 @@ impl ReleaseRecords {
                     }
                 }
             }
+            expect_again(&mut inventory, Some(revision));
         }
         inventory
+    }
+}
+
+/// Notes that no Job has finished if a revision is uninstalled, or is being uninstalled: its Jobs go with it, and run again
+/// when it is installed again.
+fn expect_again(inventory: &mut Marks, revision: Option<&Revision>) {
+    if revision.is_some_and(|one| matches!(one.status, Status::Uninstalled | Status::Uninstalling)) {
+        inventory.objects.iter_mut().for_each(|object| object.expires = false);
     }
 }
 
@@ -479,6 +489,33 @@ mod tests {
             let inventory = release(&revisions).inventory();
             let [job] = &inventory.objects[..] else { panic!("{:?}", inventory.objects) };
             assert_eq!((job.expires, job.digest), (expected.0, ObjectDigest::parse(expected.1)), "{behaviour}");
+        }
+    }
+
+    #[test]
+    fn no_job_has_finished_once_its_release_was_uninstalled() {
+        let with = |expires| {
+            let mut marks = ours(&["a"]);
+            marks.as_mut().unwrap().objects[0].expires = expires;
+            marks
+        };
+        for (behaviour, revisions, expected) in [
+            ("deployed", vec![(Superseded, with(true)), (Deployed, with(true))], true),
+            ("uninstalled, history kept", vec![(Superseded, with(true)), (Uninstalled, with(false))], false),
+            ("being uninstalled", vec![(Superseded, with(true)), (Uninstalling, with(true))], false),
+            (
+                "and being installed again",
+                vec![(Superseded, with(true)), (Uninstalled, with(false)), (PendingInstall, with(false))],
+                false,
+            ),
+            (
+                "installed again, where it ran",
+                vec![(Superseded, with(true)), (Uninstalled, with(false)), (Failed, with(true))],
+                true,
+            ),
+        ] {
+            let inventory = release(&revisions).inventory();
+            assert_eq!(inventory.objects.iter().map(|one| one.expires).collect::<Vec<_>>(), [expected], "{behaviour}");
         }
     }
 
