@@ -314,16 +314,24 @@ async fn a_pin_repeats_nothing_of_an_earlier_namespace() {
 
 #[tokio::test(start_paused = true)]
 async fn a_recreated_resource_whose_objects_are_live_keeps_their_values_no_matter_how_old_its_namespace_is() {
-    let world = recording(World::new(spec()).server, random());
-    world.reconcile().await;
-    let password = world.value_of("a");
-    world.recreate(PRIMARY);
-    let world = recording(world.server, Stub { renders: AtomicUsize::new(100), ..random() });
-    world.reconcile().await;
-    assert_eq!((world.value_of("a"), world.history()), (password, vec!["1 deployed".to_owned()]));
-    let uid = world.server.object(PRIMARY).unwrap()["metadata"]["uid"].clone();
-    let object = world.server.object(&format!("{MAPS}/a")).unwrap();
-    assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], uid);
+    for pin in [None, Some("1")] {
+        let world = recording(World::new(spec()).server, random());
+        world.reconcile().await;
+        let password = world.value_of("a");
+        world.recreate(PRIMARY);
+        if let Some(pin) = pin {
+            let annotations = json!({"helm.sdk.operatorframework.io/pin": pin});
+            world.edit(|primary| primary["metadata"]["annotations"] = annotations);
+        }
+        let world = recording(world.server, Stub { renders: AtomicUsize::new(100), ..random() });
+        world.reconcile().await;
+        assert_eq!((world.value_of("a"), world.history()), (password, vec!["1 deployed".to_owned()]), "{pin:?}");
+        let uid = world.server.object(PRIMARY).unwrap()["metadata"]["uid"].clone();
+        let object = world.server.object(&format!("{MAPS}/a")).unwrap();
+        assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], uid, "{pin:?}");
+        let conditions = (world.condition("Irreconcilable"), world.condition("Pinned").is_some());
+        assert_eq!(conditions, (None, pin.is_some()));
+    }
 }
 
 /// Creates a controller that has just started, keeps its records in the namespace `records`, and publishes its events.

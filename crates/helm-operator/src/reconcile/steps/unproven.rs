@@ -121,10 +121,6 @@ impl StepContext<'_> {
             None => false,
         };
         let recorded = match stored {
-            // Nor does a pin repeat what an earlier namespace of this name had.
-            Ok(Stored::Sealed(_)) if is_old && self.pinned(primary).is_some() => {
-                return Err(Failed::from(invalid_annotation(&earlier_pin(version))).into());
-            }
             Ok(Stored::Sealed(release)) if is_old => Some(release.into()),
             Ok(Stored::Sealed(release)) => return Ok((Some(release.into()), Vec::new())),
             // The chart decides nothing while the release is pinned.
@@ -146,6 +142,10 @@ impl StepContext<'_> {
             }
         };
         match admitted {
+            // Rendering again would not help: a pinned release follows its record, not the chart.
+            Ok(None) if is_old && self.pinned(primary).is_some() => {
+                Err(FailedStep { failed: invalid_annotation(&earlier_pin(version)).into(), learned })
+            }
             Ok(None) => {
                 // If an earlier step rendered it, it is exactly what is deployed.
                 let is_same = self.found.rendered.is_some();
@@ -278,7 +278,8 @@ pub(crate) fn has_delete_hooks(candidate: &Candidate) -> bool {
 fn earlier_pin(version: u32) -> String {
     format!(
         "annotation helm.sdk.operatorframework.io/pin: revision {version} was deployed for an earlier resource of this name, \
-         perhaps in an earlier namespace, and is not repeated; remove the annotation"
+         perhaps in an earlier namespace, and differs from what the chart renders and what is live, so it is not repeated; \
+         remove the annotation"
     )
 }
 
