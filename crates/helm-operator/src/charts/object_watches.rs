@@ -44,6 +44,7 @@ impl<'s> ObjectWatches<'s> {
     /// Watches the objects of a kind, and wakes their resources once these are listed.
     fn watch(&mut self, kind: Arc<Resource>, tasks: &mut JoinSet<()>) {
         tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
+        self.shared.cache.watch_kind_in(&kind, self.informers.scopes(&kind));
         let subscriber: Subscriber = Arc::new(Dependents(self.shared.clone(), kind.clone()));
         let listed = self.informers.subscribe(&kind, &self.charts, &subscriber);
         self.kinds.push((kind.clone(), subscriber));

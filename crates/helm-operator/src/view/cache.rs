@@ -430,6 +430,11 @@ impl Cache {
         self.state().coverage.is_started(object)
     }
 
+    /// Records in which scopes a kind is watched.
+    pub(crate) fn watch_kind_in(&self, resource: &Resource, scopes: Vec<WatchScope>) {
+        self.state().coverage.watch_in(kind_key(resource), scopes);
+    }
+
     /// Makes the resources whose releases have objects of a kind wait for its first list.
     pub(crate) fn await_kind(&self, resource: &Resource) {
         let waiting = self.resources_with(resource).into_iter().collect();

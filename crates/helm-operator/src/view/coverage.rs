@@ -46,6 +46,8 @@ pub(crate) struct Coverage(HashMap<KindKey, Kind>);
 struct Kind {
     /// Whether they were requested.
     is_started: bool,
+    /// The scopes to list; empty before the watches start.
+    scopes: Vec<WatchScope>,
     /// The scopes whose objects are all known.
     listed: Vec<WatchScope>,
     /// The resources that wait for the first list while it is running.
@@ -61,12 +63,22 @@ impl Kind {
     fn covers(&self, namespace: &str) -> bool {
         self.listed.iter().any(|scope| scope.covers(namespace))
     }
+
+    /// Returns whether every scope is listed.
+    fn is_complete(&self) -> bool {
+        !self.scopes.is_empty() && self.scopes.iter().all(|scope| self.listed.contains(scope))
+    }
 }
 
 impl Coverage {
     /// Records that a kind is watched; returns false if it already was.
     pub(crate) fn start(&mut self, kind: KindKey) -> bool {
         !std::mem::replace(&mut self.kind(kind).is_started, true)
+    }
+
+    /// Records in which scopes a kind is watched.
+    pub(crate) fn watch_in(&mut self, kind: KindKey, scopes: Vec<WatchScope>) {
+        self.kind(kind).scopes = scopes;
     }
 
     /// Makes resources wait for a kind's first list.
@@ -79,7 +91,7 @@ impl Coverage {
     pub(crate) fn listed(&mut self, kind: KindKey, first: Option<First>) {
         let kind = self.kind(kind);
         kind.waiting = None;
-        kind.is_refused |= first == Some(First::Refused);
+        kind.is_refused |= first == Some(First::Refused) && !kind.is_complete();
     }
 
     /// Returns whether a resource waits for the first list of a kind.
@@ -96,7 +108,9 @@ impl Coverage {
             kind.listed.push(scope.clone());
         }
         (kind.is_started, kind.is_unserved) = (true, false);
-        is_new && kind.is_refused
+        let was_refused = kind.is_refused;
+        kind.is_refused &= !kind.is_complete();
+        is_new && was_refused
     }
 
     /// Records that a kind can no longer be watched in this scope, so that absence proves nothing. Returns whether any
@@ -193,6 +207,21 @@ mod tests {
         assert_eq!(known(&coverage), [(false, true, true), (true, false, true)]);
         assert!(coverage.synced(kind(), &a));
         assert_eq!(known(&coverage), [COVERED; 2]);
+    }
+
+    #[test]
+    fn a_kind_is_refused_until_every_scope_is_listed() {
+        let (mut coverage, [a, b]) = (Coverage::default(), ["a", "b"].map(WatchScope::namespace));
+        let state = |coverage: &Coverage| coverage.watched()[0].1;
+        coverage.start(kind());
+        coverage.watch_in(kind(), vec![a.clone(), b.clone()]);
+        coverage.listed(kind(), Some(First::Refused));
+        assert!(coverage.synced(kind(), &a) && state(&coverage) == Watching::Refused);
+        assert!(coverage.synced(kind(), &b) && state(&coverage) == Watching::Listed);
+        coverage.listed(kind(), Some(First::Refused));
+        assert_eq!(state(&coverage), Watching::Listed, "it was listed before the refusal was noted");
+        assert!(coverage.lost(kind(), &a, Loss::Refused) && state(&coverage) == Watching::Refused);
+        assert!(coverage.synced(kind(), &a) && state(&coverage) == Watching::Listed);
     }
 
     #[test]

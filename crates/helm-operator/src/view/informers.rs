@@ -17,7 +17,7 @@ use futures::future::{BoxFuture, join_all};
 use futures::stream::BoxStream;
 use helm_release::kube::{Live, Resource};
 use outside::sync::lock;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::Instant;
 
@@ -73,7 +73,8 @@ struct Fanout {
     /// Number of the current list; keeps increasing across watch restarts.
     epoch: u64,
     task: Option<AbortHandle>,
-    refused: bool,
+    /// How the running watch's last list ended; `None` before its first one.
+    listed: watch::Sender<Option<First>>,
 }
 
 struct Member {
@@ -115,11 +116,25 @@ impl Event {
             Event::Lost(scope) => to.lost(scope),
         }
     }
+
+    /// Returns how a list ended, if the event is its end.
+    fn list(&self) -> Option<First> {
+        match self {
+            Event::Sweep(..) => Some(First::Listed),
+            Event::Lost(_) => Some(First::Refused),
+            Event::Changed(..) | Event::Deleted(_) => None,
+        }
+    }
 }
 
 impl Informers {
     pub(crate) fn new(source: impl Source + 'static) -> Informers {
         Informers { source: Box::new(source), state: Mutex::default() }
+    }
+
+    /// Returns the scopes in which a kind's objects are watched.
+    pub(crate) fn scopes(&self, kind: &Resource) -> Vec<WatchScope> {
+        self.source.scopes(kind)
     }
 
     /// Announces a chart, so that watches that start later also select its objects.
@@ -213,14 +228,16 @@ impl SharedWatch {
     /// Adds a member, which receives everything from now on.
     fn join(&self, own: &BTreeSet<String>, subscriber: &Subscriber) -> Joined {
         let mut state = lock(&self.state);
-        let running = state.task.is_some() && state.charts.is_superset(own) && !state.refused;
+        let is_refused = *state.listed.borrow() == Some(First::Refused);
+        let running = state.task.is_some() && state.charts.is_superset(own) && !is_refused;
         let missed = running.then(Vec::new);
         state.members.retain(|member| member.subscriber.strong_count() > 0);
         state.members.push(Member { subscriber: Arc::downgrade(subscriber), missed });
         if running { Joined::Running } else { Joined::Restart }
     }
 
-    /// Starts a watch of these charts' objects in place of the running one. The future resolves with its first list.
+    /// Starts a watch of these charts' objects in place of the running one. The future resolves with its first list, or
+    /// with that of a watch that replaces it before.
     fn start(
         self: &Arc<Self>,
         source: &dyn Source,
@@ -232,16 +249,15 @@ impl SharedWatch {
             old.abort();
         }
         while tasks.try_join_next().is_some() {}
-        (state.run, state.charts, state.refused) = (state.run + 1, charts.clone(), false);
+        (state.run, state.charts) = (state.run + 1, charts.clone());
+        state.listed.send_replace(None);
+        let mut listed = state.listed.subscribe();
         let run = Run { shared: self.clone(), number: state.run, before: state.epoch };
-        let (first, listed) = oneshot::channel();
         let stream = source.watch(&self.kind, &self.scope, charts);
-        state.task = Some(tasks.spawn(reflector::run(run, stream, first)));
-        let shared = self.clone();
+        state.task = Some(tasks.spawn(reflector::run(run, stream, oneshot::channel().0)));
         Box::pin(async move {
-            let first = listed.await.unwrap_or(First::Refused);
-            lock(&shared.state).refused |= first == First::Refused;
-            first
+            let first = listed.wait_for(Option::is_some).await.ok();
+            first.and_then(|first| *first).unwrap_or(First::Refused)
         })
     }
 
@@ -312,11 +328,16 @@ struct Run {
 }
 
 impl Run {
-    /// Passes an event on, unless another watch has replaced this one.
+    /// Passes an event on, unless another watch has replaced this one. Whoever waits for a list is woken once the members
+    /// know that it ended.
     fn pass(&self, event: &Event) {
         let mut state = lock(&self.shared.state);
-        if state.run == self.number {
-            state.members.retain_mut(|member| member.take(event));
+        if state.run != self.number {
+            return;
+        }
+        state.members.retain_mut(|member| member.take(event));
+        if let Some(list) = event.list() {
+            state.listed.send_replace(Some(list));
         }
     }
 
@@ -342,14 +363,10 @@ impl EventHandler<Live> for Run {
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
         let list = self.number(list);
-        lock(&self.shared.state).refused = false;
         self.pass(&Event::Sweep(scope.clone(), list));
     }
 
     fn lost(&self, scope: &WatchScope) {
-        let mut state = lock(&self.shared.state);
-        state.refused |= state.run == self.number;
-        drop(state);
         self.pass(&Event::Lost(scope.clone()));
     }
 

@@ -9,8 +9,12 @@ use futures::channel::mpsc::{UnboundedReceiver, UnboundedSender, unbounded};
 use futures::stream::{self, BoxStream};
 use kube::runtime::watcher::{self, Event};
 use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
 
+use crate::charts::object_watches::ObjectWatches;
 use crate::charts::tests::*;
+use crate::reconcile::controller_context::WatchRequest;
+use crate::view::coverage::Watching;
 use crate::view::informers::{Informers, Source, Subscriber};
 
 type Events = UnboundedSender<watcher::Result<Event<Live>>>;
@@ -103,6 +107,13 @@ impl Server {
     fn send(&self, watch: usize, event: Event<Live>) {
         // An abandoned watch has no receiver.
         _ = self.watches.lock().unwrap()[watch].1.unbounded_send(Ok(event));
+    }
+
+    /// Refuses the first list of a watch.
+    fn refuse(&self, watch: usize) {
+        let status = kube::core::Status::failure("no", "Forbidden").with_code(403);
+        let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
+        self.watches.lock().unwrap()[watch].1.unbounded_send(Err(error)).unwrap();
     }
 
     fn charts(&self) -> Vec<String> {
@@ -311,12 +322,46 @@ async fn a_chart_that_only_releases_have_widens_the_watch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_controller_whose_first_list_is_cut_off_by_a_restart_waits_for_that_of_the_new_watch() {
+    let process = Process::new();
+    let (first, listed) = process.subscribe("a");
+    let _second = process.subscribe("b old");
+    assert_eq!(process.server.charts(), ["a b", "a b old"]);
+    for event in [Event::Init, Event::InitApply(of("one")), Event::InitDone] {
+        process.server.send(1, event);
+    }
+    assert_eq!(listed.await.unwrap(), First::Listed);
+    assert_eq!(first.until("sweep 1").await, ["one in 1", "sweep 1"]);
+    let _third = process.subscribe("a");
+    assert_eq!(process.server.charts().len(), 2, "it lists its own objects, and the watch goes on");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_kind_that_was_refused_counts_as_listed_once_the_server_lists_it() {
+    let (world, process) = (World::unwatched(World::new(spec()).server, |_| {}), Process::new());
+    let (kind, mut tasks) = (Arc::new(config_maps()), JoinSet::new());
+    let mut watches = ObjectWatches::new(&world.shared, process.kinds.clone());
+    world.shared.cache.start_kind(&kind);
+    watches.cover(WatchRequest::Kind(kind), &mut tasks);
+    process.server.refuse(0);
+    tasks.join_next().await.unwrap().unwrap();
+    let is_all = |state: Watching| world.shared.cache.watched().iter().all(|(_, known)| *known == state);
+    assert!(is_all(Watching::Refused));
+    process.server.send(0, Event::Init);
+    process.server.send(0, Event::InitDone);
+    let listed = async {
+        while !is_all(Watching::Listed) {
+            tokio::time::sleep(SECOND / 10).await;
+        }
+    };
+    tokio::time::timeout(60 * SECOND, listed).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refused_kind_is_tried_again_by_the_next_controller() {
     let process = Process::new();
     let (first, listed) = process.subscribe("a");
-    let status = kube::core::Status::failure("no", "Forbidden").with_code(403);
-    let error = watcher::Error::InitialListFailed(kube::Error::Api(Box::new(status)));
-    process.server.watches.lock().unwrap()[0].1.unbounded_send(Err(error)).unwrap();
+    process.server.refuse(0);
     assert_eq!(listed.await.unwrap(), First::Refused);
     assert_eq!(first.until("lost").await, ["lost"]);
     let (second, listed) = process.subscribe("b");
