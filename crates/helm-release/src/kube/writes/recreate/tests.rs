@@ -232,6 +232,18 @@ fn job(image: &str) -> Object {
     object("batch/v1", "Job", json!({}), json!({"template": image}))
 }
 
+fn named(name: &str, image: &str) -> Object {
+    let mut object = job(image);
+    (object.name, object.body["metadata"]["name"]) = (name.into(), name.into());
+    object
+}
+
+/// Returns an object of the release that the chart has changed.
+fn target(object: &Object) -> Target<'_> {
+    let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
+    Target { object, rule, observed, previous, changed: true, handed_over: Vec::new(), expires: false }
+}
+
 async fn apply(applier: &Applier, object: &Object, changed: bool, told: &Told) -> Result<Vec<Applied>, ApplyError> {
     apply_as(Unchanged::Refused, applier, object, changed, told).await
 }
@@ -245,9 +257,7 @@ async fn apply_as(
 ) -> Result<Vec<Applied>, ApplyError> {
     let decoration = decoration();
     let options = WriteOptions { slot: told, unchanged, ..WriteOptions::new(&decoration, Policy::Auto, told) };
-    let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
-    let target = Target { object, rule, observed, previous, changed, handed_over: Vec::new(), expires: false };
-    applier.apply_all(&[target], &options).await
+    applier.apply_all(&[Target { changed, ..target(object) }], &options).await
 }
 
 /// Applies a changed object and records deletions.
@@ -399,24 +409,10 @@ async fn an_object_that_changes_before_its_deletion_is_judged_again() {
 #[tokio::test]
 async fn a_kinds_objects_are_all_judged_before_the_first_is_deleted() {
     let ((server, applier), told) = (server(), Told::default());
-    let named = |name: &str, image: &str| {
-        let mut object = job(image);
-        (object.name, object.body["metadata"]["name"]) = (name.into(), name.into());
-        object
-    };
     let all = async |image: &str| {
         let objects = [named("a", image), named("b", image)];
         let decoration = decoration();
         let options = WriteOptions { slot: &told, ..WriteOptions::new(&decoration, Policy::Auto, &told) };
-        let target = |object| Target {
-            object,
-            rule: Rule::Keep,
-            observed: Found::Unknown,
-            previous: Previous::Apply,
-            changed: true,
-            handed_over: Vec::new(),
-            expires: false,
-        };
         let targets: Vec<Target<'_>> = objects.iter().map(target).collect();
         applier.apply_all(&targets, &options).await.map(|applied| applied.len())
     };
@@ -436,11 +432,6 @@ async fn a_kinds_objects_are_all_judged_before_the_first_is_deleted() {
 #[tokio::test]
 async fn in_a_repair_an_object_that_is_guarded_keeps_no_other_from_being_recreated() {
     let ((server, applier), told) = (server(), Told::default());
-    let named = |name: &str, image: &str| {
-        let mut object = job(image);
-        (object.name, object.body["metadata"]["name"]) = (name.into(), name.into());
-        object
-    };
     for name in ["a", "b"] {
         apply(&applier, &named(name, "1"), true, &told).await.unwrap();
     }
@@ -452,15 +443,6 @@ async fn in_a_repair_an_object_that_is_guarded_keeps_no_other_from_being_recreat
     let after_failure = AfterFailure::Continue;
     let options = WriteOptions { after_failure, ..WriteOptions::new(&decoration, Policy::Auto, &told) };
     let objects = [named("a", "2"), named("b", "2")];
-    let target = |object| Target {
-        object,
-        rule: Rule::Keep,
-        observed: Found::Unknown,
-        previous: Previous::Apply,
-        changed: true,
-        handed_over: Vec::new(),
-        expires: false,
-    };
     let targets: Vec<Target<'_>> = objects.iter().map(target).collect();
     let error = applier.apply_each(&targets, &options, &mut applied).await.unwrap_err();
     assert!(error.to_string().starts_with("cannot apply Job \"a\""), "{error}");
