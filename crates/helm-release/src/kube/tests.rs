@@ -623,11 +623,13 @@ async fn only_so_many_objects_of_a_kind_are_written_at_a_time() {
 async fn later_kinds_are_applied_after_a_failure_only_if_the_options_say_so_and_the_server_answers() {
     let refused: fn() -> Error = || Error::from_status(422, "Invalid", "no");
     let lost: fn() -> Error = || Error::Outdated;
-    let (one, both) = (&["b"][..], &["b", "c"][..]);
-    for (after_failure, error, expected) in [
-        (AfterFailure::Stop, refused, one),
-        (AfterFailure::Continue, refused, both),
-        (AfterFailure::Continue, lost, one),
+    let (none, one, both) = (&[][..], &["b"][..], &["b", "c"][..]);
+    for (after_failure, of_a, of_b, expected) in [
+        (AfterFailure::Stop, refused, None, one),
+        (AfterFailure::Continue, refused, None, both),
+        (AfterFailure::Continue, lost, None, one),
+        (AfterFailure::Continue, refused, Some(refused), &["c"][..]),
+        (AfterFailure::Continue, refused, Some(lost), none),
     ] {
         let (server, applier) = server();
         let object = |kind: &str, name: &str| {
@@ -635,7 +637,10 @@ async fn later_kinds_are_applied_after_a_failure_only_if_the_options_say_so_and_
         };
         let objects = [object("ConfigMap", "a"), object("ConfigMap", "b"), object("Service", "c")];
         let targets: Vec<_> = objects.iter().map(|object| target(object, Rule::Import, Found::Absent)).collect();
-        server.refuse(move |call| call.path.contains("/configmaps/a?").then(error));
+        server.refuse(move |call| {
+            let of_b = of_b.filter(|_| call.path.contains("/configmaps/b?"));
+            call.path.contains("/configmaps/a?").then_some(of_a).or(of_b).map(|error| error())
+        });
         let (decoration, mut applied) = (decoration(), Vec::new());
         let options = WriteOptions { after_failure, ..WriteOptions::new(&decoration, Policy::Server, &()) };
         let failure = applier.apply_each(&targets, &options, &mut applied).await.unwrap_err();

@@ -15,7 +15,7 @@ use crate::kube::writes::found::Found;
 use crate::kube::writes::limit::WriteLimit;
 use crate::kube::writes::reach::{OutOfReach, describe_all as describe_unreached};
 use crate::kube::writes::recreate::{DeletionError, Guard, Stuck};
-use crate::kube::writes::write::{ApplyMethod, Body, Policy, Previous, WriteOptions, Written};
+use crate::kube::writes::write::{ApplyMethod, Body, Failures, Policy, Previous, WriteOptions, Written};
 use crate::kube::{DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey, Pointer, Resource, Rule};
 
 /// Maximum number of tries to apply while the live object keeps changing.
@@ -247,7 +247,7 @@ impl Applier {
     ///
     /// # Errors
     /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds and of the same kind may be applied,
-    /// and those of later kinds if the options continue after a failure.
+    /// and those of later kinds if the options continue after every failure.
     pub(crate) async fn apply_each(
         &self,
         targets: &[Target<'_>],
@@ -257,29 +257,24 @@ impl Applier {
         let objects = targets.iter().map(|target| target.object);
         let definitions: Vec<&Object> = objects.filter(|o| o.kind == "CustomResourceDefinition").collect();
         let options = &WriteOptions { definitions: &definitions, ..*options };
-        let mut first = None;
+        let mut failures = Failures::default();
         for group in targets.chunk_by(|a, b| a.object.kind == b.object.kind) {
             let limit = WriteLimit::new();
             let tried = join_all(group.iter().map(|target| limit.within(self.try_apply(target, options)))).await;
-            let (mut stuck, mut failed) = (Vec::new(), None);
+            let mut stuck = Vec::new();
             for one in tried {
                 match one {
                     Ok(Ok(one)) => applied.extend(one),
                     Ok(Err(one)) => stuck.push(one),
-                    Err(error) => _ = failed.get_or_insert(error),
+                    Err(error) => failures.add(error, options),
                 }
             }
-            if failed.as_ref().is_none_or(|error| options.continues_after(error)) {
-                failed = failed.or(self.recreate_each(stuck, options, applied).await.err());
-            }
-            let Some(error) = failed else { continue };
-            let continues = options.continues_after(&error);
-            first.get_or_insert(error);
-            if !continues {
+            self.recreate_each(stuck, options, applied, &mut failures).await;
+            if failures.stops {
                 break;
             }
         }
-        first.map_or(Ok(()), Err)
+        failures.result()
     }
 
     /// Applies one object; returns it as stuck if the server rejects only immutable fields.

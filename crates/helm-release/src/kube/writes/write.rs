@@ -128,8 +128,8 @@ impl<'a> WriteOptions<'a> {
         }
     }
 
-    /// Returns whether objects of later kinds are written after this failure.
-    pub(in crate::kube) fn continues_after(&self, failure: &ApplyError) -> bool {
+    /// Returns whether other objects are written after this failure.
+    fn continues_after(&self, failure: &ApplyError) -> bool {
         self.after_failure == AfterFailure::Continue && failure.is_answered()
     }
 
@@ -150,6 +150,29 @@ impl<'a> WriteOptions<'a> {
     /// object.
     pub(in crate::kube) fn returns_to_apply(&self, previous: Previous) -> bool {
         previous != Previous::Apply && !self.is_client_side(previous)
+    }
+}
+
+/// Why objects of an action were not written.
+#[derive(Default)]
+pub(in crate::kube) struct Failures {
+    first: Option<ApplyError>,
+    /// Whether the remaining objects are not written. A later failure may say so although the first did not.
+    pub(in crate::kube) stops: bool,
+}
+
+impl Failures {
+    pub(in crate::kube) fn add(&mut self, failure: ApplyError, options: &WriteOptions<'_>) {
+        self.stops |= !options.continues_after(&failure);
+        self.first.get_or_insert(failure);
+    }
+
+    /// Returns how the action ended.
+    ///
+    /// # Errors
+    /// The first failure.
+    pub(in crate::kube) fn result(self) -> Result<(), ApplyError> {
+        self.first.map_or(Ok(()), Err)
     }
 }
 

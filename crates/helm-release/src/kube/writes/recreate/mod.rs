@@ -25,7 +25,9 @@ use crate::kube::writes::apply::{Applied, Applier, ApplyError, Target, bytes, de
 use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::found::Found;
 use crate::kube::writes::limit::WriteLimit;
-use crate::kube::writes::write::{AfterFailure, ApplyMethod, Body, Previous, Unchanged, WriteOptions, Written};
+use crate::kube::writes::write::{
+    AfterFailure, ApplyMethod, Body, Failures, Previous, Unchanged, WriteOptions, Written,
+};
 use crate::kube::{FIELD_MANAGER, Live, Object, ObjectKey, Rule};
 
 pub use decide::Guard;
@@ -99,30 +101,28 @@ struct Doomed<'a> {
 }
 
 impl Applier {
-    /// Recreates these objects of one kind, and adds them to `applied`. With [`AfterFailure::Continue`], an object that
-    /// must not be recreated does not prevent the others from being recreated.
-    ///
-    /// # Errors
-    /// The first failure, as for [`Applier::recreate`].
+    /// Recreates these objects of one kind, and adds them to `applied`, unless an earlier failure ended the action. With
+    /// [`AfterFailure::Continue`], an object that must not be recreated does not prevent the others from being recreated.
     pub(in crate::kube) async fn recreate_each(
         &self,
         stuck: Vec<Stuck<'_>>,
         options: &WriteOptions<'_>,
         applied: &mut Vec<Applied>,
-    ) -> Result<(), ApplyError> {
-        if options.after_failure == AfterFailure::Stop {
-            applied.extend(self.recreate(stuck, options).await?);
-            return Ok(());
-        }
-        let mut first = None;
-        for one in stuck {
-            match self.recreate(vec![one], options).await {
+        failures: &mut Failures,
+    ) {
+        let groups = match options.after_failure {
+            AfterFailure::Stop => vec![stuck],
+            AfterFailure::Continue => stuck.into_iter().map(|one| vec![one]).collect(),
+        };
+        for group in groups {
+            if failures.stops {
+                return;
+            }
+            match self.recreate(group, options).await {
                 Ok(recreated) => applied.extend(recreated),
-                Err(error) if !options.continues_after(&error) => return Err(first.unwrap_or(error)),
-                Err(error) => _ = first.get_or_insert(error),
+                Err(error) => failures.add(error, options),
             }
         }
-        first.map_or(Ok(()), Err)
     }
 
     /// Deletes these objects of one kind, waits until they and their dependents no longer exist, and creates them.

@@ -6,7 +6,7 @@ use serde_json::json;
 use super::decide::{Desired, check_chart, check_live, is_as_applied, rejection, tying};
 use super::*;
 use crate::kube::{
-    MemoryApi, MergeBases, NotOurs, Object, ObjectKey, ObjectRule, Policy, Previous, RECREATE_ANNOTATION, Slot,
+    Adopt, MemoryApi, MergeBases, NotOurs, Object, ObjectKey, ObjectRule, Policy, Previous, RECREATE_ANNOTATION, Slot,
 };
 use crate::sample::decoration;
 
@@ -448,6 +448,53 @@ async fn in_a_repair_an_object_that_is_guarded_keeps_no_other_from_being_recreat
     assert!(error.to_string().starts_with("cannot apply Job \"a\""), "{error}");
     assert_eq!(applied.iter().map(|one| &*one.key.name).collect::<Vec<_>>(), ["b"]);
     assert_eq!([&a, &b].map(|path| server.object(path).unwrap()["spec"]["template"].clone()), ["1", "2"]);
+}
+
+#[tokio::test]
+async fn in_a_repair_nothing_is_written_once_contact_is_lost_whatever_failed_before() {
+    let ((server, applier), told) = (server(), Told::default());
+    for name in ["a", "b", "c"] {
+        apply(&applier, &named(name, "1"), true, &told).await.unwrap();
+    }
+    let paths = ["a", "b", "c"].map(|name| JOB.replace("web", name));
+    let uids = || paths.each_ref().map(|path| server.object(path).unwrap()["metadata"]["uid"].clone());
+    let mut guarded = server.object(&paths[0]).unwrap();
+    guarded["metadata"]["finalizers"] = json!(["example.com/backup"]);
+    server.put(&paths[0], guarded, "someone");
+    let (before, lost) = (uids(), paths[1].clone());
+    server.refuse(move |call| {
+        (call.method == http::Method::DELETE && call.path.starts_with(&lost)).then_some(Error::Outdated)
+    });
+    let (decoration, mut applied) = (decoration(), Vec::new());
+    let after_failure = AfterFailure::Continue;
+    let options = WriteOptions { after_failure, ..WriteOptions::new(&decoration, Policy::Auto, &told) };
+    let later = object("v1", "ConfigMap", json!({}), json!({}));
+    let objects = [named("a", "2"), named("b", "2"), named("c", "2"), later];
+    let targets: Vec<Target<'_>> = objects.iter().map(target).collect();
+    let error = applier.apply_each(&targets, &options, &mut applied).await.unwrap_err();
+    assert!(error.to_string().starts_with("cannot apply Job \"a\""), "the first failure: {error}");
+    assert_eq!((applied.len(), uids()), (0, before));
+    assert_eq!(server.object("/api/v1/namespaces/ns/configmaps/web"), None);
+}
+
+#[tokio::test]
+async fn what_somebody_put_in_an_objects_place_is_replaced_whatever_the_release_may_take_over() {
+    for rule in [Rule::Keep, Rule::Import, Rule::Adopt(Adopt::Any)] {
+        let ((server, applier), told) = (server(), Told { last: Some(job("b")), ..Told::default() });
+        apply(&applier, &job("a"), true, &told).await.unwrap();
+        let mut theirs = server.object(JOB).unwrap();
+        theirs["metadata"]["managedFields"] = Value::Null;
+        server.remove(JOB);
+        server.put(JOB, theirs, "kubectl");
+        let uid = server.object(JOB).unwrap()["metadata"]["uid"].take();
+        let (new, decoration) = (job("b"), decoration());
+        let options = WriteOptions { slot: &told, ..WriteOptions::new(&decoration, Policy::Auto, &told) };
+        let same = Target { rule, changed: false, ..target(&new) };
+        applier.apply_all(&[same], &options).await.unwrap();
+        let live = server.object(JOB).unwrap();
+        assert_eq!(live["spec"]["template"], "b", "{rule:?}");
+        assert_ne!(live["metadata"]["uid"], uid, "{rule:?}");
+    }
 }
 
 #[tokio::test]
