@@ -225,7 +225,8 @@ impl ReleaseRecords {
     pub(crate) fn put_failed(&mut self, recorded: &RecordedFailure) {
         let RecordedFailure { version, status, resource_version, ref marks, .. } = *recorded;
         let has_ended = |known: &Revision| known.is_sealed() && !known.status.is_pending();
-        if status.is_pending() && self.revisions.get(&version).is_some_and(has_ended) {
+        let is_unanswered = status.is_pending() && resource_version == 0;
+        if is_unanswered && self.revisions.get(&version).is_some_and(has_ended) {
             return;
         }
         self.put(version, (status, Trust::Written(None)), resource_version, marks.clone());

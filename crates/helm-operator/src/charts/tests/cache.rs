@@ -407,6 +407,7 @@ fn an_end_that_a_watch_reports_before_the_answer_is_lost_stays() {
         dropped: Vec::new(),
     };
     let (unanswered, failed) = (failure(Status::PendingUpgrade, 0), failure(Status::Failed, 2));
+    let continues = failure(Status::PendingUpgrade, 2);
     for (known, recorded, expected) in [
         (Some(Status::Deployed), &unanswered, Status::Deployed),
         (Some(Status::Failed), &unanswered, Status::Failed),
@@ -414,10 +415,11 @@ fn an_end_that_a_watch_reports_before_the_answer_is_lost_stays() {
         (None, &unanswered, Status::PendingUpgrade),
         (Some(Status::PendingUpgrade), &failed, Status::Failed),
         (Some(Status::Deployed), &failed, Status::Failed),
+        (Some(Status::Deployed), &continues, Status::PendingUpgrade),
     ] {
         let known: Vec<_> = known.into_iter().map(|status| (status, Marks::default())).collect();
         let mut release = ReleaseRecords::written_by_us(&known);
         release.put_failed(recorded);
-        assert_eq!(release.revisions[&1].status, expected, "{known:?} and {:?}", recorded.status);
+        assert_eq!(release.revisions[&1].status, expected, "{known:?} and {recorded:?}");
     }
 }
