@@ -215,6 +215,28 @@ async fn plans_wait_for_the_permit_that_the_process_has_once_and_the_last_one_st
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_that_was_corrected_passes_a_plan() {
+    let world = World::new(spec());
+    let corrected = world.add("ns", "corrected", json!({"broken": true}));
+    world.reconcile_one(&corrected).await;
+    let path = PRIMARY.replace("/web", "/corrected");
+    let mut resource = world.server.object(&path).unwrap();
+    (resource["spec"], resource["metadata"]["generation"]) = (spec(), 2.into());
+    world.server.put(&path, resource, "user");
+    ask(&world, true);
+    world.feed();
+    let queue = &world.shared.queue;
+    queue.open();
+    let _running = (queue.next().await, queue.next().await);
+    for key in [&key(), &corrected] {
+        reconcile::reconcile(&world.shared, key, &(), Priority::Normal).await;
+        queue.done(key);
+    }
+    assert_eq!(queue.sizes().retrying, 2);
+    assert_eq!((queue.take_retry(), queue.take_retry()), (Some(corrected), Some(key())));
+}
+
+#[tokio::test(start_paused = true)]
 async fn objects_that_are_too_large_to_plan_fail_the_plan_once() {
     let world = World::new(spec());
     world.reconcile().await;

@@ -462,6 +462,24 @@ async fn no_hook_of_an_uninstall_after_the_records_moved_runs_twice_wherever_it_
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_import_that_fails_before_a_deletion_says_how_to_go_on_without_hooks() {
+    let world = World::new(hooks::with_hooks(json!([hooks::hook("backup", "pre-delete")])));
+    world.reconcile().await;
+    let world = recording(world.server, with_sources());
+    world.server.refuse(|call| {
+        let is_import = call.method == http::Method::POST && call.path.starts_with("/api/v1/namespaces/records/");
+        is_import.then(|| Error::from_status(503, "ServiceUnavailable", "away"))
+    });
+    let before = world.maps();
+    world.delete();
+    world.reconcile().await;
+    let condition = world.condition("Irreconcilable").unwrap();
+    let help = "; to uninstall without hooks, set the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\"";
+    assert!(condition.contains(help), "{condition}");
+    assert_eq!((world.maps(), hooks::count(&world, &format!("POST {JOBS}"))), (before, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_record_that_was_imported_long_ago_has_neither_the_hooks_nor_all_objects_of_a_deletion() {
     let world = World::new(hooks::with_hooks(json!([hooks::hook("backup", "pre-delete")])));
     world.reconcile().await;
