@@ -255,6 +255,8 @@ async fn an_object_that_the_server_refuses_to_repair_keeps_no_other_from_it() {
     world.server.remove(DEPLOYMENT);
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
     assert!(world.server.object(DEPLOYMENT).is_some(), "everything is applied again");
+    let (events, said) = (corrected().await, "x1: repaired ConfigMap \"a\", ConfigMap \"c\", Deployment \"web\"");
+    assert!(events.iter().any(|event| event.ends_with(said)), "{events:?}");
     world.server.accept();
     tokio::time::advance(600 * SECOND).await;
     world.reconcile().await;

@@ -25,17 +25,17 @@ pub(crate) async fn reapply(context: &StepContext<'_>, primary: &Primary) -> Res
     let noted = NotedDeletions::new(context, primary, version, &marks);
     let repaired = action::reapply(&env, (version, packed.as_ref()), &objects, &noted).await;
     let Some(repaired) = context.unless_unproven(version, repaired)? else { return Ok(NextStep::Again.into()) };
-    let (applied, marks) = (repaired.applied, noted.into_marks());
-    repair::cache_repaired(context, &applied, repaired.failed.as_ref());
-    remediate::publish_client_side_applies(context, primary, &applied, None).await;
-    repair::update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
-    if let Some(error) = repaired.failed {
-        return Err(fault(&error));
-    }
+    let (applied, failed, marks) = (repaired.applied, repaired.failed, noted.into_marks());
     let put_back = put_back(&applied);
-    tracing::info!(resource = %context.key, objects = applied.len(), changed = put_back.len(), "Applied release again");
     if !put_back.is_empty() {
         context.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", changes::repaired(&put_back, &[])));
     }
+    repair::cache_repaired(context, &applied, failed.as_ref());
+    remediate::publish_client_side_applies(context, primary, &applied, None).await;
+    repair::update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
+    if let Some(error) = failed {
+        return Err(fault(&error));
+    }
+    tracing::info!(resource = %context.key, objects = applied.len(), changed = put_back.len(), "Applied release again");
     Ok(NextStep::Again.with([context.applied_everything(primary)]))
 }
