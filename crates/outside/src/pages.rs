@@ -78,7 +78,7 @@ mod tests {
         }
     }
 
-    /// Returns a server with so many ConfigMaps.
+    /// Returns a server with this many ConfigMaps.
     async fn with_maps(count: usize) -> Small {
         let server = MemoryApi::new();
         for number in 0..count {

@@ -1,5 +1,5 @@
-//! The memory that a rehearsal may use for the objects that it records. Their size is up to everyone who may write them
-//! in the cluster.
+//! The memory that a rehearsal may use for the objects that it records. Anyone who may write an object in the cluster
+//! decides its size.
 
 use std::sync::Mutex;
 

@@ -183,7 +183,8 @@ pub(super) enum Expiry {
     AfterFinish,
 }
 
-/// Returns whether a hook's object expires. Only kinds that run to an end are waited for, so no other kind does.
+/// Returns whether a hook's object expires. Only kinds that run to an end are waited for, so the expiry of other
+/// kinds does not count.
 pub(super) fn expiry(kind: &str, body: &Value) -> Expiry {
     let group = group_of(body["apiVersion"].as_str().unwrap_or_default());
     if runs_to_an_end(kind) && expires(group, kind, &body["spec"]) { Expiry::AfterFinish } else { Expiry::Never }

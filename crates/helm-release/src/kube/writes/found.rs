@@ -85,7 +85,7 @@ pub(crate) struct Existing {
 }
 
 impl Existing {
-    /// Describes an object to write whatever its replicas and its resource policy are, by its JSON.
+    /// Describes a live object, from its JSON, for a write that ignores replicas and resource policy.
     pub(in crate::kube) fn of(live: &Value) -> Existing {
         let metadata = &live["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();

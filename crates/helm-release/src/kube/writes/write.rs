@@ -391,13 +391,13 @@ impl Applier {
     }
 }
 
-/// Returns the merge patch that changes the metadata of a live object in its current state; `None` if nothing changes.
-pub(in crate::kube) fn metadata_patch(mut changes: Map<String, Value>, live: &Value) -> Option<Value> {
+/// Returns the merge patch that changes this metadata of a live object in its current state; `None` if nothing changes.
+pub(in crate::kube) fn metadata_patch(mut changes: Map<String, Value>, metadata: &Value) -> Option<Value> {
     if changes.is_empty() {
         return None;
     }
-    changes.insert("uid".into(), live["uid"].clone());
-    changes.insert("resourceVersion".into(), live["resourceVersion"].clone());
+    changes.insert("uid".into(), metadata["uid"].clone());
+    changes.insert("resourceVersion".into(), metadata["resourceVersion"].clone());
     Some(json!({"metadata": changes}))
 }
 

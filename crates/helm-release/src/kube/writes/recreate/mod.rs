@@ -238,8 +238,8 @@ impl Applier {
         })
     }
 
-    /// Describes an object that stays as it is, with the method that wrote it. Makes one of an earlier writer part of
-    /// the release.
+    /// Describes an object that stays as it is, with the method that wrote it. If an earlier writer applied it, makes it
+    /// part of the release.
     async fn left(
         &self,
         target: &Target<'_>,
