@@ -16,7 +16,8 @@ use crate::status::{Fault, condition};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FailedAttempt(Fault);
 
-/// A question that the API server or the code of the operator's author did not answer, or answered illegibly.
+/// A question that the API server or the code of the operator's author did not answer, or answered illegibly. Also a
+/// failed attempt whose clean-up was not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unanswered(Fault);
 
@@ -44,6 +45,11 @@ impl FailedAttempt {
     /// Returns the failure with another message.
     pub(crate) fn with_message(self, message: String) -> FailedAttempt {
         FailedAttempt(Fault { message, ..self.0 })
+    }
+
+    /// Returns the failure of an attempt of which it is unknown what it left, because its clean-up was not answered.
+    pub(crate) fn with_unknown_remains(self) -> Unanswered {
+        Unanswered(self.0)
     }
 
     pub(crate) fn message(&self) -> &str {

@@ -1,5 +1,7 @@
 //! Tests of what failed attempts leave, how often they are recorded, and which objects are written client-side.
 
+use std::sync::atomic::AtomicBool;
+
 use helm_release::kube::{Call, Error};
 
 use super::*;
@@ -176,6 +178,30 @@ async fn a_failed_rollback_is_reported_and_retried() {
     retry(&world, 1).await;
     assert_eq!((world.value_of("a"), world.value_of("b")), (json!("1"), json!("1")));
     assert!(world.history().last().unwrap().ends_with("deployed"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_is_not_answered_is_completed_although_no_retries_are_left() {
+    let no_retries = |settings: &mut Settings| settings.retries = Some(0);
+    let world = World::with_events(World::new(spec()).server, Arc::new(Stub::default()), no_retries);
+    world.reconcile().await;
+    let is_away = Arc::new(AtomicBool::new(true));
+    let away = is_away.clone();
+    refuse(&world, "\"2\"");
+    world.server.refuse(move |call| {
+        let is_lost = away.load(Ordering::Relaxed) && writes(call, "a", "\"1\"");
+        is_lost.then(|| Error::from_status(503, "ServiceUnavailable", "away"))
+    });
+    set_value(&world, "2");
+    world.reconcile().await;
+    let message = world.condition("ReleaseFailed").unwrap();
+    assert!(message.ends_with("; rollback failed: cannot apply ConfigMap \"a\": away"), "{message}");
+    assert_eq!((world.value_of("a"), world.condition("Stalled")), (json!("2"), None), "half rolled back");
+    is_away.store(false, Ordering::Relaxed);
+    retry(&world, 1).await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("1"), json!("1")));
+    assert!(world.history().last().unwrap().ends_with("deployed"), "{:?}", world.history());
+    assert!(world.condition("Stalled").is_some(), "this attempt counts");
 }
 
 #[tokio::test(start_paused = true)]

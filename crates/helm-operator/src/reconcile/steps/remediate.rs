@@ -34,6 +34,21 @@ enum Remedy {
     Uninstall,
 }
 
+/// How a clean-up ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Undo {
+    /// It succeeded, there was nothing to do, or trying again would not help.
+    Ended,
+    /// A request was not answered, so the clean-up is not complete.
+    Unanswered,
+}
+
+impl Undo {
+    fn failed(error: &action::Error) -> Undo {
+        if error.is_unanswered() { Undo::Unanswered } else { Undo::Ended }
+    }
+}
+
 /// The part of an attempt that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
@@ -95,52 +110,63 @@ pub(crate) async fn after_action(
             });
             let blame = blame(&failure.cause, candidate, primary, &*context.shared.renderer);
             let message = format!("{}{blame}", attempt.message());
-            clean_up(context, primary, attempt.with_message(message), Stage::Action).await.into()
+            clean_up(context, primary, attempt.with_message(message), Stage::Action).await
         }
         failed => failed,
     }
 }
 
 /// Cleans up after a failed attempt. Adds the result to the message. A failed render removes nothing: an interrupted
-/// action continues once the values render.
+/// action continues once the values render. If the clean-up was not answered, the attempt uses up no retries: after the
+/// last one, nothing would complete the clean-up.
 pub(crate) async fn clean_up(
     context: &StepContext<'_>,
     primary: &Primary,
     attempt: FailedAttempt,
     stage: Stage,
-) -> FailedAttempt {
+) -> Failed {
     let message = attempt.message().to_owned();
-    let message = with_undo(context, primary, message, stage).await;
-    attempt.with_message(message)
+    let (message, undo) = with_undo(context, primary, message, stage).await;
+    let attempt = attempt.with_message(message);
+    match undo {
+        Undo::Ended => attempt.into(),
+        Undo::Unanswered => attempt.with_unknown_remains().into(),
+    }
 }
 
-async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String, stage: Stage) -> String {
+/// Returns the message with the result of the clean-up, and how that ended.
+async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String, stage: Stage) -> (String, Undo) {
     // What another resource left is its to clean up, and an action in progress is whose it is.
     let is_ours = |release: &ReleaseRecords| {
         let owner = primary.owner();
         release.holder(&owner) == Holder::Resource && release.in_flight(&owner, outside::now()).is_none()
     };
     let release = context.release().filter(|release| is_ours(release));
-    let Some(release) = release else { return message };
+    let Some(release) = release else { return (message, Undo::Ended) };
     let is_vouched = |version| context.vouches(&release, version, primary);
     let remedy = remedy(&release, context.shared.settings.on_failure, stage, is_vouched);
     match remedy.as_wanted_now(primary, context.shared.cache.primary(context.key).as_deref()) {
-        Remedy::Nothing => message,
+        Remedy::Nothing => (message, Undo::Ended),
         Remedy::RollBack(to) => match roll_back(context, primary, to).await {
-            Ok(()) => message,
-            Err(failure) => format!("{message}; rollback failed: {}", chain(&failure.cause)),
+            Ok(()) => (message, Undo::Ended),
+            Err(Failure { cause, .. }) => {
+                (format!("{message}; rollback failed: {}", chain(&cause)), Undo::failed(&cause))
+            }
         },
         Remedy::RemoveFailedInstall => match remove_failed_install(context, primary).await {
-            Ok(()) => message,
-            Err(error) => format!("failed installation ({message}) and failed rollback: {}", chain(&error)),
+            Ok(()) => (message, Undo::Ended),
+            Err(error) => (
+                format!("failed installation ({message}) and failed rollback: {}", chain(&error)),
+                Undo::failed(&error),
+            ),
         },
         Remedy::Uninstall => {
             // The records go, and with them what is to be hidden in the message.
             let message = context.redactions(primary).await.hide_apart(message).await;
             match uninstall_failed(context, primary).await {
-                Ok(None) => message,
-                Ok(Some(awaited)) => format!("{message}; the release is being uninstalled: {awaited}"),
-                Err(error) => format!("{message}; uninstall failed: {}", chain(&error)),
+                Ok(None) => (message, Undo::Ended),
+                Ok(Some(awaited)) => (format!("{message}; the release is being uninstalled: {awaited}"), Undo::Ended),
+                Err(error) => (format!("{message}; uninstall failed: {}", chain(&error)), Undo::failed(&error)),
             }
         }
     }

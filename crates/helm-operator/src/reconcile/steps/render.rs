@@ -29,7 +29,7 @@ pub(crate) async fn render(context: &StepContext<'_>, primary: &Primary) -> Resu
         Err(FailedStep { failed: Failed::Attempt(attempt), learned }) => {
             let context = context.knowing(&learned);
             supersede::try_supersede(&context).await;
-            let failed = clean_up(&context, primary, attempt, Stage::Render).await.into();
+            let failed = clean_up(&context, primary, attempt, Stage::Render).await;
             Err(FailedStep { failed, learned })
         }
         failed => failed,
