@@ -349,8 +349,11 @@ impl Applier {
             Err(error) if !error.fields().is_empty() && !error.is_immutable() => error,
             answer => return answer,
         };
-        let Ok(Some((before, claimed))) = self.claim_obstacles(body, refused.fields()).await else {
-            return Err(refused);
+        let (before, claimed) = match self.claim_obstacles(body, refused.fields()).await {
+            Ok(Some(claimed)) => claimed,
+            // Whether something blocks the apply is unknown.
+            Err(error) if error.is_transient() => return Err(error),
+            Ok(None) | Err(_) => return Err(refused),
         };
         let applied = self.force(&path, &body.json, uid).await;
         if applied.is_err() {

@@ -600,6 +600,22 @@ async fn blocking_unowned_defaults_are_claimed_and_dropped() {
 }
 
 #[tokio::test]
+async fn an_outage_while_obstacles_are_looked_for_is_not_a_refusal_of_the_object() {
+    let world = server();
+    let server = &world.0;
+    apply(&world, &deployment("fine"), Policy::Auto, &(), Mode::New).await.unwrap();
+    server.refuse(|call| {
+        let fields = vec!["spec.strategy.type".to_owned()];
+        let (reason, message, purpose) = ("Invalid".into(), "no".into(), Purpose::Write);
+        let refusal = Error::Refused { code: 422, reason, message, fields, purpose };
+        (call.method == http::Method::PATCH).then_some(refusal)
+    });
+    server.disturb(&format!("GET {DEPLOYMENT}"), 1, Disturbance::Refused(503));
+    let error = apply(&world, &deployment("other"), Policy::Server, &(), Mode::Ours).await.unwrap_err();
+    assert!(matches!(error, ApplyError::Failed { source: Error::Refused { code: 503, .. }, .. }), "{error:?}");
+}
+
+#[tokio::test]
 async fn what_was_claimed_in_vain_is_given_back() {
     let server = Arc::new(MemoryApi::new());
     let world = (server.clone(), Applier::new(server.clone()));
