@@ -483,6 +483,9 @@ pub enum Error {
     Record(#[from] crate::release::Error),
     #[error("the record of revision {version} was not written by this operator, or was changed since")]
     Unproven { version: u32 },
+    /// An action that counted as unfinished has ended, although no answer said so. Nothing was written.
+    #[error("revision {version} has ended meanwhile")]
+    Ended { version: u32 },
 }
 
 impl Error {
@@ -494,7 +497,8 @@ impl Error {
             Error::Apply(ApplyError::StillDeleting { .. } | ApplyError::Unrecorded { .. })
             | Error::Manifest(_)
             | Error::Record(_)
-            | Error::Unproven { .. } => true,
+            | Error::Unproven { .. }
+            | Error::Ended { .. } => true,
             Error::Storage(error) => !error.is_unrecordable(),
             Error::Group(_) => false,
             Error::Hook(error) => error.is_unanswered(),
@@ -509,6 +513,12 @@ impl Error {
             Error::Group(error) => error.is_interruption(),
             _ => false,
         }
+    }
+
+    /// Returns the revision that has ended meanwhile, so that the action started from an outdated state. Read its record,
+    /// and decide again.
+    pub fn ended(&self) -> Option<u32> {
+        if let Error::Ended { version } = self { Some(*version) } else { None }
     }
 
     /// Returns whether a group of an ordered release failed, or did not become ready in time.

@@ -23,6 +23,9 @@ pub(super) struct Resumed {
 /// other random values.
 ///
 /// Returns `None` for another action or other inputs, and for a record that this operator did not write.
+///
+/// # Errors
+/// The record cannot be read, or the action has ended, although no answer said so.
 pub(super) async fn resume(
     env: &Environment<'_>,
     candidate: &Candidate,
@@ -33,6 +36,9 @@ pub(super) async fn resume(
     let Some(current) = current.filter(is_continued) else { return Ok(None) };
     let record = env.storage.get(&env.decoration.namespace, &env.decoration.release, current.version).await?;
     let Some(release) = record.release.sealed().map(Sealed::into_inner) else { return Ok(None) };
+    if !release.info.status.is_pending() {
+        return Err(Error::Ended { version: current.version });
+    }
     if release.info.status != pending {
         return Ok(None);
     }

@@ -584,10 +584,35 @@ async fn an_interrupted_action_continues_from_its_record_without_repeating_hooks
     assert_eq!((outcome.version, &world.map("a")["data"]["x"]), (1, &json!("random")));
     assert!(world.server.object(&format!("{MAPS}/h")).is_none());
     assert_eq!(did(&world, 1).await, "deployed [\"a\"] without [] over None, continued");
-    let another = Candidate { inputs: "other".into(), ..again };
+}
+
+#[tokio::test]
+async fn an_interrupted_action_with_other_inputs_is_followed_by_another_revision() {
+    let world = World::new();
+    world.server.disturb(&format!("PATCH {MAPS}/a"), 1, Disturbance::Unreachable);
+    let failure = install(&world.env(), &candidate(&[map("a", "1")]), None).await.unwrap_err();
+    let cut_off = cut_off(failure.recorded.unwrap());
+    let another = Candidate { inputs: "other".into(), ..candidate(&[map("a", "2")]) };
     let outcome = install(&world.env(), &another, Some(&cut_off)).await.unwrap();
     assert_eq!(outcome.version, 2);
     assert_eq!(did(&world, 2).await, "deployed [\"a\"] without [] over None", "nothing is continued");
+}
+
+#[tokio::test]
+async fn an_action_whose_end_was_not_answered_is_neither_followed_nor_repeated_before_its_end_is_known() {
+    let world = World::new();
+    world.server.disturb(&format!("PATCH {RECORD}"), 1, Disturbance::AnswerLost);
+    let first = candidate(&[map("a", "1")]);
+    let failure = install(&world.env(), &first, None).await.unwrap_err();
+    let cut_off = cut_off(failure.recorded.unwrap());
+    let before = (world.server.paths(), world.server.object(RECORD), world.map("a"));
+    let another = Candidate { inputs: "other".into(), ..candidate(&[map("a", "2")]) };
+    for next in [first, another] {
+        let failure = install(&world.env(), &next, Some(&cut_off)).await.unwrap_err();
+        assert_eq!((failure.cause.ended(), failure.cause.is_unanswered()), (Some(1), true), "{failure}");
+        assert!(failure.recorded.is_none() && failure.lost.is_none());
+        assert_eq!((world.server.paths(), world.server.object(RECORD), world.map("a")), before);
+    }
 }
 
 #[tokio::test]

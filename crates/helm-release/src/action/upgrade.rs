@@ -16,7 +16,8 @@ use crate::release::{HookEvent, Status};
 ///
 /// # Errors
 /// As [`install`](super::install::install). The previous revision stays `deployed` until the upgrade succeeds; nothing
-/// is rolled back.
+/// is rolled back. If the pending revision has ended meanwhile, [`Error::Ended`](super::Error::Ended), before anything but
+/// definitions is written.
 pub async fn upgrade(env: &Environment<'_>, candidate: &Candidate, current: &Current) -> Result<Completed, Failure> {
     replace_crds(env, candidate, &current.inventory).await?;
     let kind = ActionKind {

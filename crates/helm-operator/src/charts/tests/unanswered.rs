@@ -393,6 +393,55 @@ async fn an_action_whose_last_answer_is_lost_is_not_repeated_before_the_watch_re
     assert_eq!(world.state("Ready"), "True/Ready");
 }
 
+/// Changes the resource, of which alone the watch reports the change.
+fn edit_unseen(world: &World, change: impl FnOnce(&mut Value)) {
+    world.edit(change);
+    world.shared.primary_written(serde_json::from_value(world.server.object(PRIMARY).unwrap()).unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_install_deployed_whose_last_answer_is_lost_outlives_the_failure_of_other_values() {
+    let world = on(World::new(spec()).server, |_| {});
+    world.server.disturb(&format!("PATCH {SECRETS}/{RECORD}1"), 1, Disturbance::AnswerLost);
+    reconcile_at_once(&world).await;
+    let before = identities(&world);
+    assert_eq!(world.history(), ["1 pending-install"], "as far as the process knows");
+    edit_unseen(&world, |p| p["spec"]["value"] = "2".into());
+    world.server.refuse(|call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_other = call.path.contains("/configmaps/b") && body.contains("password") && !body.contains("password 0");
+        is_other.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+    reconcile_later(&world).await;
+    let uids = |all: Vec<(String, Value, Value)>| all.into_iter().map(|(_, uid, _)| uid).collect::<Vec<_>>();
+    assert_eq!((uids(identities(&world)), deletions(&world)), (uids(before), vec![]));
+    assert!(world.condition("ReleaseFailed").unwrap().starts_with("True/UpgradeError/"), "not an install");
+    world.reconcile().await;
+    assert_eq!(world.history().last().unwrap(), "3 deployed", "rolled back: {:?}", world.history());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_whose_last_answer_is_lost_is_not_undone_when_the_next_one_writes_nothing() {
+    for policy in [OnFailure::Uninstall, OnFailure::Rollback] {
+        let world = on(World::new(spec()).server, |settings| settings.on_failure = policy);
+        world.reconcile().await;
+        world.server.disturb(&format!("PATCH {SECRETS}/{RECORD}2"), 1, Disturbance::AnswerLost);
+        edit_unseen(&world, |p| p["spec"]["value"] = "2".into());
+        reconcile_at_once(&world).await;
+        let before = identities(&world);
+        assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"], "as far as the process knows");
+        let another = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+        let theirs =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "z", "annotations": another}});
+        world.server.put(&format!("{MAPS}/z"), theirs, "helm");
+        edit_unseen(&world, |p| p["spec"]["maps"] = json!(["a", "b", "c", "z"]));
+        reconcile_later(&world).await;
+        assert!(world.condition("ReleaseFailed").unwrap().starts_with("True/ReleaseConflict/"), "{policy:?}");
+        assert_eq!((&identities(&world)[..3], deletions(&world)), (&before[..], vec![]), "{policy:?}");
+        assert_eq!(world.history().last().unwrap(), "2 deployed", "{policy:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_deletion_marks_no_revision_failed_whose_last_answer_is_lost() {
     let world = on(World::new(spec()).server, |_| {});

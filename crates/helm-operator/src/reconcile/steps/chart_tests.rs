@@ -7,7 +7,7 @@ use helm_release::storage::{RejectedBy, Tests};
 use scaffold::annotations::PREFIX;
 use tokio::time::Instant;
 
-use super::deploy::{interrupted, record};
+use super::deploy::{follow_end, interrupted, record};
 use super::remediate;
 use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::failure::Failed;
@@ -217,6 +217,9 @@ pub(crate) async fn roll_back(context: &StepContext<'_>, primary: &Primary) -> R
             Ok(NextStep::Again.with([Learned::Outdated]))
         }
         Err(failure) => {
+            if let Some(version) = failure.cause.ended() {
+                return follow_end(context, primary, version).await;
+            }
             remediate::note(context, &failure);
             if failure.cause.is_interruption() {
                 return Ok(interrupted(context, primary, &failure.cause).await.into());

@@ -89,6 +89,11 @@ async fn conclude(
     words: &Words,
     result: Result<(Completed, String), Failure>,
 ) -> Result<Ended, Failed> {
+    if let Err(failure) = &result
+        && let Some(version) = failure.cause.ended()
+    {
+        return follow_end(context, primary, version).await;
+    }
     match result {
         Ok((outcome, note)) => {
             tracing::info!(resource = %context.key, revision = outcome.version, "{} release", words.done);
@@ -111,6 +116,14 @@ async fn conclude(
         }
         Err(failure) => Err(remediate::after_action(context, primary, (candidate, &failure), words.failed).await),
     }
+}
+
+/// Decides anew from a revision that had ended before the action that was to follow it. If its end cannot be seen yet,
+/// its event is awaited.
+pub(crate) async fn follow_end(context: &StepContext<'_>, primary: &Primary, version: u32) -> Result<Ended, Failed> {
+    let is_known = context.note_end(primary, version).await?;
+    let next = if is_known { NextStep::Anew } else { NextStep::At(Instant::now() + TAKEN) };
+    Ok(next.into())
 }
 
 /// Reports that the resource no longer wants the action that was waiting for a hook or a group. The action that it

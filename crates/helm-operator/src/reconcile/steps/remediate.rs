@@ -206,6 +206,10 @@ async fn roll_back(context: &StepContext<'_>, primary: &Primary, to: u32) -> Res
             Ok(())
         }
         Err(failure) => {
+            if let Some(version) = failure.cause.ended() {
+                // There was nothing to undo.
+                return context.read_end(primary, version).await.map(drop).map_err(|e| action::Error::from(e).into());
+            }
             note(context, &failure);
             Err(failure)
         }

@@ -174,7 +174,7 @@ impl StepContext<'_> {
     /// Checks whether the action on a pending revision has ended, because the response to its last write was lost and
     /// the watch is late. Repeating the action would run its hooks again. Returns whether it had ended, and stores its
     /// end.
-    async fn note_end(&self, primary: &Primary, version: u32) -> Result<bool, Failed> {
+    pub(super) async fn note_end(&self, primary: &Primary, version: u32) -> Result<bool, Failed> {
         self.read_end(primary, version).await.map_err(|e| fault_of(&e.into()))
     }
 

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use super::{ActionKind, Attempt, Changes, Observations};
-use crate::action::give_up::give_up;
+use crate::action::give_up::{GivenUp, give_up};
 use crate::action::resume::{await_next, has, has_delete_hooks};
 use crate::action::{Candidate, Completed, Current, Environment, Error, Failure, RecordedFailure, failure};
 use crate::kube::{Adopted, Applied, Decoration, Found, Object, ObjectKey, Owner, intern};
@@ -118,6 +118,9 @@ impl Attempt<'_> {
     }
 
     /// Writes the record of the pending revision, and notes in the release which Secret holds it.
+    ///
+    /// Fails if the revision before it has ended, although no answer said so: after a failure, the clean-up would return
+    /// to an older revision, or delete what that one has deployed.
     pub(super) async fn write_ahead(&self, release: &mut Release, ahead: &Marks) -> Result<(), Failure> {
         let storage = self.env.storage;
         let pending = self.current.filter(|current| current.pending).map(|current| current.version);
@@ -125,8 +128,11 @@ impl Attempt<'_> {
             let written = storage.update(release, ahead).await;
             written.map_err(|error| failure::unwritten(error, release.version))?
         } else {
-            if let Some(pending) = pending {
-                give_up(self.env, pending, "Interrupted, and followed by another revision").await?;
+            if let Some(version) = pending
+                && let GivenUp::Ended =
+                    give_up(self.env, version, "Interrupted, and followed by another revision").await?
+            {
+                return Err(Error::Ended { version }.into());
             }
             let written = storage.create(release, ahead).await;
             written.map_err(|error| failure::unconfirmed(error, release, ahead))?
