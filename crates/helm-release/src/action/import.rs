@@ -1,7 +1,7 @@
 //! Imports a release that is recorded elsewhere as the next revision: in chunks by helm-operator-plugins, or in the
 //! release's namespace from before records moved to a separate namespace.
 
-use super::uninstall::marks_of;
+use super::uninstall::{lists_no_objects, marks_of};
 use super::{Environment, Error};
 use crate::kube::{Owner, intern};
 use crate::release::{Packed, Release, Status};
@@ -29,8 +29,7 @@ pub struct Imported {
 /// # Errors
 /// The records cannot be read or decoded, or the new one exceeds a Secret.
 pub async fn import(env: &Environment<'_>, at_least: u32) -> Result<Option<Imported>, Error> {
-    let found = elsewhere(env).await?.filter(|found| found.newest >= at_least);
-    let Some(Elsewhere { release, newest, marks, later }) = found else { return Ok(None) };
+    let Some(Elsewhere { release, newest, marks, later }) = elsewhere(env, at_least).await? else { return Ok(None) };
     let owner = env.decoration.owner.as_ref();
     let known = match marks {
         Some(marks) => marks,
@@ -76,12 +75,20 @@ fn imported(mut release: Release, version: u32, status: Status) -> Release {
     release
 }
 
-/// Returns the inventory of a release that is recorded elsewhere, or `None` if there is no such release.
+/// Returns the inventory of a release that is recorded elsewhere, or `None` if there is no such release. If its record is
+/// lost or damaged, its marks count; without them, the inventory is empty.
 ///
 /// # Errors
-/// The records cannot be read or decoded, or discovery fails.
+/// The records cannot be read, or discovery fails.
 pub async fn imported_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
-    let Some(Elsewhere { release, marks, later, .. }) = elsewhere(env).await? else { return Ok(None) };
+    match recorded_inventory(env).await {
+        Err(error) if lists_no_objects(&error) => marked_inventory(env).await,
+        recorded => recorded,
+    }
+}
+
+async fn recorded_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
+    let Some(Elsewhere { release, marks, later, .. }) = elsewhere(env, 0).await? else { return Ok(None) };
     let known = match marks.filter(|marks| marks.complete) {
         Some(marks) => marks,
         None => marks_of(env, release.facts()).await?,
@@ -116,6 +123,12 @@ async fn read(env: &Environment<'_>, Record { release, marks, .. }: Record) -> R
     Ok(read)
 }
 
+async fn marked_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
+    let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
+    let found = env.storage.marks_elsewhere(namespace, name, owner_of(env)).await?;
+    Ok(found.map(|(known, later)| with_later(known, &later)))
+}
+
 /// Adds the objects of later revisions, which did not succeed, that the imported one lacks. They have no digest: the
 /// imported revision does not render them.
 fn with_later(mut known: Marks, later: &[Marks]) -> Marks {
@@ -148,10 +161,14 @@ fn doubt(object: &mut MarkedObject, later: &[Marks]) {
     object.adopted = others.iter().fold(object.adopted, |adopted, other| adopted.or(other.adopted));
 }
 
-async fn elsewhere(env: &Environment<'_>) -> Result<Option<Elsewhere>, Error> {
+async fn elsewhere(env: &Environment<'_>, at_least: u32) -> Result<Option<Elsewhere>, Error> {
     let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
-    let owner = env.decoration.owner.as_ref().map_or("", |owner| &owner.uid);
-    Ok(env.storage.elsewhere(namespace, name, owner).await?)
+    Ok(env.storage.elsewhere(namespace, name, owner_of(env), at_least).await?)
+}
+
+/// Returns the uid of the release's owner; empty if it has none.
+fn owner_of<'a>(env: &'a Environment<'_>) -> &'a str {
+    env.decoration.owner.as_ref().map_or("", |owner| &owner.uid)
 }
 
 #[cfg(test)]

@@ -281,7 +281,7 @@ pub async fn give_back(env: &Environment<'_>, version: u32) -> Result<(), Error>
 }
 
 /// Returns whether the error says that a record is lost or damaged.
-fn lists_no_objects(error: &Error) -> bool {
+pub(super) fn lists_no_objects(error: &Error) -> bool {
     let is_missing = matches!(error, Error::Storage(error) if error.is_missing());
     is_missing || error.is_undecodable() || matches!(error, Error::Manifest(_))
 }

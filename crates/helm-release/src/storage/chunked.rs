@@ -32,15 +32,21 @@ impl Secret {
 
 impl Storage {
     /// Reads a release that is recorded in chunks: its deployed revision, else its newest, and the number of the
-    /// newest. Returns `None` if there is no such release.
+    /// newest. Returns `None` if there is no such release, or if its newest revision is older than `at_least`.
     ///
     /// Sends one list request, and one read for each further chunk.
-    pub(crate) async fn chunked(&self, namespace: &str, name: &str) -> Result<Option<(Record, u32)>, Error> {
+    pub(crate) async fn chunked(
+        &self,
+        namespace: &str,
+        name: &str,
+        at_least: u32,
+    ) -> Result<Option<(Record, u32)>, Error> {
         let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector=name%3D{name},type%3Dindex");
         let found: Vec<Secret> = self.list(name, Call::get(path)).await?;
         let indices: Vec<Secret> = found.into_iter().filter(Secret::is_index).collect();
         let newest = indices.iter().map(|index| order(index).1).max().unwrap_or(0);
-        let Some(best) = indices.into_iter().max_by_key(order) else { return Ok(None) };
+        let best = indices.into_iter().max_by_key(order).filter(|_| newest >= at_least);
+        let Some(best) = best else { return Ok(None) };
         Ok(Some((self.read_chunks(namespace, best).await?, newest)))
     }
 
@@ -51,7 +57,10 @@ impl Storage {
         let names = names.filter(|names| names.len() < MAX_CHUNKS).ok_or_else(incomplete)?;
         let mut gzip = index.bytes(CHUNK).ok_or_else(incomplete)?;
         for name in names {
-            let answer = self.send("read", &name, Call::get(path(namespace, &name))).await?;
+            let answer = match self.send("read", &name, Call::get(path(namespace, &name))).await {
+                Err(error) if error.is_missing() => return Err(incomplete()),
+                answer => answer?,
+            };
             let chunk: Secret =
                 answer.parse().map_err(|source| Error::Api { verb: "read", key: name.clone(), source })?;
             gzip.extend(chunk.bytes(CHUNK).ok_or_else(incomplete)?);
@@ -119,11 +128,12 @@ mod tests {
             store(&server, 1, "superseded", size);
             store(&server, 2, "deployed", size);
             store(&server, 3, "failed", size);
-            let (read, newest) = storage.chunked("ns", "web").await.unwrap().unwrap();
+            let (read, newest) = storage.chunked("ns", "web", 3).await.unwrap().unwrap();
             let read = read.release.facts();
             assert_eq!((read.version, newest, &read.manifest), (2, 3, &sample::release().manifest));
             assert!(read.labels.is_empty(), "{:?}", read.labels);
-            assert!(storage.chunked("ns", "other").await.unwrap().is_none());
+            assert!(storage.chunked("ns", "other", 0).await.unwrap().is_none());
+            assert!(storage.chunked("ns", "web", 4).await.unwrap().is_none(), "a later one is looked for");
             let known = storage.get("ns", "web", 3).await.unwrap();
             assert_eq!(known.release.facts().version, 3, "an index is read wherever a record is");
         }
@@ -135,12 +145,17 @@ mod tests {
         let storage = Storage::new(server.clone(), sample::keys());
         store(&server, 1, "deployed", 50);
         server.disturb("GET /api/v1/namespaces/ns/secrets?", 1, Disturbance::Refused(503));
-        assert!(matches!(storage.chunked("ns", "web").await, Err(Error::Api { .. })));
+        assert!(matches!(storage.chunked("ns", "web", 0).await, Err(Error::Api { .. })));
         let chunk = format!("{SECRETS}/sh.helm.release.v1.web.v1-1");
         server.put(&chunk, json!({"metadata": {"name": "x"}, "data": {}}), "hop");
-        let error = storage.chunked("ns", "web").await.unwrap_err();
-        assert_eq!(error.to_string(), "release record \"sh.helm.release.v1.web.v1\" lacks a chunk");
-        server.remove(&chunk);
-        assert!(matches!(storage.chunked("ns", "web").await, Err(Error::Api { .. })));
+        for is_there in [true, false] {
+            let error = storage.chunked("ns", "web", 0).await.unwrap_err();
+            assert_eq!(error.to_string(), "release record \"sh.helm.release.v1.web.v1\" lacks a chunk");
+            assert!(error.is_damage(), "{is_there}");
+            server.remove(&chunk);
+        }
+        server.disturb(&format!("GET {chunk}"), 1, Disturbance::Refused(503));
+        assert!(matches!(storage.chunked("ns", "web", 0).await, Err(Error::Api { .. })), "an outage is no damage");
+        assert!(storage.chunked("ns", "web", 2).await.unwrap().is_none(), "what is damaged is not needed");
     }
 }

@@ -187,6 +187,16 @@ pub(crate) enum Later {
     Recorded(Box<Record>),
 }
 
+/// A release, as the metadata of its records shows it.
+struct Listed {
+    /// The revision that its live objects come from.
+    base: RecordMeta,
+    /// The number of its newest revision.
+    newest: u32,
+    /// The later revisions, which did not succeed.
+    later: Vec<RecordMeta>,
+}
+
 #[derive(Deserialize)]
 struct Secret {
     metadata: ObjectMeta,
@@ -469,17 +479,46 @@ impl Storage {
     }
 
     /// Reads a release of this owner that is recorded in the release's namespace or in chunks, but not at this home;
-    /// `None` if there is no such release. Sends one or two list requests, and reads the record's Secrets if it finds
-    /// one.
-    pub(crate) async fn elsewhere(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Elsewhere>, Error> {
+    /// `None` if there is no such release, or if its newest revision there is older than `at_least`. Sends one or two
+    /// list requests, and reads the record's Secrets if it finds one.
+    pub(crate) async fn elsewhere(
+        &self,
+        namespace: &str,
+        name: &str,
+        owner: &str,
+        at_least: u32,
+    ) -> Result<Option<Elsewhere>, Error> {
         if let Some(beside) = self.beside_releases()
-            && let Some(found) = beside.owned(namespace, name, owner).await?
+            && let Some(Listed { base, newest, later: metas }) = beside.owned(namespace, name, owner).await?
         {
-            return Ok(Some(found));
+            if newest < at_least {
+                return Ok(None);
+            }
+            let mut later = Vec::with_capacity(metas.len());
+            for meta in metas {
+                later.push(beside.later(namespace, name, meta).await?);
+            }
+            let Record { release, marks, .. } = beside.get(namespace, name, base.version).await?;
+            return Ok(Some(Elsewhere { release, newest, marks, later }));
         }
-        let chunked = self.chunked(namespace, name).await?;
+        let chunked = self.chunked(namespace, name, at_least).await?;
         let found = |(Record { release, marks, .. }, newest)| Elsewhere { release, newest, marks, later: Vec::new() };
         Ok(chunked.map(found))
+    }
+
+    /// Returns the marks of a release of this owner that is recorded in the release's namespace, but not at this home,
+    /// and those of its later revisions. The metadata of its records has them, so their content need not be readable.
+    /// Sends one list request if the home is elsewhere.
+    pub(crate) async fn marks_elsewhere(
+        &self,
+        namespace: &str,
+        name: &str,
+        owner: &str,
+    ) -> Result<Option<(Marks, Vec<Marks>)>, Error> {
+        let Some(beside) = self.beside_releases() else { return Ok(None) };
+        let listed = beside.owned(namespace, name, owner).await?;
+        let marks = |meta: RecordMeta| meta.marks.unwrap_or_default();
+        Ok(listed.map(|listed| (marks(listed.base), listed.later.into_iter().map(marks).collect())))
     }
 
     /// Returns the names of the records of this owner's release that are still in the release's namespace although this
@@ -495,7 +534,7 @@ impl Storage {
         Ok(owned.map(|meta| release::key(name, meta.version)).collect())
     }
 
-    async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Elsewhere>, Error> {
+    async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Listed>, Error> {
         let mut all = self.history(namespace, name).await?;
         let Some(newest) = all.last().map(|meta| meta.version) else { return Ok(None) };
         if !is_held_by(&all, owner) {
@@ -503,12 +542,8 @@ impl Storage {
         }
         // An action that was interrupted before it was deployed is installed again.
         let Some(base) = base_of(&all) else { return Ok(None) };
-        let mut later = Vec::new();
-        for meta in all.split_off(base + 1) {
-            later.push(self.later(namespace, name, meta).await?);
-        }
-        let Record { release, marks, .. } = self.get(namespace, name, all[base].version).await?;
-        Ok(Some(Elsewhere { release, newest, marks, later }))
+        let later = all.split_off(base + 1);
+        Ok(all.pop().map(|base| Listed { base, newest, later }))
     }
 
     async fn later(&self, namespace: &str, name: &str, meta: RecordMeta) -> Result<Later, Error> {

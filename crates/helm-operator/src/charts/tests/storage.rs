@@ -1,5 +1,7 @@
 //! Tests of the records of all releases in one namespace.
 
+use helm_release::kube::CHART_LABEL;
+
 use super::hooks::{self, JOBS};
 use super::*;
 use crate::watches::OnFailure;
@@ -136,6 +138,8 @@ async fn a_release_is_neither_installed_again_nor_left_behind_if_its_records_are
     world.reconcile().await;
     assert_eq!(release(&world), before);
     assert_eq!(world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.contains("To uninstall the release without its hooks, delete the Secrets with"), "{condition}");
     let world = recording(world.server, random());
     tokio::time::advance(Duration::from_secs(600)).await;
     world.reconcile().await;
@@ -479,22 +483,63 @@ async fn an_import_that_fails_before_a_deletion_says_how_to_go_on_without_hooks(
     assert_eq!((world.maps(), hooks::count(&world, &format!("POST {JOBS}"))), (before, 0));
 }
 
+/// Damages the content of the first record in the release's namespace. Its metadata stays.
+fn damage(world: &World) {
+    let mut secret = world.server.object(&record_path(1)).unwrap();
+    secret["data"]["release"] = "AAAA".into();
+    world.server.put(&record_path(1), secret, "user");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_record_that_was_imported_long_ago_has_neither_the_hooks_nor_all_objects_of_a_deletion() {
+    for is_damaged in [false, true] {
+        let world = World::new(hooks::with_hooks(json!([hooks::hook("backup", "pre-delete")])));
+        world.reconcile().await;
+        let world = recording_with_events(world.server);
+        world.reconcile().await;
+        world.edit(|primary| primary["spec"]["maps"] = json!(["a", "b", "c", "d"]));
+        world.reconcile().await;
+        assert_eq!((world.history(), world.maps().len()), (vec!["2 superseded".to_owned(), "3 deployed".into()], 4));
+        // Someone deletes the records while no operator runs.
+        records(&world).iter().filter(|path| path.starts_with(RECORDS)).for_each(|path| world.server.remove(path));
+        if is_damaged {
+            damage(&world);
+        }
+        let world = recording_with_events(world.server);
+        world.delete();
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(hooks::count(&world, &format!("POST {JOBS}")), 0);
+        assert_eq!((world.server.object(PRIMARY), world.maps()), (None, Vec::<String>::new()), "{is_damaged}");
+        assert_eq!(records(&world), [record_path(1)]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_record_whose_hooks_a_deletion_needs_holds_it_up_until_a_person_decides() {
     let world = World::new(hooks::with_hooks(json!([hooks::hook("backup", "pre-delete")])));
     world.reconcile().await;
-    let world = recording_with_events(world.server);
-    world.reconcile().await;
-    world.edit(|primary| primary["spec"]["maps"] = json!(["a", "b", "c", "d"]));
-    world.reconcile().await;
-    assert_eq!((world.history(), world.maps().len()), (vec!["2 superseded".to_owned(), "3 deployed".into()], 4));
-    // Someone deletes the records while no operator runs.
-    records(&world).iter().filter(|path| path.starts_with(RECORDS)).for_each(|path| world.server.remove(path));
+    damage(&world);
+    // No search finds this object. The record's metadata lists it.
+    let path = format!("{MAPS}/b");
+    let mut unlabelled = world.server.object(&path).unwrap();
+    unlabelled["metadata"]["labels"].as_object_mut().unwrap().remove(CHART_LABEL);
+    world.server.put(&path, unlabelled, "user");
     let world = recording_with_events(world.server);
     world.delete();
-    hooks::reconcile(&world, "Complete").await;
-    assert_eq!(hooks::count(&world, &format!("POST {JOBS}")), 0);
+    world.reconcile().await;
+    assert_eq!(world.maps().len(), 3);
+    let condition = world.condition("Irreconcilable").unwrap();
+    let remedy = "restore the Secrets sh.helm.release.v1.web.v* in namespace \"ns\", or delete them: then the release is \
+        uninstalled without its hooks; to uninstall without hooks, set the annotation \
+        helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\"";
+    assert!(condition.ends_with(remedy), "{condition}");
+
+    let disabled = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"});
+    world.edit(|primary| primary["metadata"]["annotations"] = disabled);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
     assert_eq!((world.server.object(PRIMARY), world.maps()), (None, Vec::<String>::new()));
+    assert_eq!(hooks::count(&world, &format!("POST {JOBS}")), 0);
     assert_eq!(records(&world), [record_path(1)]);
 }
 

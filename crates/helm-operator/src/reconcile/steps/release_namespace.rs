@@ -99,10 +99,14 @@ fn release_elsewhere(primary: &Primary, there: &str) -> Fault {
 
 fn records_elsewhere(primary: &Primary, there: &str, here: &str) -> Fault {
     let uid = primary.uid();
+    let otherwise = match primary.deleting {
+        true => "uninstall the release without its hooks",
+        false => "install the release again over its objects, with new random values",
+    };
     let message = format!(
         "the records of this release are in namespace {there:?}, and the operator looks for them in namespace {here:?}: nothing is installed or deleted. \
          Set storageNamespace: {there} in watches.yaml; if it is $(operator), set --record-key-namespace={there} instead, where the key of these records is. \
-         To install the release again over its objects, with new random values, delete the Secrets with the label {OWNER_LABEL}={uid} there"
+         To {otherwise}, delete the Secrets with the label {OWNER_LABEL}={uid} there"
     );
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReleaseElsewhere, message }
 }

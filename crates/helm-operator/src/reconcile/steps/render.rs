@@ -9,6 +9,7 @@ use helm_release::release::{self, Hook, Status};
 use helm_release::storage::{self, Marks, Sealed, Stored};
 
 use super::remediate::{Stage, clean_up};
+use super::unproven::is_unproven;
 use super::{causes, compare, repair, supersede};
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::{Inputs, Recorded};
@@ -102,7 +103,7 @@ impl StepContext<'_> {
     /// its hooks.
     pub(super) async fn import(&self, primary: &Primary, at_least: u32) -> Result<bool, Failed> {
         let env = self.environment(primary, Action::Upgrade);
-        let imported = action::import(&env, at_least).await.map_err(|e| fault_of(&e))?;
+        let imported = action::import(&env, at_least).await.map_err(|e| unimported(primary, &e))?;
         let Some(Imported { version, status, packed, resource_version, mut marks }) = imported else {
             return Ok(false);
         };
@@ -275,6 +276,25 @@ enum Own {
 /// Classifies a failure of what a render reads and writes other than its chart.
 fn fault_of(error: &action::Error) -> Failed {
     Failed::of_attempt(error, condition::IRRECONCILABLE, Reason::ReconcileError)
+}
+
+/// Describes why a release that is recorded elsewhere cannot be imported, and what to do about a damaged record.
+fn unimported(primary: &Primary, error: &action::Error) -> Failed {
+    let failed = fault_of(error);
+    if !is_unproven(error) {
+        return failed;
+    }
+    let then = match primary.deleting {
+        true => "uninstalled without its hooks",
+        false => "installed again over its objects, with new generated values",
+    };
+    let mut fault = failed.fault().clone();
+    fault.message.push_str(&format!(
+        "; restore the Secrets sh.helm.release.v1.{}.v* in namespace {:?}, or delete them: then the release is {then}",
+        primary.name(),
+        primary.namespace()
+    ));
+    failed.reported_as(fault)
 }
 
 /// Returns the texts of hooks as a set, without the results of their last run.
