@@ -203,7 +203,7 @@ pub(crate) fn connect_dependencies(context: &Arc<ControllerContext>) {
         let Some(shared) = shared.upgrade() else { return };
         let key = shared.acceptance.key(namespace, name);
         let is_refusal = |fault: &Fault| fault.reason == Reason::DependencyForbidden;
-        if shared.memory.of(&key).fault().is_some_and(is_refusal) {
+        if shared.memory.of(&key).fault().as_ref().is_some_and(is_refusal) {
             shared.memory.change(&key, |memory| memory.retry_now(Instant::now()));
         }
         shared.wake(key);

@@ -263,6 +263,51 @@ async fn an_object_that_the_server_refuses_to_repair_keeps_no_other_from_it() {
     assert_eq!((world.value_of("b"), world.condition("Irreconcilable")), (json!("1"), None));
 }
 
+/// Reconciles once a second for a minute, while someone changes `b` back each time. Returns how often `b` was repaired.
+async fn fight(world: &World) -> usize {
+    let before = world.server.log().len();
+    for _ in 0..60 {
+        change(world, "b", "theirs", "fighter");
+        world.reconcile().await;
+        tokio::time::advance(SECOND).await;
+    }
+    world.server.log()[before..].iter().filter(|line| line.starts_with(&format!("PATCH {MAPS}/b"))).count()
+}
+
+const FIGHT: &str = "True/DriftLoop/fighter keeps changing .data.value of ConfigMap \"b\"; release \"web\" restores them at increasing intervals";
+
+#[tokio::test(start_paused = true)]
+async fn a_fight_beside_an_object_that_the_server_refuses_to_repair_is_named_and_slowed_down() {
+    let world = world(spec(), DriftPolicy::Repair).await;
+    world.server.refuse(|call| {
+        let is_write = call.method == http::Method::PATCH && call.path.contains("configmaps/c");
+        is_write.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    change(&world, "c", "mine", "kubectl");
+    let repairs = fight(&world).await;
+    assert!(repairs <= 10, "{repairs}");
+    let condition = world.condition("Irreconcilable").unwrap();
+    let expected = format!("{FIGHT}; a repair also fails: cannot apply ConfigMap \"c\"");
+    assert!(condition.starts_with(&expected), "{condition}");
+    assert_eq!(world.value_of("c"), "mine");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fight_beside_detected_drift_that_cannot_be_read_is_named_and_slowed_down() {
+    let metadata = json!({"name": "d", "annotations": {POLICY: "detect"}});
+    let mut spec = spec();
+    spec["objects"] = json!([{"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"value": "1"}}]);
+    let world = world(spec, DriftPolicy::Repair).await;
+    world.server.refuse(|call| {
+        let is_read = call.method == http::Method::GET && call.path.contains("configmaps/d");
+        is_read.then(|| Error::from_status(503, "", "away"))
+    });
+    change(&world, "d", "mine", "kubectl");
+    let repairs = fight(&world).await;
+    assert!(repairs <= 12, "{repairs}");
+    assert_eq!(world.condition("Irreconcilable").unwrap(), FIGHT);
+}
+
 /// Sets the Deployment's replicas as its autoscaler does.
 fn scale(world: &World, replicas: u32) {
     let mut live = world.server.object(DEPLOYMENT).unwrap();

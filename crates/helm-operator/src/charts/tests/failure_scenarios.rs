@@ -364,6 +364,33 @@ async fn defaults_that_others_claim_from_client_side_objects_are_recorded_and_no
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_repair_that_cannot_be_recorded_backs_off() {
+    let world = World::new(spec());
+    refuse_only_applies(&world);
+    world.reconcile().await;
+    take_default(&world, 0).await;
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = tries.clone();
+    world.server.refuse(move |call| {
+        let is_record = call.method == http::Method::PATCH && call.path.starts_with(&record_path(1));
+        is_record.then(|| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Error::from_status(503, "", "away")
+        })
+    });
+    for _ in 0..60 {
+        world.reconcile().await;
+        tokio::time::advance(SECOND).await;
+    }
+    let tries = tries.load(Ordering::Relaxed);
+    assert!((2..=8).contains(&tries), "{tries}");
+    world.server.accept();
+    tokio::time::advance(Duration::from_secs(300)).await;
+    world.reconcile().await;
+    assert_eq!((world.condition("Irreconcilable"), world.state("Ready")), (None, "True/Ready".into()));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_repair_that_apply_now_rejects_is_written_client_side_from_then_on() {
     let world = installed().await;
     refuse_only_applies(&world);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use controller::runtime::backoff::{self, Retry};
 use controller::runtime::key::ResourceKey;
 use helm_release::action::Refusal;
+use helm_release::kube::ObjectKey;
 use jiff::Timestamp;
 use outside::sync::lock;
 use tokio::time::Instant;
@@ -28,6 +29,8 @@ use crate::view::release::ReleaseRecords;
 const STREAK: Duration = Duration::from_secs(20);
 /// A longer streak is a drift loop: another manager keeps changing the objects.
 const PATIENCE: u32 = 5;
+/// Separates a drift loop from the failure of another object's repair in a message.
+const ALSO_FAILS: &str = "; a repair also fails: ";
 /// After a restart, each failing resource is tried once within this time. The restart may have brought a better chart,
 /// so it is soon; hundreds may be failing, so it is spread out.
 const SPREAD: Duration = Duration::from_secs(30);
@@ -221,15 +224,21 @@ pub(crate) struct Restored {
 /// Repairs and their outcomes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DriftMemory {
-    /// Consecutive repairs, each soon after the previous one.
+    /// Consecutive repairs that put something back, each soon after the previous one.
     streak: u32,
-    repaired: Option<Instant>,
+    /// When the streak ends unless something drifts first.
+    quiet_at: Option<Instant>,
     /// When repairs may run again.
     pub(crate) hold_until: Option<Instant>,
-    /// Consecutive failed repairs.
+    /// Consecutive failures to repair drift or to read it.
     failures: u32,
-    /// The drift loop, or the failure of the last repair.
-    pub(crate) fault: Option<Box<Fault>>,
+    /// Whether the repair whose outcome is not recorded yet put something back.
+    has_put_back: bool,
+    /// The objects that the last repair could not write.
+    refused: Box<[ObjectKey]>,
+    drift_loop: Option<Box<Fault>>,
+    /// The failure of the last repair.
+    failure: Option<Box<Fault>>,
 }
 
 impl StatusMemory {
@@ -255,9 +264,10 @@ impl ResourceMemory {
             return None;
         }
         if *failing.reason == Reason::DriftLoop {
-            let fault = Fault { condition: kind, reason: Reason::DriftLoop, message: failing.message.to_string() };
-            let fault = Some(Box::new(fault));
-            let drift = DriftMemory { streak: PATIENCE + 1, repaired: Some(now), fault, ..DriftMemory::default() };
+            let message = failing.message.split(ALSO_FAILS).next().unwrap_or_default().to_owned();
+            let drift_loop = Some(Box::new(Fault { condition: kind, reason: Reason::DriftLoop, message }));
+            let quiet_at = Some(now + STREAK);
+            let drift = DriftMemory { streak: PATIENCE + 1, quiet_at, drift_loop, ..DriftMemory::default() };
             return Some(ResourceMemory { drift, ..ResourceMemory::default() });
         }
         let lasted = lasted(failing, today);
@@ -365,8 +375,8 @@ impl ResourceMemory {
     }
 
     /// Returns the current failure.
-    pub(crate) fn fault(&self) -> Option<&Fault> {
-        self.failure.as_ref().map(|f| f.failed.fault()).or(self.drift.fault.as_deref())
+    pub(crate) fn fault(&self) -> Option<Fault> {
+        self.failure.as_ref().map(|f| f.failed.fault().clone()).or_else(|| self.drift.fault())
     }
 
     /// Returns all deadlines, including past ones.
@@ -375,7 +385,7 @@ impl ResourceMemory {
             self.failure.as_ref().filter(|f| !f.exhausted).map(|f| f.retry.at),
             self.restored.as_ref().map(|r| r.retry_at),
             self.drift.hold_until,
-            self.drift.quiet_at().filter(|_| self.drift.is_loop()),
+            self.drift.quiet_at.filter(|_| self.drift.is_loop()),
         ]
     }
 }
@@ -384,62 +394,82 @@ impl DriftMemory {
     /// Counts a repair that is about to start, and delays the next one if there were too many in a row. Returns whether
     /// a drift loop has just started: then this repair is skipped and reported.
     pub(crate) fn count(&mut self, now: Instant) -> bool {
-        let goes_on = self.quiet_at().is_some_and(|quiet| now < quiet);
+        let goes_on = self.quiet_at.is_some_and(|quiet| now < quiet);
         self.streak = if goes_on { self.streak.saturating_add(1) } else { 1 };
-        self.repaired = Some(now);
         self.hold_until = self.streak.checked_sub(PATIENCE + 1).map(|over| now + backoff::wait(over.saturating_add(3)));
         self.hold_until.is_some() && !self.is_loop()
     }
 
-    /// Records that the counted repair failed, which does not count towards a drift loop. Returns whether the failure
-    /// is new.
-    pub(crate) fn fail(&mut self, fault: Fault, now: Instant) -> bool {
+    /// Records the drift loop that the counted repair has shown.
+    pub(crate) fn begin_loop(&mut self, fault: Fault) {
+        self.drift_loop = Some(Box::new(fault));
+        self.quiet_at = self.hold_until.map(|until| until + STREAK);
+    }
+
+    /// Records that the counted repair put something back, and which objects it could not write.
+    pub(crate) fn put_back(&mut self, refused: Box<[ObjectKey]>, now: Instant) {
+        (self.has_put_back, self.refused) = (true, refused);
+        self.quiet_at = self.hold_until.max(Some(now)).map(|last| last + STREAK);
+    }
+
+    /// Records that the counted repair put nothing back, so that it does not count towards a drift loop.
+    pub(crate) fn discount(&mut self) {
         self.streak = self.streak.saturating_sub(1);
+        self.has_put_back = false;
+    }
+
+    /// Records a failure, which delays the next repair. Returns whether the failure is new.
+    pub(crate) fn fail(&mut self, fault: Fault, now: Instant) -> bool {
         let retry = Retry::after(self.failures, now);
-        (self.failures, self.hold_until) = (retry.failures, Some(retry.at));
-        let news = self.fault.as_deref() != Some(&fault);
-        self.fault = Some(Box::new(fault));
+        self.failures = retry.failures;
+        self.hold_until = self.hold_until.max(Some(retry.at));
+        // What it put back may have drifted again by then.
+        if std::mem::take(&mut self.has_put_back) {
+            self.quiet_at = self.hold_until.map(|until| until + STREAK);
+        }
+        let news = self.failure.as_deref() != Some(&fault);
+        self.failure = Some(Box::new(fault));
         news
     }
 
-    /// Records that the counted repair succeeded, which does not end a drift loop.
+    /// Records that everything was repaired, which does not end a drift loop.
     pub(crate) fn succeed(&mut self) {
-        self.clear_repair_failure();
-    }
-
-    /// Records that the counted repair had nothing to change, so that it does not count towards a drift loop.
-    pub(crate) fn discount(&mut self) {
-        self.streak = self.streak.saturating_sub(1);
-        self.clear_repair_failure();
-    }
-
-    fn clear_repair_failure(&mut self) {
-        self.failures = 0;
-        if !self.is_loop() {
-            self.fault = None;
-        }
+        (self.failures, self.failure, self.has_put_back) = (0, None, false);
+        self.refused = Box::default();
     }
 
     /// Clears a failed repair when nothing has drifted, and ends a drift loop once it has been quiet long enough.
     pub(crate) fn clear(&mut self, now: Instant) {
         self.clear_ended_loop(now);
-        self.clear_repair_failure();
+        self.succeed();
     }
 
     /// Ends a drift loop once it has been quiet long enough.
     pub(crate) fn clear_ended_loop(&mut self, now: Instant) {
-        if self.is_loop() && self.quiet_at().is_none_or(|quiet| quiet <= now) {
-            self.fault = None;
+        if self.quiet_at.is_none_or(|quiet| quiet <= now) {
+            self.drift_loop = None;
+        }
+    }
+
+    /// Returns which of these objects others keep changing: not those that the last repair could not write.
+    pub(crate) fn changed_again(&self, drifted: &[ObjectKey]) -> Vec<ObjectKey> {
+        let again: Vec<ObjectKey> = drifted.iter().filter(|key| !self.refused.contains(key)).cloned().collect();
+        if again.is_empty() { drifted.to_vec() } else { again }
+    }
+
+    /// Returns the drift loop, the failure of the last repair, or both as one.
+    fn fault(&self) -> Option<Fault> {
+        match (self.drift_loop.as_deref(), self.failure.as_deref()) {
+            (Some(drift_loop), Some(failure)) => {
+                let message = format!("{}{ALSO_FAILS}{}", drift_loop.message, failure.message);
+                Some(Fault { message, ..drift_loop.clone() })
+            }
+            (one, other) => one.or(other).cloned(),
         }
     }
 
     fn is_loop(&self) -> bool {
-        self.fault.as_ref().is_some_and(|f| f.reason == Reason::DriftLoop)
-    }
-
-    /// Returns when the streak ends unless something drifts first.
-    fn quiet_at(&self) -> Option<Instant> {
-        self.hold_until.max(self.repaired).map(|last| last + STREAK)
+        self.drift_loop.is_some()
     }
 }
 
@@ -515,7 +545,7 @@ mod tests {
         }
         assert!(memory.fail(&blocked(Reason::Own("Y")), "b".into(), now, None), "another fault is news");
         assert_eq!(memory.failure.as_ref().unwrap().retry.failures, 1);
-        assert_eq!(memory.fault(), Some(&fault(Reason::Own("Y"))));
+        assert_eq!(memory.fault(), Some(fault(Reason::Own("Y"))));
         memory.retry_now(now);
         assert_eq!((memory.held_until("b", now), memory.failure.as_ref().unwrap().retry.failures), (None, 1));
         memory.succeed();
@@ -644,21 +674,34 @@ mod tests {
         assert!(memory.drift.hold_until.is_some(), "and goes on");
     }
 
+    fn key(name: &str) -> ObjectKey {
+        ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: name.into() }
+    }
+
+    /// Counts a repair that puts everything back. Returns whether a drift loop has started instead.
+    fn repair(drift: &mut DriftMemory, now: Instant) -> bool {
+        let has_begun = drift.count(now);
+        match has_begun {
+            true => drift.begin_loop(fault(Reason::DriftLoop)),
+            false => drift.put_back(Box::default(), now),
+        }
+        has_begun
+    }
+
     #[tokio::test(start_paused = true)]
     async fn the_sixth_repair_in_a_row_is_a_fight_and_each_further_one_waits_twice_as_long() {
         let mut now = Instant::now();
         let mut drift = DriftMemory::default();
         for _ in 0..PATIENCE {
-            assert!(!drift.count(now));
+            assert!(!repair(&mut drift, now));
             assert_eq!(drift.hold_until, None);
             now += STREAK - SECOND;
         }
-        assert!(drift.count(now));
-        drift.fault = Some(Box::new(fault(Reason::DriftLoop)));
+        assert!(repair(&mut drift, now));
         assert_eq!(drift.hold_until, Some(now + 2 * SECOND));
         for seconds in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
             now = drift.hold_until.unwrap() + STREAK - SECOND;
-            assert!(!drift.count(now), "reported once");
+            assert!(!repair(&mut drift, now), "reported once");
             assert_eq!(drift.hold_until, Some(now + seconds * SECOND));
         }
     }
@@ -672,7 +715,7 @@ mod tests {
             drift.discount();
         }
         assert_eq!(drift.streak, 0);
-        drift.count(now);
+        repair(&mut drift, now);
         drift.succeed();
         assert_eq!(drift.streak, 1);
     }
@@ -681,22 +724,23 @@ mod tests {
     async fn a_fight_ends_after_a_quiet_while_which_has_a_deadline() {
         let now = Instant::now();
         let mut drift = DriftMemory::default();
-        (0..=PATIENCE).for_each(|_| _ = drift.count(now));
+        (0..PATIENCE).for_each(|_| _ = repair(&mut drift, now));
+        assert!(drift.count(now));
         assert_eq!(
             ResourceMemory { drift: drift.clone(), ..ResourceMemory::default() }.deadlines(),
             [None, None, drift.hold_until, None]
         );
-        drift.fault = Some(Box::new(fault(Reason::DriftLoop)));
+        drift.begin_loop(fault(Reason::DriftLoop));
         let over = now + 2 * SECOND + STREAK;
         let memory = ResourceMemory { drift: drift.clone(), ..ResourceMemory::default() };
         assert_eq!(memory.deadlines(), [None, None, Some(now + 2 * SECOND), Some(over)]);
         drift.clear(over - SECOND);
         drift.succeed();
-        assert!(drift.fault.is_some());
-        assert!(!drift.count(over - SECOND), "it goes on");
+        assert!(drift.fault().is_some());
+        assert!(!repair(&mut drift, over - SECOND), "it goes on");
         drift.clear(over + 4 * SECOND + STREAK);
-        assert_eq!(drift.fault, None);
-        assert!(!drift.count(over + 5 * SECOND + STREAK));
+        assert_eq!(drift.fault(), None);
+        assert!(!repair(&mut drift, over + 5 * SECOND + STREAK));
         assert_eq!((drift.streak, drift.hold_until), (1, None));
     }
 
@@ -706,15 +750,73 @@ mod tests {
         let mut drift = DriftMemory::default();
         for (attempt, wait) in (1..=10).map(|n| (n, backoff::wait(n))) {
             assert!(!drift.count(now));
+            drift.discount();
             assert_eq!(drift.fail(fault(Reason::ReconcileError), now), attempt == 1);
             assert_eq!(drift.hold_until, Some(now + wait));
             now += wait;
         }
-        assert_eq!(drift.fault.as_deref(), Some(&fault(Reason::ReconcileError)));
+        assert_eq!(drift.fault(), Some(fault(Reason::ReconcileError)));
         drift.succeed();
-        assert_eq!((drift.failures, &drift.fault), (0, &None));
+        assert_eq!((drift.failures, drift.fault()), (0, None));
         drift.fail(fault(Reason::ReconcileError), now);
         drift.clear(now + 100 * SECOND);
-        assert_eq!((drift.failures, drift.fault), (0, None));
+        assert_eq!((drift.failures, drift.fault()), (0, None));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fight_beside_a_repair_that_fails_each_time_is_named_with_it_until_the_fight_ends() {
+        let mut now = Instant::now();
+        let mut drift = DriftMemory::default();
+        for _ in 0..PATIENCE {
+            assert!(!drift.count(now));
+            drift.put_back([key("failing")].into(), now);
+            drift.fail(fault(Reason::ReconcileError), now);
+            assert_eq!(drift.fault(), Some(fault(Reason::ReconcileError)));
+            now = drift.hold_until.unwrap();
+        }
+        assert!(drift.count(now), "however long the failure has delayed the repairs");
+        let both = [key("failing"), key("fought")];
+        assert_eq!(drift.changed_again(&both), [key("fought")]);
+        assert_eq!(drift.changed_again(&both[..1]), [key("failing")], "it is all that has changed");
+        drift.begin_loop(fault(Reason::DriftLoop));
+        let named = Fault { message: format!("no{ALSO_FAILS}no"), ..fault(Reason::DriftLoop) };
+        assert_eq!(drift.fault(), Some(named.clone()));
+
+        now = drift.hold_until.unwrap();
+        assert!(!drift.count(now), "reported once");
+        drift.put_back([key("failing")].into(), now);
+        drift.fail(fault(Reason::ReconcileError), now);
+        assert_eq!(drift.hold_until, Some(now + backoff::wait(PATIENCE + 1)), "the longer wait counts");
+        let quiet = drift.hold_until.unwrap() + STREAK;
+        now = drift.hold_until.unwrap();
+        assert!(!drift.count(now));
+        drift.discount();
+        drift.fail(fault(Reason::ReconcileError), now);
+        drift.clear_ended_loop(quiet - SECOND);
+        assert_eq!(drift.fault(), Some(named));
+        drift.clear_ended_loop(quiet);
+        assert_eq!(drift.fault(), Some(fault(Reason::ReconcileError)), "what fails goes on");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_fight_is_noticed_although_other_drift_cannot_be_read_after_each_repair() {
+        let mut now = Instant::now();
+        let mut drift = DriftMemory::default();
+        for _ in 0..PATIENCE {
+            assert!(!repair(&mut drift, now));
+            drift.succeed();
+            drift.fail(fault(Reason::ReconcileError), now);
+            now = drift.hold_until.unwrap();
+        }
+        assert!(drift.count(now));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_restored_fight_forgets_what_failed_beside_it() {
+        let message = format!("m{ALSO_FAILS}n");
+        let mut primary = resource(Reason::DriftLoop.as_str(), 2, "u", "{}");
+        primary.status.conditions[0].message = message.as_str().into();
+        let memory = ResourceMemory::restore(&Arc::new(primary), Instant::now(), today()).unwrap();
+        assert_eq!(memory.fault().unwrap().message, "m");
     }
 }

@@ -135,7 +135,7 @@ fn facts(
         health,
         objects: count,
         fields,
-        fault: memory.fault().cloned().or_else(|| context.rejection(primary)),
+        fault: memory.fault().or_else(|| context.rejection(primary)),
         pinned: context.pinned(primary),
         tests: context.test_report(primary).filter(|_| deployed.is_some()),
         stall: stall(&memory),

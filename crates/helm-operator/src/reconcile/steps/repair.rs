@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use controller::report::Outcome;
 use futures::future::BoxFuture;
-use helm_release::action::{self, Action, Admitted, Environment};
+use helm_release::action::{self, Action, Admitted, Environment, Repaired};
 use helm_release::kube::{
     Applied, ApplyError, ApplyMethod, DeletionError, Deletions, Live, ObjectKey, OwnershipLoss, intern,
 };
@@ -33,8 +33,9 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
     let env = context.environment(primary, Action::Upgrade);
     let packed = context.release().and_then(|release| release.record(version).cloned());
     if watched && context.shared.memory.change(context.key, |memory| memory.drift.count(Instant::now())) {
-        let fault = drift_loop(&env, version, packed.as_ref(), primary, &drifted).await;
-        context.shared.memory.change(context.key, |memory| memory.drift.fault = Some(Box::new(fault.clone())));
+        let changed = context.shared.memory.of(context.key).drift.changed_again(&drifted);
+        let fault = drift_loop(&env, version, packed.as_ref(), primary, &changed).await;
+        context.shared.memory.change(context.key, |memory| memory.drift.begin_loop(fault.clone()));
         context.report_fault(primary, &fault);
         return Ok(NextStep::Done);
     }
@@ -42,25 +43,44 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
     let inspected = if watched { MAX_NAMED } else { 0 };
     let noted = NotedDeletions::new(context, primary, version, &marks);
     let repaired = action::repair(&env, (version, packed.as_ref()), &objects, inspected, &noted).await;
+    if watched {
+        note_repair(context, &drifted, repaired.as_ref().ok());
+    }
     let Some(repaired) = context.unless_unproven(version, repaired)? else { return Ok(NextStep::Again) };
     let (applied, marks) = (repaired.applied, accept(context, version, &noted.into_marks(), &repaired.accepted));
     let put_back = put_back(&applied);
     if watched && !put_back.is_empty() {
         report(context, primary, &put_back, &repaired.losses);
     }
-    if repaired.failed.is_none() {
-        context.shared.memory.change(context.key, |memory| match watched && put_back.is_empty() {
-            true => memory.drift.discount(),
-            false => memory.drift.succeed(),
-        });
-    }
     cache_repaired(context, &applied, repaired.failed.as_ref());
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
     update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
-    match repaired.failed {
-        Some(error) => Err(fault(&error)),
-        None => Ok(NextStep::Again),
+    if let Some(error) = repaired.failed {
+        return Err(fault(&error));
     }
+    context.shared.memory.change(context.key, |memory| memory.drift.succeed());
+    Ok(NextStep::Again)
+}
+
+/// Notes whether a repair of these objects put any of them back, and which it could not write.
+fn note_repair(context: &StepContext<'_>, drifted: &[ObjectKey], repaired: Option<&Repaired>) {
+    let has_put_back = repaired.is_some_and(|repaired| !put_back(&repaired.applied).is_empty());
+    let refused = repaired.map(|repaired| refused(drifted, repaired)).unwrap_or_default();
+    context.shared.memory.change(context.key, |memory| match has_put_back {
+        true => memory.drift.put_back(refused, Instant::now()),
+        false => memory.drift.discount(),
+    });
+}
+
+/// Returns which of these objects a repair left as they were, because it failed.
+fn refused(drifted: &[ObjectKey], repaired: &Repaired) -> Box<[ObjectKey]> {
+    let Repaired { applied, accepted, finished, failed, .. } = repaired;
+    let is_done = |key: &&ObjectKey| {
+        applied.iter().any(|one| one.key == **key)
+            || accepted.iter().any(|(of, _)| of == *key)
+            || finished.iter().any(|object| object.key == **key)
+    };
+    drifted.iter().filter(|key| failed.is_some() && !is_done(key)).cloned().collect()
 }
 
 /// Logs, publishes and counts repaired objects.
