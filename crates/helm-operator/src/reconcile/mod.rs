@@ -301,13 +301,17 @@ impl ReconcileLoop<'_> {
             },
             Step::Upgrade => {
                 context.begin_upgrade(primary, context.release().as_deref());
+                context.note_replacement();
                 match &context.found.candidate {
                     Some(candidate) => deploy::upgrade(context, primary, candidate).await?,
                     None => NextStep::Done.into(),
                 }
             }
             Step::Test => chart_tests::test(context, primary).await?.into(),
-            Step::RollBack => chart_tests::roll_back(context, primary).await?,
+            Step::RollBack => {
+                context.note_replacement();
+                chart_tests::roll_back(context, primary).await?
+            }
             Step::TakeOwnership => repair::take_ownership(context, primary).await?,
             Step::Repair => repair::repair(context, primary).await?.into(),
             Step::Detect => detect::detect(context, primary).await?.into(),

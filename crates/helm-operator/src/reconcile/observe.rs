@@ -54,6 +54,7 @@ impl StepContext<'_> {
             needed: primary.deleting && self.may_be_needed(primary),
             postponed: self.priority == Priority::Normal && self.found.is_postponed,
             contested: self.is_contested(),
+            disputed: self.is_disputed(),
             blind: self.shared.cache.is_blind(self.key),
             gate: self.gate(primary, release.as_deref()),
             outdated: release.as_ref().is_some_and(|release| !release.outdated().is_empty()),

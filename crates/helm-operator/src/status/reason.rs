@@ -42,7 +42,7 @@ pub(crate) enum Reason {
     InvalidSchema,
     /// The chart cannot use the values.
     InvalidValues,
-    /// Another process of this operator serves the same resource.
+    /// Another process of this operator serves the same resource, or something else keeps making revisions of its release.
     OtherOperator,
     /// The release would contain objects that are not allowed.
     OutOfReach,

@@ -499,6 +499,35 @@ async fn an_upgrade_that_a_person_began_unseen_is_not_overwritten() {
     assert!(world.condition("Irreconcilable").unwrap().contains("ReleaseInFlight"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_upgrades_with_helm_again_and_again_is_named_and_undone_ever_more_slowly() {
+    let server = World::new(spec()).server;
+    let world = World::with_events(server, Arc::new(Stub::default()), |_| {});
+    world.reconcile().await;
+    let newest = |world: &World| {
+        let release = world.shared.cache.release(&key()).unwrap();
+        release.newest().map(|(version, revision)| (version, revision.is_sealed())).unwrap()
+    };
+    let mut said = None;
+    for _ in 0..600 {
+        let (version, is_ours) = newest(&world);
+        if is_ours {
+            helm_supersedes(&world, version).await;
+            helm_writes(&world, version + 1, Status::Deployed, &manifest(&["a"], "helm"), MINUTE);
+        }
+        world.reconcile().await;
+        said = world.condition("Irreconcilable").or(said);
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
+    // 5 at once, and then after 4 + 8 + 16 + … seconds.
+    let (version, _) = newest(&world);
+    assert!((20..=30).contains(&version), "{version} revisions in ten minutes");
+    let said = said.unwrap();
+    assert!(said.starts_with("True/OtherOperator/revision "), "{said}");
+    assert!(said.contains("of release \"web\" was made with helm or by another operator, and such"), "{said}");
+    assert!(said.contains("suspend"), "{said}");
+}
+
 /// Makes a record unreadable; it keeps its metadata.
 fn spoil(world: &World, version: u32) {
     let mut secret = world.server.object(&record_path(version)).unwrap();

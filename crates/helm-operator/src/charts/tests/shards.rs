@@ -373,3 +373,32 @@ async fn a_resource_is_served_in_one_range_only_and_so_is_a_namesake_that_follow
     assert!(a.shared.cache.primary(&key()).is_none());
     assert_eq!(writes(&server).len(), written, "{:?}", writes(&server));
 }
+
+#[tokio::test(start_paused = true)]
+async fn rings_with_different_keys_replace_each_others_records_ever_more_slowly() {
+    for charts in [["one", "other"], ["one", "one"]] {
+        let server = World::new(spec()).server;
+        label(&server, SHARD, Some("a"));
+        let [one, other] = [0, 1].map(|number: usize| {
+            let share = Some(Ring::new("ring", Some("a")).unwrap().into());
+            let acceptance = Acceptance { share, ..Acceptance::default() };
+            let stub = Arc::new(Stub { chart: charts[number], ..Stub::default() });
+            let keys = Keyring::new(Key::new(&[number as u8 + 1; 32]).unwrap(), Vec::new());
+            let (events, objects) = (Events::default(), ChartObjects::Watched);
+            World::begin((server.clone(), keys), stub, events, objects, |_| {}, acceptance, Extensions::default())
+        });
+        let mut message = None;
+        for _ in 0..600 {
+            one.reconcile().await;
+            message = one.condition("Irreconcilable").or(message);
+            other.reconcile().await;
+            tokio::time::advance(SECOND).await;
+        }
+        let is_record = |line: &String| line.starts_with("PATCH") && line.contains("sh.helm.release.v1");
+        let records = writes(&server).into_iter().filter(is_record).count();
+        assert!((10..=100).contains(&records), "{charts:?}: {records} writes in ten minutes");
+        let message = message.unwrap();
+        assert!(message.starts_with("True/OtherOperator/revision "), "{charts:?}: {message}");
+        assert!(message.contains("was made with helm or by another operator"), "{message}");
+    }
+}

@@ -46,13 +46,47 @@ pub(crate) struct Found {
     pub(crate) message: String,
 }
 
-/// What is known about another process that serves the resource.
+/// A revision's record: its number and its resource version.
+pub(crate) type RecordVersion = (u32, u64);
+
+/// Replacements within this time of each other form one streak. Longer than the longest wait.
+const STREAK: Duration = Duration::from_secs(900);
+/// A longer streak is a dispute: whoever made the replaced revisions keeps making them.
+const PATIENCE: u32 = 5;
+
+/// What is known about others that write the release.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Met {
     /// The process that was reported last.
     pub(crate) reported: Option<Arc<str>>,
     /// The revision that this process has already waited for.
     pub(crate) waited_for: u32,
+    /// The record that this process has already waited for.
+    pub(crate) waited: Option<RecordVersion>,
+    /// The last record of others that this process replaced, or began to.
+    replaced: Option<(RecordVersion, Instant)>,
+    /// How many it replaced, each soon after the previous one.
+    streak: u32,
+}
+
+impl Met {
+    /// Counts that this process replaces a record of others. A retry does not count.
+    pub(crate) fn replace(&mut self, record: RecordVersion, now: Instant) {
+        if self.replaced.is_some_and(|(last, _)| last == record) {
+            return;
+        }
+        self.streak = if self.goes_on(now) { self.streak.saturating_add(1) } else { 1 };
+        self.replaced = Some((record, now));
+    }
+
+    /// Returns how many replacements, with the next one, exceed the patience.
+    pub(crate) fn excess(&self, now: Instant) -> u32 {
+        if self.goes_on(now) { self.streak.saturating_add(1).saturating_sub(PATIENCE) } else { 0 }
+    }
+
+    fn goes_on(&self, now: Instant) -> bool {
+        self.replaced.is_some_and(|(_, last)| now < last + STREAK)
+    }
 }
 
 /// The drift that one resource reports.
@@ -70,4 +104,36 @@ pub(crate) struct Detection {
     pub(crate) seen: Option<Option<Mark>>,
     /// Who changed what; empty if the kind is no longer served.
     pub(crate) text: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn the_sixth_replacement_in_a_row_is_a_dispute_which_grows_until_it_is_quiet() {
+        let mut now = Instant::now();
+        let mut met = Met::default();
+        for (round, excess) in (1..).zip([0, 0, 0, 0, 1, 2, 3]) {
+            met.replace((round, 7), now);
+            assert_eq!(met.excess(now), excess, "{round}");
+            now += STREAK - SECOND;
+        }
+        assert_eq!(met.excess(now), 3);
+        assert_eq!(met.excess(now + SECOND), 0);
+        met.replace((8, 7), now + SECOND);
+        assert_eq!(met.streak, 1);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_replacement_that_is_tried_again_counts_once_and_a_record_that_is_sealed_again_twice() {
+        let now = Instant::now();
+        let mut met = Met::default();
+        for (record, streak) in [((1, 7), 1), ((1, 7), 1), ((1, 8), 2), ((2, 9), 3)] {
+            met.replace(record, now);
+            assert_eq!(met.streak, streak, "{record:?}");
+        }
+    }
 }

@@ -47,6 +47,9 @@ pub(crate) struct Observed {
     pub(crate) postponed: bool,
     /// Another process created the newest revision, and this one has not yet waited for it.
     pub(crate) contested: bool,
+    /// Revisions of others, or their seals on one, were replaced again and again, and this process has not yet waited
+    /// before it replaces the newest one.
+    pub(crate) disputed: bool,
     /// Changes of its records go unnoticed, because the server refuses to list or watch them.
     pub(crate) blind: bool,
     /// Revisions older than the deployed one are also recorded as deployed.
@@ -303,6 +306,7 @@ impl fmt::Display for Observed {
             (self.yields, "without a permit for retries"),
             (self.postponed, "render postponed"),
             (self.contested, "made by another operator"),
+            (self.disputed, "made by others again and again"),
             (self.blind, "records not watched"),
             (self.outdated, "with outdated revisions"),
             (self.gate == Gate::Test, "tests due"),
@@ -391,6 +395,11 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
     // An action that has begun is completed, even if dependencies are no longer met.
     let is_begun = matches!(recorded, Recorded::Pending | Recorded::PendingInstall);
     match recorded {
+        Recorded::Failed | Recorded::FailedInstall | Recorded::Pending | Recorded::PendingInstall
+            if observed.disputed =>
+        {
+            Step::GiveWay
+        }
         _ if matches!(observed.gate, Gate::RollBack | Gate::Pin) => Step::RollBack,
         // A failed upgrade is followed by another, which begins as that of a deployed revision does.
         Recorded::Failed if observed.upgrade_slot == UpgradeSlot::Waiting => Step::Wait,
@@ -420,13 +429,9 @@ fn when_deployed(observed: &Observed) -> Step {
             Step::Supersede
         }
         (_, Objects::Drifted) if observed.gate == Gate::Pin && observed.held => Step::Repair,
-        _ if observed.gate == Gate::Pin => {
-            if observed.held {
-                Step::Wait
-            } else {
-                Step::RollBack
-            }
-        }
+        _ if observed.gate == Gate::Pin && observed.held => Step::Wait,
+        _ if observed.gate == Gate::Pin && observed.disputed => Step::GiveWay,
+        _ if observed.gate == Gate::Pin => Step::RollBack,
         // The deployed revision is maintained even while the next one cannot be created.
         (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
         (inputs, Objects::Unreported) if differs(inputs) && waits => Step::Detect,
@@ -438,11 +443,12 @@ fn when_deployed(observed: &Observed) -> Step {
         _ if is_changed && observed.awaits == Awaits::Unread => Step::ReadDependencies,
         (Inputs::Unread, _) => Step::ReadSources,
         (Inputs::Uncompared, _) => Step::Compare,
-        (Inputs::Changed | Inputs::RenderedOther, _) if observed.contested => Step::GiveWay,
+        (Inputs::Changed | Inputs::RenderedOther, _) if observed.contested || observed.disputed => Step::GiveWay,
         (Inputs::Changed | Inputs::RenderedOther, _) if observed.upgrade_slot == UpgradeSlot::Needed => Step::Queue,
         (Inputs::Changed, _) => Step::Render,
         (Inputs::RenderedOther, _) => Step::Upgrade,
         (_, Objects::Unmarked | Objects::Unclaimed) if observed.held => Step::Wait,
+        (_, Objects::Unmarked | Objects::Unclaimed) if observed.disputed => Step::GiveWay,
         (_, Objects::Unmarked | Objects::Unclaimed) => Step::TakeOwnership,
         // Drift may never end.
         _ if observed.outdated && !observed.held => Step::Supersede,
@@ -488,6 +494,7 @@ mod tests {
         yields: false,
         postponed: false,
         contested: false,
+        disputed: false,
         blind: false,
         outdated: false,
         gate: Gate::Open,
@@ -924,6 +931,27 @@ mod tests {
             ("to be continued", Observed { release: Recorded::Pending, ..changed.clone() }, Step::Render),
             ("at work", Observed { release: Recorded::InFlight, ..changed.clone() }, Step::LeaveAlone),
             ("being deleted", Observed { deleting: true, ..changed }, Step::Uninstall),
+        ]);
+    }
+
+    #[test]
+    fn what_others_record_again_and_again_is_replaced_only_after_a_wait() {
+        let disputed = Observed { disputed: true, ..FINE };
+        let unmarked = Observed { objects: Objects::Unmarked, ..disputed.clone() };
+        let pinned = Observed { gate: Gate::Pin, ..disputed.clone() };
+        check(&[
+            ("nothing is replaced", disputed.clone(), Step::Nothing),
+            ("an upgrade", Observed { inputs: Inputs::Changed, ..disputed.clone() }, Step::GiveWay),
+            ("one that is rendered", Observed { inputs: Inputs::RenderedOther, ..disputed.clone() }, Step::GiveWay),
+            ("not compared yet", Observed { inputs: Inputs::Uncompared, ..disputed.clone() }, Step::Compare),
+            ("a seal", unmarked.clone(), Step::GiveWay),
+            ("while waiting", Observed { held: true, ..unmarked }, Step::Wait),
+            ("a return to the pinned revision", pinned.clone(), Step::GiveWay),
+            ("while waiting for it", Observed { held: true, ..pinned.clone() }, Step::Wait),
+            ("from a failed one", Observed { release: Recorded::Failed, ..pinned }, Step::GiveWay),
+            ("an unfinished one", Observed { release: Recorded::Pending, ..disputed.clone() }, Step::GiveWay),
+            ("drift", Observed { objects: Objects::Drifted, ..disputed.clone() }, Step::Repair),
+            ("being deleted", Observed { deleting: true, ..disputed }, Step::Uninstall),
         ]);
     }
 

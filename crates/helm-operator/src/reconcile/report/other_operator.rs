@@ -1,4 +1,4 @@
-//! Words what is wrong when two operators serve a resource. Pure.
+//! Words what is wrong when others make revisions of a resource's release. Pure.
 
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
@@ -14,6 +14,17 @@ pub(crate) fn contested(primary: &Primary, revision: u32, competitor: &Competito
         "another operator also serves this resource: {} made revision {revision} of release {:?} with another chart, other values or an older \
          state of the resource; {REMEDY}. Until then this operator waits longer each time before it makes the next revision",
         competitor.writer,
+        primary.name()
+    );
+    Fault { condition: condition::IRRECONCILABLE, reason: Reason::OtherOperator, message }
+}
+
+/// Describes a revision of others, of whom no name is known, after several of them were replaced.
+pub(crate) fn disputed(primary: &Primary, revision: u32) -> Fault {
+    let message = format!(
+        "revision {revision} of release {:?} was made with helm or by another operator, and such revisions come back each time this operator replaces \
+         them; stop what makes them, or set the annotation helm.sdk.operatorframework.io/suspend to \"true\". Until then this operator waits longer each \
+         time before it makes the next revision",
         primary.name()
     );
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::OtherOperator, message }

@@ -5,20 +5,24 @@
 //! which has ended or waits for the lease. A record that another process writes later proves that two are running. Then
 //! the one that notices gives way: it leaves an unfinished action alone, and waits longer each time before it replaces
 //! the other's revision, unless its own inputs change.
+//!
+//! Helm and upstream operators leave no name, and a shard of a ring expects other names. Whoever it is: if revisions of
+//! others were replaced several times in a row, they are made again each time, and this process waits as well.
 
 use controller::report::Outcome;
 use controller::runtime::backoff::{self, Retry};
 use tokio::time::Instant;
 
 use crate::reconcile::decide::memory::LastFailure;
-use crate::reconcile::decide::remembered::Met;
+use crate::reconcile::decide::remembered::{Met, RecordVersion};
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, Learned, NextStep};
-use crate::reconcile::report::other_operator::{REMEDY, contested};
+use crate::reconcile::report::other_operator::{REMEDY, contested, disputed};
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
+use crate::view::release::{ReleaseRecords, Trust};
 
 /// The first wait is that after this many failures plus one: four seconds, so that a process that is ending does not
 /// delay the next one.
@@ -29,6 +33,21 @@ impl StepContext<'_> {
     pub(crate) fn is_contested(&self) -> bool {
         let waited_for = self.shared.memory.of(self.key).competitor.as_ref().map_or(0, |met| met.waited_for);
         self.release().is_some_and(|release| release.winner().is_some_and(|(revision, _)| revision != waited_for))
+    }
+
+    /// Returns whether revisions of others, or their seals on one, were replaced again and again, and this process has not
+    /// yet waited before it replaces the newest one.
+    pub(crate) fn is_disputed(&self) -> bool {
+        let memory = self.shared.memory.of(self.key);
+        let Some(met) = memory.competitor.as_deref().filter(|met| met.excess(self.decided) > 0) else { return false };
+        self.release().as_deref().and_then(others_newest).is_some_and(|newest| met.waited != Some(newest))
+    }
+
+    /// Counts an action that replaces what others recorded last.
+    pub(crate) fn note_replacement(&self) {
+        if let Some(newest) = self.release().as_deref().and_then(others_newest) {
+            self.change_met(|met| met.replace(newest, self.decided));
+        }
     }
 
     /// Reports, once, another process that writes this release's records.
@@ -54,19 +73,27 @@ impl StepContext<'_> {
         self.shared.publish(primary, Outcome::warning(Reason::OtherOperator.as_str(), "Reconcile", message));
     }
 
-    /// Waits before the next revision replaces another process's: longer each time, but not at all for other inputs.
+    /// Waits before the next revision replaces one of others: longer each time, but not at all for other inputs.
     pub(crate) fn give_way(&self, primary: &Primary) -> Ended {
         let Some(release) = self.release() else { return NextStep::Again.into() };
         // In the meantime, the other process may have used the inputs that were rendered here.
         let ended = NextStep::Again.with([Learned::Outdated]);
-        if self.knowing(&ended.learned).compared(Some(&release), primary) == Inputs::Same {
+        let is_disputed = self.is_disputed();
+        if !is_disputed && self.knowing(&ended.learned).compared(Some(&release), primary) == Inputs::Same {
             return ended;
         }
-        let Some((revision, competitor)) = release.winner() else { return ended };
-        let fault = contested(primary, revision, competitor);
-        let at = Instant::now() + backoff::wait(competitor.rounds.saturating_add(FIRST_WAIT));
+        let (fault, rounds) = match (release.winner(), release.newest()) {
+            (Some((revision, competitor)), _) => (contested(primary, revision, competitor), competitor.rounds),
+            (None, Some((revision, _))) if is_disputed => (disputed(primary, revision), 0),
+            (None, _) => return ended,
+        };
+        let excess = self.shared.memory.of(self.key).competitor.as_deref().map_or(0, |met| met.excess(self.decided));
+        let at = Instant::now() + backoff::wait(rounds.max(excess).saturating_add(FIRST_WAIT));
         tracing::warn!(resource = %self.key, reason = fault.reason.as_str(), error = fault.message, "Waiting with the next revision");
-        self.change_met(|met| met.waited_for = revision);
+        self.change_met(|met| {
+            met.waited_for = release.newest().map_or(0, |(revision, _)| revision);
+            met.waited = others_newest(&release);
+        });
         let failure = LastFailure {
             failed: Failed::Blocked(fault.clone()),
             inputs: self.attempt(primary),
@@ -83,4 +110,10 @@ impl StepContext<'_> {
     fn change_met(&self, change: impl FnOnce(&mut Met)) {
         self.shared.memory.change(self.key, |memory| change(memory.competitor.get_or_insert_default()));
     }
+}
+
+/// Returns the newest revision if its record is not as this process wrote it.
+fn others_newest(release: &ReleaseRecords) -> Option<RecordVersion> {
+    let (revision, newest) = release.newest()?;
+    (!matches!(newest.trust, Trust::Written(_))).then_some((revision, newest.resource_version))
 }

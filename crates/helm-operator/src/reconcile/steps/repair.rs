@@ -241,6 +241,7 @@ async fn take(
         let listed = only_listed(marks, &whole);
         whole.objects.extend(listed);
     }
+    context.note_replacement();
     let written = action::record_ownership(&env, admitted, &whole).await.map_err(|e| fault(&e))?;
     if !marks.owner.is_empty() && marks.owner_type != whole.owner_type {
         context.shared.memory.change(context.key, |memory| memory.release.took_over = true);
