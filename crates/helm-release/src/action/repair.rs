@@ -34,11 +34,11 @@ pub struct Repaired {
 ///
 /// Objects of kinds that are no longer served are skipped. Repeating a repair changes nothing. When it fails or is
 /// cancelled, some objects may already be repaired; objects of one kind are applied concurrently, kinds one after the
-/// other. An object that the server rejects, or that now belongs to someone else, keeps no other from its repair:
-/// [`Repaired::failed`] has the error.
+/// other. An object that the server rejects, that cannot be read, that the release may not contain, or that now belongs
+/// to someone else keeps no other from its repair: [`Repaired::failed`] has the first error.
 ///
 /// # Errors
-/// The record or an object cannot be read, or the release may not contain an object.
+/// The record cannot be read, or contact to the server was lost before the first write.
 pub async fn repair(
     env: &Environment<'_>,
     (version, packed): (u32, Option<&Stored<Packed>>),
@@ -113,6 +113,12 @@ impl With<'_> {
     fn is_in_doubt(self, key: &ObjectKey) -> bool {
         matches!(self, With::All(known) if known.find(key).is_some_and(|object| object.digest.is_none()))
     }
+
+    /// Returns whether the other objects are written although this one failed before.
+    fn continues_after(self, failure: &Error) -> bool {
+        let Error::Apply(failure) = failure else { return false };
+        !matches!(self, With::All(_)) && failure.is_answered()
+    }
 }
 
 async fn apply(
@@ -127,45 +133,17 @@ async fn apply(
     let mut targets: Vec<Target<'_>> = Vec::new();
     let mut repaired = Repaired::default();
     for object in &objects {
-        // Objects of a kind that is no longer served cannot drift.
-        let recorded = env.applier.recorded_key(object, &env.decoration).await?;
-        let Some(key) = recorded else { continue };
-        let known = match with {
-            With::All(_) => None,
-            With::These(objects) | With::Drifted { objects, .. } => match objects.iter().find(|known| known.key == key)
-            {
-                None => continue,
-                known => known,
-            },
-        };
-        let expires = known.map_or(object.expires(), |known| known.expires);
-        if expires && env.applier.find_live(&key, &object.api_version).await?.is_none() {
-            repaired.finished.push(finished(env, key, object));
-            continue;
+        match target(env, object, (with, rule), &handover, &mut repaired).await {
+            Ok(target) => targets.extend(target),
+            Err(error) if with.continues_after(&error) => _ = repaired.failed.get_or_insert(error),
+            Err(error) => return Err(error),
         }
-        if let Err(refused) = env.options.reach.admits(&key, &env.decoration.namespace) {
-            return Err(ApplyError::OutOfReach(vec![refused]).into());
-        }
-        let handed_over = handover.of(&key);
-        if let With::Drifted { inspected, .. } = with
-            && let Some(found) = inspect(env, object, &key, &handed_over, repaired.losses.len() < inspected).await?
-        {
-            if let Some(live) = as_others_left_it(env, &found) {
-                repaired.accepted.push((key, live));
-                continue;
-            }
-            repaired.losses.push((key.clone(), found.loss));
-        }
-        let client = known.is_some_and(|known| known.client);
-        let previous = if client { Previous::Client { changed: false } } else { Previous::Apply };
-        let (observed, changed) = (observed(env, &key, rule), with.is_in_doubt(&key));
-        targets.push(Target { object, rule, observed, previous, changed, handed_over, expires });
     }
     let bases = RecordedBases::of(env, release);
     let options = WriteOptions { deletions, ..with.options(bases.write_options()) };
     let applied = env.applier.apply_each(&targets, &options, &mut repaired.applied).await;
     if let Err(error) = applied {
-        repaired.failed = Some(error.into());
+        repaired.failed.get_or_insert(error.into());
         return Ok(repaired);
     }
     for target in targets.iter().filter(|target| target.expires) {
@@ -176,6 +154,47 @@ async fn apply(
         }
     }
     Ok(repaired)
+}
+
+/// Returns how to write an object; `None` if it is left as it is, which is noted.
+async fn target<'o>(
+    env: &Environment<'_>,
+    object: &'o Object,
+    (with, rule): (With<'_>, Rule),
+    handover: &Handover<'_>,
+    repaired: &mut Repaired,
+) -> Result<Option<Target<'o>>, Error> {
+    // Objects of a kind that is no longer served cannot drift.
+    let Some(key) = env.applier.recorded_key(object, &env.decoration).await? else { return Ok(None) };
+    let known = match with {
+        With::All(_) => None,
+        With::These(objects) | With::Drifted { objects, .. } => match objects.iter().find(|known| known.key == key) {
+            None => return Ok(None),
+            known => known,
+        },
+    };
+    let expires = known.map_or(object.expires(), |known| known.expires);
+    if expires && env.applier.find_live(&key, &object.api_version).await?.is_none() {
+        repaired.finished.push(finished(env, key, object));
+        return Ok(None);
+    }
+    if let Err(refused) = env.options.reach.admits(&key, &env.decoration.namespace) {
+        return Err(ApplyError::OutOfReach(vec![refused]).into());
+    }
+    let handed_over = handover.of(&key);
+    if let With::Drifted { inspected, .. } = with
+        && let Some(found) = inspect(env, object, &key, &handed_over, repaired.losses.len() < inspected).await?
+    {
+        if let Some(live) = as_others_left_it(env, &found) {
+            repaired.accepted.push((key, live));
+            return Ok(None);
+        }
+        repaired.losses.push((key.clone(), found.loss));
+    }
+    let client = known.is_some_and(|known| known.client);
+    let previous = if client { Previous::Client { changed: false } } else { Previous::Apply };
+    let (observed, changed) = (observed(env, &key, rule), with.is_in_doubt(&key));
+    Ok(Some(Target { object, rule, observed, previous, changed, handed_over, expires }))
 }
 
 fn finished(env: &Environment<'_>, key: ObjectKey, object: &Object) -> MarkedObject {

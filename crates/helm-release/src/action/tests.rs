@@ -1464,7 +1464,10 @@ async fn hooks_rollbacks_and_repairs_reach_no_further_than_a_render() {
     assert!(rollback(&world.env(), &from, 1, "inputs").await.unwrap_err().cause.is_out_of_reach());
     assert_eq!((world.map("a")["data"]["x"].as_str(), world.server.paths().len()), (Some("2"), 3));
     let known: Vec<&MarkedObject> = first.inventory.objects.iter().collect();
-    assert!(reapply(&world.env(), (1, None), &known, &()).await.unwrap_err().is_out_of_reach());
+    let reapplied = reapply(&world.env(), (1, None), &known, &()).await.unwrap();
+    assert!(reapplied.failed.unwrap().is_out_of_reach());
+    let applied: Vec<&str> = reapplied.applied.iter().map(|one| &*one.key.name).collect();
+    assert_eq!(applied, ["a"], "it keeps no other from its repair");
     let recorded = world.storage.get("ns", "web", 1).await.unwrap().release.sealed().unwrap().into();
     assert!(take_ownership(&world.env(), &recorded, &Marks::default()).await.unwrap_err().is_out_of_reach());
 }

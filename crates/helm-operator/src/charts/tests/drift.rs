@@ -322,6 +322,24 @@ fn scale(world: &World, replicas: u32) {
     world.server.restore(DEPLOYMENT, live);
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_keeps_no_other_from_its_repair() {
+    let mut spec = spec();
+    spec["objects"] = json!([deployment("a")]);
+    let world = world(spec, DriftPolicy::Repair).await;
+    // Whether it has drifted shows only when it is read.
+    scale(&world, 3);
+    change(&world, "b", "mine", "kubectl");
+    world.server.refuse(|call| {
+        let is_read = call.method == http::Method::GET && call.path.contains("/deployments/web");
+        is_read.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    assert_eq!(world.value_of("b"), "1");
+    let fault = world.condition("Irreconcilable").unwrap();
+    assert!(fault.contains("cannot read Deployment \"web\""), "{fault}");
+}
+
 /// Returns the requests of a reconcile, without discovery and without those for the resource itself, whose readiness
 /// changes with the replicas.
 async fn requests(world: &World) -> Vec<String> {

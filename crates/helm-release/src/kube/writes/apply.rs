@@ -147,7 +147,7 @@ pub enum ApplyError {
 
 impl ApplyError {
     /// Returns whether the failure concerns only this object, because contact with the server is not lost.
-    pub(in crate::kube) fn is_answered(&self) -> bool {
+    pub(crate) fn is_answered(&self) -> bool {
         let ApplyError::Failed { source, .. } = self else { return true };
         !matches!(source, Error::Transport(_) | Error::TimedOut { .. } | Error::Outdated | Error::Moved)
     }
