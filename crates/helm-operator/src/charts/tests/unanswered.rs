@@ -276,6 +276,22 @@ async fn a_replaced_revision_whose_record_could_not_be_written_is_superseded_lat
     assert_eq!(world.server.writes(), writes, "once");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_replaced_revision_whose_record_a_person_deletes_unseen_holds_nothing_up() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    world.edit(|resource| resource["spec"]["value"] = "2".into());
+    let first = format!("{SECRETS}/{RECORD}1");
+    world.server.disturb(&format!("PATCH {first}"), 2, Disturbance::Refused(500));
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 deployed", "2 deployed"]);
+    world.server.remove(&first);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile_at_once(&world).await;
+    assert_eq!((world.history(), world.condition("Irreconcilable")), (vec!["2 deployed".to_owned()], None));
+    assert_eq!(world.state("Ready"), "True/Ready");
+}
+
 /// Upgrades a release without an answer to the write that completes the new revision.
 async fn unanswered_upgrade(world: &World) {
     world.edit(|resource| resource["spec"]["value"] = "2".into());

@@ -16,9 +16,15 @@ use crate::status::reason::Reason;
 pub(crate) async fn supersede(context: &StepContext<'_>) -> Result<NextStep, Failed> {
     let outdated = context.release().map(|release| release.outdated()).unwrap_or_default();
     for version in outdated {
-        let written = mark(context, version).await;
-        let resource_version =
-            written.map_err(|error| Failed::of_step(&error, condition::IRRECONCILABLE, Reason::ReconcileError))?;
+        let failed = |error| Failed::of_step(&error, condition::IRRECONCILABLE, Reason::ReconcileError);
+        let resource_version = match mark(context, version).await {
+            // Someone has deleted the record, and its event is late.
+            Err(action::Error::Storage(error)) if error.is_missing() => {
+                context.shared.cache.lose_revision(context.key, version);
+                continue;
+            }
+            written => written.map_err(failed)?,
+        };
         context.shared.cache.change_release(context.key, |release| {
             if let Some(revision) = release.revisions.get_mut(&version) {
                 revision.status = Status::Superseded;
