@@ -476,6 +476,26 @@ async fn an_adoption_that_the_watch_never_grants_is_refused_with_a_reason() {
     assert!(condition.starts_with("True/InvalidAnnotation/") && condition.contains("adopt: never"), "{condition}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_object_of_somebody_else_in_the_place_of_one_that_an_upgrade_drops_stays_whatever_may_be_adopted() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let path = format!("{MAPS}/a");
+    world.server.remove(&path);
+    let another = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+    put_precious(&world.server, json!({"name": "a", "annotations": another}));
+    let before = world.server.object(&path);
+    adopt(&world);
+    world.edit(|p| p["spec"]["maps"] = json!(["b", "c"]));
+    let world = granting(world.server, Adopt::Any);
+    world.reconcile().await;
+    assert_eq!(world.history().last().unwrap(), "2 deployed");
+    assert_eq!(world.server.object(&path), before);
+    world.delete();
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.server.object(&path)), (vec!["a".to_owned()], before));
+}
+
 /// Records that another resource began to take the release over.
 pub(super) async fn begin_takeover(world: &World, status: Status) {
     record_takeover(world, &world.shared.storage, 2, status).await;
