@@ -55,9 +55,10 @@ impl<'s> ObjectWatches<'s> {
     /// Watches the objects of the chart in a status's text, too. Its resource was stored after the first lists.
     fn add_chart(&mut self, deployed: &str, tasks: &mut JoinSet<()>) {
         if chart_names::add(&mut self.charts, deployed) {
-            // Until the new subscribers are there, the earlier ones receive what happens.
-            let earlier = std::mem::take(&mut self.kinds);
-            earlier.iter().for_each(|(kind, _)| self.watch(kind.clone(), tasks));
+            // The earlier subscribers end first: the end of a list of fewer charts would remove the objects of the others.
+            // The lists that follow show what happens in between.
+            let kinds: Vec<_> = std::mem::take(&mut self.kinds).into_iter().map(|(kind, _)| kind).collect();
+            kinds.into_iter().for_each(|kind| self.watch(kind, tasks));
         }
     }
 }

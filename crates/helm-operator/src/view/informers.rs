@@ -41,6 +41,9 @@ pub(crate) trait Source: Send + Sync {
 /// A receiver of a kind's objects. Its owner drops it to end the subscription.
 pub(crate) type Subscriber = Arc<dyn EventHandler<Arc<Live>> + Sync>;
 
+/// A subscriber, as long as its owner keeps it.
+type WeakSubscriber = Weak<dyn EventHandler<Arc<Live>> + Sync>;
+
 /// The watched kinds of the process.
 pub(crate) struct Informers {
     source: Box<dyn Source>,
@@ -70,6 +73,8 @@ struct Fanout {
     members: Vec<Member>,
     /// The number of watches so far. Events of earlier ones no longer count.
     run: u64,
+    /// The number of lists that members made themselves.
+    own_lists: u64,
     /// Number of the current list; keeps increasing across watch restarts.
     epoch: u64,
     task: Option<AbortHandle>,
@@ -78,9 +83,11 @@ struct Fanout {
 }
 
 struct Member {
-    subscriber: Weak<dyn EventHandler<Arc<Live>> + Sync>,
+    subscriber: WeakSubscriber,
     /// The events since it joined, until its own list is complete.
     missed: Option<Vec<Event>>,
+    /// The number of the watch's list when its events began: it may lack the first objects of that list.
+    since: u64,
 }
 
 #[derive(Clone)]
@@ -95,6 +102,9 @@ impl Member {
     /// Passes an event on, now or after the member's list. Returns whether the member still exists.
     fn take(&mut self, event: &Event) -> bool {
         let Some(subscriber) = self.subscriber.upgrade() else { return false };
+        if event.ends_list_until(self.since) {
+            return true;
+        }
         match &mut self.missed {
             Some(missed) => missed.push(event.clone()),
             None => event.show(&subscriber),
@@ -102,12 +112,22 @@ impl Member {
         true
     }
 
-    fn is(&self, subscriber: &Subscriber) -> bool {
-        std::ptr::addr_eq(self.subscriber.as_ptr(), Arc::as_ptr(subscriber))
+    /// Passes on the events that it missed. From now on, it receives each at once.
+    fn follow(&mut self, subscriber: &Subscriber) {
+        self.missed.take().into_iter().flatten().for_each(|event| event.show(subscriber));
+    }
+
+    fn is(&self, subscriber: &WeakSubscriber) -> bool {
+        std::ptr::addr_eq(self.subscriber.as_ptr(), subscriber.as_ptr())
     }
 }
 
 impl Event {
+    /// Returns whether it ends a list with at most this number.
+    fn ends_list_until(&self, number: u64) -> bool {
+        matches!(self, Event::Sweep(_, list) if list.number <= number)
+    }
+
     fn show(&self, to: &Subscriber) {
         match self {
             Event::Changed(live, epoch) => to.changed(live.clone(), *epoch),
@@ -143,7 +163,8 @@ impl Informers {
     }
 
     /// Feeds a kind's objects of these charts to a subscriber for as long as its owner keeps it. The future resolves
-    /// when the subscriber knows all existing objects, or when the server refuses to list them.
+    /// when the subscriber knows all existing objects, when the server refuses to list them, or when its owner has dropped
+    /// it.
     pub(crate) fn subscribe(
         self: &Arc<Self>,
         kind: &Arc<Resource>,
@@ -159,7 +180,9 @@ impl Informers {
         });
         let join = |one: &Arc<SharedWatch>| -> BoxFuture<'static, First> {
             match one.join(own, subscriber) {
-                Joined::Running => Box::pin(self.clone().catch_up(one.clone(), own.clone(), subscriber.clone())),
+                Joined::Running => {
+                    Box::pin(self.clone().catch_up(one.clone(), own.clone(), Arc::downgrade(subscriber)))
+                }
                 Joined::Restart => one.start(&*self.source, charts, tasks),
             }
         };
@@ -177,19 +200,14 @@ impl Informers {
         self: Arc<Self>,
         shared: Arc<SharedWatch>,
         own: BTreeSet<String>,
-        subscriber: Subscriber,
+        subscriber: WeakSubscriber,
     ) -> First {
-        let mut seen: Option<u64> = None;
-        for attempt in 1_u32.. {
-            // The list will contain everything that happened before it. While lists fail, nothing accumulates.
-            let before = shared.forget_missed(&subscriber);
-            // What only an abandoned list contained must not survive this one.
-            let number = if seen == Some(before) { u64::MAX - u64::from(attempt) } else { before };
-            let epoch = Epoch { number, began: Instant::now(), is_list: false };
-            let mut list = OwnList { before, epoch, is_seen: false };
+        let mut attempt = 0;
+        while subscriber.strong_count() > 0 {
+            let list = shared.begin_list(&subscriber);
             let pages = self.source.list(&shared.kind, &shared.scope, &own);
-            match shared.take_in(&subscriber, pages, &mut list).await {
-                Ok(true) => return First::Listed,
+            match shared.take_in(&subscriber, pages, &list).await {
+                Ok(true) => break,
                 Ok(false) => {}
                 Err(kube::Error::Api(status)) if reflector::is_refusal(&status) => {
                     shared.admit_unlisted(&subscriber);
@@ -198,12 +216,12 @@ impl Informers {
                 Err(error) => {
                     let (kind, error) = (&shared.kind.kind, controller::report::chain(&error));
                     tracing::warn!(error, "Cannot list {kind} objects");
+                    attempt += 1;
                     tokio::time::sleep(backoff::wait(attempt)).await;
                 }
             }
-            seen = seen.max(list.is_seen.then_some(before));
         }
-        First::Refused
+        First::Listed
     }
 }
 
@@ -220,8 +238,6 @@ struct OwnList {
     /// The number of the watch's list when it began.
     before: u64,
     epoch: Epoch,
-    /// Whether the member has seen some of its objects.
-    is_seen: bool,
 }
 
 impl SharedWatch {
@@ -232,7 +248,8 @@ impl SharedWatch {
         let running = state.task.is_some() && state.charts.is_superset(own) && !is_refused;
         let missed = running.then(Vec::new);
         state.members.retain(|member| member.subscriber.strong_count() > 0);
-        state.members.push(Member { subscriber: Arc::downgrade(subscriber), missed });
+        let since = state.epoch;
+        state.members.push(Member { subscriber: Arc::downgrade(subscriber), missed, since });
         if running { Joined::Running } else { Joined::Restart }
     }
 
@@ -261,22 +278,28 @@ impl SharedWatch {
         })
     }
 
-    /// Drops the events that a member missed so far, before it lists. Returns the number of the watch's list.
-    fn forget_missed(&self, subscriber: &Subscriber) -> u64 {
+    /// Begins a member's own list, which will contain everything that happened before it: the events that the member
+    /// missed so far are dropped, so that nothing accumulates while lists fail. No other list has its number, so an entry
+    /// from before it remains only if it contains the object: its deletion may be among the dropped events.
+    fn begin_list(&self, subscriber: &WeakSubscriber) -> OwnList {
         let mut state = lock(&self.state);
-        let member = state.members.iter_mut().find(|member| member.is(subscriber));
-        member.and_then(|member| member.missed.as_mut()).into_iter().for_each(Vec::clear);
-        state.epoch
+        state.own_lists += 1;
+        let (before, number) = (state.epoch, u64::MAX - state.own_lists);
+        if let Some(member) = state.members.iter_mut().find(|member| member.is(subscriber)) {
+            (member.missed, member.since) = (Some(Vec::new()), before);
+        }
+        OwnList { before, epoch: Epoch { number, began: Instant::now(), is_list: false } }
     }
 
     /// Passes a member's own list to it, a page before the next one is read, and then the events that it missed. Stops
     /// and returns `false` if the watch has listed since this list began: an object missing from the watch's list may be
-    /// in the member's older one, and no event would ever report its deletion.
+    /// in the member's older one, and no event would ever report its deletion. Also stops if the member's owner has dropped
+    /// it: a later list of another member may have the same objects and more, which the end of this one would remove.
     async fn take_in(
         &self,
-        subscriber: &Subscriber,
+        subscriber: &WeakSubscriber,
         mut pages: BoxStream<'static, Result<Vec<Live>, kube::Error>>,
-        list: &mut OwnList,
+        list: &OwnList,
     ) -> Result<bool, kube::Error> {
         while let Some(page) = pages.next().await {
             if !self.admit_page(subscriber, page?, list) {
@@ -286,36 +309,33 @@ impl SharedWatch {
         Ok(self.admit(subscriber, list))
     }
 
-    fn admit_page(&self, subscriber: &Subscriber, page: Vec<Live>, list: &mut OwnList) -> bool {
+    fn admit_page(&self, subscriber: &WeakSubscriber, page: Vec<Live>, list: &OwnList) -> bool {
         let state = lock(&self.state);
-        let is_valid = state.epoch == list.before;
-        for live in page.into_iter().filter(|_| is_valid) {
-            subscriber.changed(Arc::new(live), list.epoch);
-            list.is_seen = true;
-        }
-        is_valid
+        let subscriber = subscriber.upgrade().filter(|_| state.epoch == list.before);
+        let Some(subscriber) = subscriber else { return false };
+        page.into_iter().for_each(|live| subscriber.changed(Arc::new(live), list.epoch));
+        true
     }
 
-    fn admit(&self, subscriber: &Subscriber, list: &OwnList) -> bool {
+    fn admit(&self, subscriber: &WeakSubscriber, list: &OwnList) -> bool {
         let mut state = lock(&self.state);
         if state.epoch != list.before {
             return false;
         }
         let Some(member) = state.members.iter_mut().find(|member| member.is(subscriber)) else { return true };
+        let Some(subscriber) = member.subscriber.upgrade() else { return false };
         subscriber.sweep(&self.scope, list.epoch);
-        for event in member.missed.take().into_iter().flatten() {
-            event.show(subscriber);
-        }
+        member.follow(&subscriber);
         true
     }
 
     /// Lets a member whose list was refused receive events from now on. The member is complete after the watch's next
-    /// list. A list that ended in the meantime may have started before the member joined.
-    fn admit_unlisted(&self, subscriber: &Subscriber) {
+    /// list.
+    fn admit_unlisted(&self, subscriber: &WeakSubscriber) {
         let mut state = lock(&self.state);
         let Some(member) = state.members.iter_mut().find(|member| member.is(subscriber)) else { return };
-        let missed = member.missed.take().into_iter().flatten();
-        missed.filter(|event| !matches!(event, Event::Sweep(..))).for_each(|event| event.show(subscriber));
+        let Some(subscriber) = member.subscriber.upgrade() else { return };
+        member.follow(&subscriber);
     }
 }
 

@@ -24,7 +24,7 @@ type Watch = (Vec<String>, Events);
 
 /// A server whose events and responses the test determines.
 #[derive(Clone, Default)]
-struct Server {
+pub(super) struct Server {
     /// The watches that were started, with their charts.
     watches: Arc<Mutex<Vec<Watch>>>,
     listed: Arc<Mutex<Vec<Live>>>,
@@ -93,18 +93,22 @@ impl Server {
 
     /// Answers the next page, and all others that come, from these objects.
     fn answer(&self, names: &[&str]) {
+        self.answer_with(names.iter().map(|name| of(name)).collect());
+    }
+
+    pub(super) fn answer_with(&self, objects: Vec<Live>) {
         self.fails.store(false, Ordering::Relaxed);
-        *self.listed.lock().unwrap() = names.iter().map(|name| of(name)).collect();
+        *self.listed.lock().unwrap() = objects;
         self.lists.0.add_permits(1);
     }
 
     /// Fails the next page, and all others until there is an answer.
-    fn fail(&self) {
+    pub(super) fn fail(&self) {
         self.fails.store(true, Ordering::Relaxed);
         self.lists.0.add_permits(1);
     }
 
-    fn send(&self, watch: usize, event: Event<Live>) {
+    pub(super) fn send(&self, watch: usize, event: Event<Live>) {
         // An abandoned watch has no receiver.
         _ = self.watches.lock().unwrap()[watch].1.unbounded_send(Ok(event));
     }
@@ -123,11 +127,11 @@ impl Server {
 
 /// A controller that records what it gets.
 #[derive(Default)]
-struct Seen(Mutex<Vec<String>>);
+pub(super) struct Seen(Mutex<Vec<String>>);
 
 impl EventHandler<Arc<Live>> for Seen {
     fn changed(&self, live: Arc<Live>, epoch: Epoch) {
-        self.note(format!("{} in {}", name(&live), epoch.number));
+        self.note(format!("{} in {}", name(&live), number(epoch)));
     }
 
     fn deleted(&self, live: Arc<Live>) {
@@ -135,7 +139,7 @@ impl EventHandler<Arc<Live>> for Seen {
     }
 
     fn sweep(&self, _: &WatchScope, list: Epoch) {
-        self.note(format!("sweep {}", list.number));
+        self.note(format!("sweep {}", number(list)));
     }
 
     fn lost(&self, _: &WatchScope) {
@@ -152,7 +156,7 @@ impl Seen {
         self.0.lock().unwrap().push(text);
     }
 
-    async fn until(&self, last: &str) -> Vec<String> {
+    pub(super) async fn until(&self, last: &str) -> Vec<String> {
         let is_there = async {
             while self.0.lock().unwrap().last().is_none_or(|seen| seen != last) {
                 tokio::time::sleep(SECOND / 10).await;
@@ -168,18 +172,26 @@ fn name(live: &Live) -> &str {
     live.metadata.name.as_deref().unwrap()
 }
 
+/// Returns the number of a list. Those that controllers make themselves count down from the largest number.
+fn number(list: Epoch) -> String {
+    match u64::MAX - list.number {
+        own @ ..=999 => format!("own {own}"),
+        _ => list.number.to_string(),
+    }
+}
+
 fn of(name: &str) -> Live {
     serde_json::from_value(json!({"metadata": {"name": name, "namespace": "ns"}})).unwrap()
 }
 
-struct Process {
-    server: Server,
-    kinds: Arc<Informers>,
+pub(super) struct Process {
+    pub(super) server: Server,
+    pub(super) kinds: Arc<Informers>,
 }
 
 impl Process {
     /// Creates a process that serves the charts `a` and `b`.
-    fn new() -> Process {
+    pub(super) fn new() -> Process {
         let server = Server::default();
         let kinds = Arc::new(Informers::new(server.clone()));
         kinds.announce("a");
@@ -197,7 +209,7 @@ impl Process {
     }
 
     /// Creates a controller that has received the first list, which contains the object `one`.
-    async fn first(&self) -> Arc<Seen> {
+    pub(super) async fn first(&self) -> Arc<Seen> {
         let (seen, listed) = self.subscribe("a");
         for event in [Event::Init, Event::InitApply(of("one")), Event::InitDone] {
             self.server.send(0, event);
@@ -220,7 +232,8 @@ async fn what_happens_while_a_list_fails_does_not_pile_up() {
     first.until("four in 1").await;
     process.server.answer(&["four"]);
     assert_eq!(listed.await.unwrap(), First::Listed);
-    assert_eq!(second.until("sweep 1").await, ["four in 1", "sweep 1"], "the list has what happened before it");
+    let seen = second.until("sweep own 2").await;
+    assert_eq!(seen, ["four in own 2", "sweep own 2"], "the list has what happened before it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -235,7 +248,8 @@ async fn controllers_share_one_watch_and_one_that_joins_lists_what_exists_first(
     process.server.answer(&["one", "two"]);
     assert_eq!(listed.await.unwrap(), First::Listed);
     let seen = second.until("one gone").await;
-    assert_eq!(seen, ["one in 1", "two in 1", "sweep 1", "two in 1", "one gone"], "events come after the list");
+    let expected = ["one in own 1", "two in own 1", "sweep own 1", "two in 1", "one gone"];
+    assert_eq!(seen, expected, "events come after the list");
     process.server.send(0, Event::Apply(of("three")));
     assert_eq!((first.until("three in 1").await.len(), second.until("three in 1").await.len()), (1, 1));
     assert_eq!(process.server.charts(), ["a b"]);
@@ -257,7 +271,8 @@ async fn a_list_that_ends_while_another_controller_joins_is_seen_by_both() {
     }
     process.server.answer(&["two"]);
     assert_eq!(listed.await.unwrap(), First::Listed);
-    assert_eq!(second.until("sweep 2").await, ["two in 2", "sweep 2"], "an object that is gone is never seen");
+    let seen = second.until("sweep own 2").await;
+    assert_eq!(seen, ["two in own 2", "sweep own 2"], "an object that is gone is never seen");
 }
 
 #[tokio::test(start_paused = true)]
@@ -267,11 +282,11 @@ async fn a_page_of_a_list_is_seen_before_the_next_one_is_read() {
     process.server.is_paged.store(true, Ordering::Relaxed);
     process.server.answer(&["one", "two", "three"]);
     let (second, listed) = process.subscribe("b");
-    assert_eq!(second.until("one in 1").await, ["one in 1"]);
+    assert_eq!(second.until("one in own 1").await, ["one in own 1"]);
     assert!(!listed.is_finished(), "two pages are left");
     process.server.lists.0.add_permits(2);
     assert_eq!(listed.await.unwrap(), First::Listed);
-    assert_eq!(second.until("sweep 1").await, ["two in 1", "three in 1", "sweep 1"]);
+    assert_eq!(second.until("sweep own 1").await, ["two in own 1", "three in own 1", "sweep own 1"]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -281,16 +296,62 @@ async fn an_object_that_goes_after_a_list_failed_at_a_late_page_does_not_survive
     process.server.is_paged.store(true, Ordering::Relaxed);
     process.server.answer(&["gone", "stays"]);
     let (second, listed) = process.subscribe("b");
-    assert_eq!(second.until("gone in 1").await, ["gone in 1"]);
+    assert_eq!(second.until("gone in own 1").await, ["gone in own 1"]);
     process.server.fail();
     process.server.send(0, Event::Delete(of("gone")));
     first.until("gone gone").await;
     process.server.answer(&["stays"]);
     assert_eq!(listed.await.unwrap(), First::Listed);
-    let seen = second.0.lock().unwrap().clone();
-    let number = seen[0].strip_prefix("stays in ").unwrap();
-    assert_ne!(number, "1", "what is in a sweep's own list only stays");
-    assert_eq!(seen[1..], [format!("sweep {number}")]);
+    let seen = second.until("sweep own 2").await;
+    assert_eq!(seen, ["stays in own 2", "sweep own 2"], "only what is in a sweep's own list stays");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_two_lists_that_controllers_make_have_the_same_number() {
+    let process = Process::new();
+    process.first().await;
+    for (charts, sweep) in [("a", "sweep own 1"), ("b", "sweep own 2")] {
+        process.server.answer(&["one"]);
+        let (seen, listed) = process.subscribe(charts);
+        assert_eq!(listed.await.unwrap(), First::Listed);
+        assert_eq!(seen.until(sweep).await.len(), 2);
+    }
+}
+
+/// Otherwise, the end of the watch's list would remove the objects that only the controller's own list has.
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_joins_during_a_list_does_not_see_its_end() {
+    let process = Process::new();
+    let first = process.first().await;
+    process.server.send(0, Event::Init);
+    process.server.send(0, Event::InitApply(of("one")));
+    first.until("one in 2").await;
+    let (second, listed) = process.subscribe("b");
+    process.server.answer(&["one", "two"]);
+    assert_eq!(listed.await.unwrap(), First::Listed);
+    second.until("sweep own 1").await;
+    process.server.send(0, Event::InitApply(of("two")));
+    process.server.send(0, Event::InitDone);
+    assert_eq!(first.until("sweep 2").await, ["two in 2", "sweep 2"]);
+    assert_eq!(second.until("two in 2").await, ["two in 2"]);
+    process.server.send(0, Event::Init);
+    process.server.send(0, Event::InitDone);
+    assert_eq!(second.until("sweep 3").await, ["sweep 3"], "it has seen all of the next one");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_gives_its_subscription_up_sees_no_more_of_its_list() {
+    let process = Process::new();
+    process.first().await;
+    process.server.is_paged.store(true, Ordering::Relaxed);
+    process.server.answer(&["one", "two"]);
+    let (second, listed) = process.subscribe("b");
+    second.until("one in own 1").await;
+    let ended = Arc::downgrade(&second);
+    drop(second);
+    assert_eq!(ended.strong_count(), 0, "the list does not keep it");
+    process.server.lists.0.add_permits(1);
+    assert_eq!(listed.await.unwrap(), First::Listed, "it ends");
 }
 
 #[tokio::test(start_paused = true)]

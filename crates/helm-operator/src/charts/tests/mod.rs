@@ -58,6 +58,7 @@ use crate::view::sources::watch::{SourceHandler, SourceMeta};
 use crate::watches::{OverrideValuesType, Overrides, Sequencing};
 
 mod account;
+mod added_charts;
 mod adopted;
 mod afterwards;
 mod apart;

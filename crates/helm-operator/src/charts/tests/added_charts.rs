@@ -1,0 +1,49 @@
+//! Tests of a controller that has to watch the objects of another chart, too, while it runs.
+
+use kube::runtime::watcher::Event;
+use tokio::task::JoinSet;
+
+use super::kinds::Process;
+use super::*;
+use crate::charts::object_watches::ObjectWatches;
+use crate::reconcile::controller_context::WatchRequest;
+
+/// Returns the release's ConfigMaps, as a list or a watch shows them.
+fn objects(world: &World) -> Vec<Live> {
+    let object = |name: &String| {
+        let mut object = world.server.object(&format!("{MAPS}/{name}")).unwrap();
+        object["metadata"]["namespace"] = "ns".into();
+        Live::clone(&live(object))
+    };
+    world.maps().iter().map(object).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_goes_while_a_chart_is_added_comes_back() {
+    let (world, process) = (World::unwatched(World::new(spec()).server, |_| {}), Process::new());
+    world.reconcile().await;
+    let other = process.first().await;
+    let (mut watches, mut tasks) = (ObjectWatches::new(&world.shared, process.kinds.clone()), JoinSet::new());
+    watches.cover(WatchRequest::Kind(Arc::new(config_maps())), &mut tasks);
+    let listed = objects(&world).into_iter().map(Event::InitApply);
+    for event in std::iter::once(Event::Init).chain(listed).chain([Event::InitDone]) {
+        process.server.send(1, event);
+    }
+    other.until("sweep 2").await;
+
+    // The watch selects this chart already, so that the controller lists by itself, which fails at first.
+    process.server.fail();
+    watches.cover(WatchRequest::Chart("a-1.0.0".into()), &mut tasks);
+    let [_, lost, _]: [Live; 3] = objects(&world).try_into().unwrap();
+    let path = format!("{MAPS}/b");
+    let uid = world.server.object(&path).unwrap()["metadata"]["uid"].clone();
+    world.server.remove(&path);
+    process.server.send(1, Event::Delete(lost));
+    other.until("b gone").await;
+    process.server.answer_with(objects(&world));
+    while tasks.join_next().await.is_some() {}
+
+    assert!(world.shared.cache.dependent(&object_key("ConfigMap", "b")).is_none());
+    assert_ne!(reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await, ReconcileResult::Error);
+    assert_ne!(world.server.object(&path).unwrap()["metadata"]["uid"], uid);
+}
