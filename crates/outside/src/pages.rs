@@ -1,8 +1,10 @@
 //! Lists in pages. Whoever may create objects decides how many there are and how large they are, so no list is requested
 //! as a whole.
 
-use futures::TryStreamExt as _;
+use std::future::ready;
+
 use futures::stream::{self, BoxStream};
+use futures::{StreamExt as _, TryStreamExt as _};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -33,13 +35,34 @@ pub fn pages<'a, T>(api: &'a dyn Api, call: Call) -> BoxStream<'a, Result<Vec<T>
 where
     T: DeserializeOwned + Send + 'a,
 {
+    pages_in_turn(api, call, || ready(())).map_ok(|((), page)| page).boxed()
+}
+
+/// Requests a list as [`pages`] does. Each page is parsed only after its `turn`, whose result, such as a permit, comes
+/// with it. The turn begins when the page has arrived, so that a server that stalls occupies none.
+///
+/// # Errors
+/// As [`pages`].
+pub fn pages_in_turn<'a, T, P, F>(
+    api: &'a dyn Api,
+    call: Call,
+    turn: impl Fn() -> F + Send + 'a,
+) -> BoxStream<'a, Result<(P, Vec<T>), Error>>
+where
+    T: DeserializeOwned + Send + 'a,
+    P: Send + 'a,
+    F: Future<Output = P> + Send + 'a,
+{
     Box::pin(stream::try_unfold(Some(String::new()), move |token| {
         let request = token.map(|token| Call { path: path(&call.path, &token), ..call.clone() });
+        let turn = turn();
         async move {
             let Some(request) = request else { return Ok(None) };
-            let page: Page<T> = api.send(request).await?.parse()?;
+            let answer = api.send(request).await?;
+            let turn = turn.await;
+            let page: Page<T> = answer.parse()?;
             let next = page.metadata.next.filter(|token| !token.is_empty());
-            Ok(Some((page.items.unwrap_or_default(), next)))
+            Ok(Some(((turn, page.items.unwrap_or_default()), next)))
         }
     }))
 }
@@ -60,8 +83,10 @@ fn path(list: &str, token: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use futures::FutureExt as _;
     use futures::future::BoxFuture;
     use serde_json::{Value, json};
+    use tokio::sync::Semaphore;
 
     use super::*;
     use crate::api::Response;
@@ -92,6 +117,15 @@ mod tests {
         page.iter().filter_map(|map| map["metadata"]["name"].as_str()).collect()
     }
 
+    /// A server that never answers.
+    struct Stalls;
+
+    impl Api for Stalls {
+        fn send(&self, _: Call) -> BoxFuture<'_, Result<Response, Error>> {
+            Box::pin(std::future::pending())
+        }
+    }
+
     #[tokio::test]
     async fn a_list_has_the_objects_of_all_pages_once() {
         for (count, query) in [(0, ""), (2, ""), (5, ""), (5, "?labelSelector=")] {
@@ -110,6 +144,22 @@ mod tests {
         let first: Vec<Value> = pages(&server, Call::metadata_list(MAPS)).try_next().await.unwrap().unwrap();
         assert_eq!(names(&first), ["m0", "m1"]);
         assert_eq!(server.0.log().iter().filter(|line| line.starts_with("GET")).count(), 1);
+    }
+
+    #[tokio::test]
+    async fn a_page_takes_its_turn_once_it_has_arrived_and_keeps_it() {
+        let server = with_maps(3).await;
+        let turns = Semaphore::new(1);
+        let mut pages = pages_in_turn::<Value, _, _>(&server, Call::get(MAPS), || turns.acquire());
+        for size in [2, 1] {
+            assert_eq!(turns.available_permits(), 1);
+            let (turn, page) = pages.try_next().await.unwrap().unwrap();
+            assert_eq!((page.len(), turns.available_permits()), (size, 0));
+            drop(turn);
+        }
+        let stalls = Stalls;
+        let mut pages = pages_in_turn::<Value, _, _>(&stalls, Call::get(MAPS), || turns.acquire());
+        assert!(pages.try_next().now_or_never().is_none() && turns.available_permits() == 1);
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use controller::report::chain;
 use futures::TryStreamExt as _;
@@ -31,6 +32,10 @@ use crate::watches::Dependency;
 /// Why an entry is refused in a ring.
 const NO_REVERSE_DELETION: &str = "reverseDeletion needs one process that knows all resources, so it is not possible \
     with --controller-ring or --shard-selector";
+
+/// How long a read may take: as long as a page of a watch's list. It keeps a worker meanwhile, and many resources may wait
+/// for objects of one aggregated API server that stalls.
+const ANSWER: Duration = Duration::from_secs(30);
 
 impl ControllerContext {
     /// Returns a resource in the graph of dependencies. The namespace is empty if it is cluster-scoped.
@@ -258,7 +263,7 @@ async fn fetch(shared: &ControllerContext, resource: &Resource, query: &Query) -
     let is_whole = !query.needs_only_metadata();
     if let Some(path) = named_path(resource, query)? {
         let call = if is_whole { Call::get(path) } else { Call::metadata(path) };
-        return match shared.api.send(call).await {
+        return match in_time(shared.api.send(call)).await {
             Ok(answer) => Ok(shared.dependencies.judge(query, &[answer.parse::<Seen>()?])),
             Err(error) if error.is_not_found() => Ok(Vec::new()),
             Err(error) => Err(error),
@@ -270,15 +275,21 @@ async fn fetch(shared: &ControllerContext, resource: &Resource, query: &Query) -
 }
 
 /// Reads all objects with a query's labels, page by page, and keeps only the verdicts. Ends early only if there are too
-/// many.
+/// many. A page that has not arrived takes no turn from those of other kinds.
 async fn select(api: &dyn Api, dependencies: &Dependencies, query: &Query, call: Call) -> Result<Vec<Judged>, Error> {
-    let (mut pages, mut found) = (outside::pages::<Seen>(api, call), Vec::new());
+    let mut pages = outside::pages_in_turn::<Seen, _, _>(api, call, || dependencies.page_turn());
+    let mut found = Vec::new();
     while found.len() <= query.max_objects {
-        let _turn = dependencies.reading_page().await;
-        let Some(page) = pages.try_next().await? else { break };
+        let Some((_turn, page)) = in_time(pages.try_next()).await? else { break };
         found.extend(dependencies.judge(query, &page));
     }
     Ok(found)
+}
+
+/// Waits for what the server is asked for, but no longer than [`ANSWER`].
+async fn in_time<T>(read: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let late = Error::TimedOut { seconds: ANSWER.as_secs() };
+    tokio::time::timeout(ANSWER, read).await.unwrap_or(Err(late))
 }
 
 /// Returns the path of the object that a query names; `None` if labels select the objects.
@@ -308,7 +319,7 @@ async fn access(context: &StepContext<'_>, query: &Query) -> Result<Access, Fail
         Some(path) => Call::metadata(path),
         None => Call::metadata_list(format!("{}&limit=1", selected_path(&resource, query).map_err(path)?)),
     };
-    match context.applier.api().send(call).await {
+    match in_time(context.applier.api().send(call)).await {
         Ok(_) => Ok(Access::Granted),
         Err(error) if error.is_not_found() => Ok(Access::Granted),
         Err(error) if error.is_forbidden() && !chain(&error).contains(" cannot impersonate") => Ok(Access::Denied),
@@ -350,6 +361,7 @@ mod tests {
     use futures::future::BoxFuture;
     use helm_release::kube::{Applier, MemoryApi, Response};
     use serde_json::json;
+    use tokio::time::{Instant, timeout};
 
     use super::*;
     use crate::dependencies::{Missing, parse};
@@ -362,6 +374,18 @@ mod tests {
     impl Api for Small {
         fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
             self.0.send(Call { path: call.path.replace("limit=500", "limit=2"), ..call })
+        }
+    }
+
+    /// A server that answers no read of caches.
+    struct Stalling(Small);
+
+    impl Api for Stalling {
+        fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>> {
+            match call.path.contains("/caches") {
+                true => Box::pin(std::future::pending()),
+                false => self.0.send(call),
+            }
         }
     }
 
@@ -379,8 +403,8 @@ mod tests {
         Small(server)
     }
 
-    /// Returns the standing after a read of all objects with a label, and the number of pages that this took.
-    async fn read_all(server: &Small, origin: Origin) -> (Standing, usize) {
+    /// Returns a registry in which a resource waits for all objects with a label.
+    fn registry(origin: Origin) -> (Arc<Dependencies>, User, Arc<Query>) {
         let mapper = Applier::new(Arc::new(MemoryApi::new())).mapper;
         let dependencies = Dependencies::new(None, Default::default(), mapper, Arc::default());
         let labels = json!({"matchLabels": {"tier": "db"}});
@@ -390,6 +414,12 @@ mod tests {
         let node = Node { group: "g".into(), kind: "Shop".into(), namespace: "ns".into(), name: "web".into() };
         let user = ("shop-controller".into(), node);
         dependencies.depend(&user, wanted);
+        (dependencies, user, query)
+    }
+
+    /// Returns the standing after a read of all objects with a label, and the number of pages that this took.
+    async fn read_all(server: &Small, origin: Origin) -> (Standing, usize) {
+        let (dependencies, user, query) = registry(origin);
         let reading = dependencies.begin_read(&query).unwrap();
         let before = server.0.log().len();
         let found = select(server, &dependencies, &query, Call::get(DATABASES)).await.unwrap();
@@ -406,6 +436,23 @@ mod tests {
             (Origin::Annotation, 300, lacks(None, Missing::TooMany), 51),
         ] {
             assert_eq!(read_all(&server(count), origin).await, (expected, pages), "{origin:?} {count}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_server_that_stalls_delays_no_read_of_another_kind_and_is_not_awaited_for_long() {
+        let (server, (dependencies, _, query)) = (Stalling(server(3)), registry(Origin::Watch));
+        let read = |path: &'static str| {
+            let read = select(&server, &dependencies, &query, Call::get(path));
+            async { (timeout(2 * ANSWER, read).await.expect("it ends"), Instant::now()) }
+        };
+        let (began, caches) = (Instant::now(), "/apis/cache.example.com/v1/namespaces/ns/caches");
+        let (stalled, another, other) = tokio::join!(read(caches), read(caches), read(DATABASES));
+        assert_eq!((other.0.unwrap().len(), other.1), (3, began));
+        for (result, at) in [stalled, another] {
+            let error = result.unwrap_err();
+            assert_eq!(error.to_string(), "the API server did not complete its response within 30 s");
+            assert!(error.is_unanswered() && at < began + 2 * ANSWER);
         }
     }
 }

@@ -27,8 +27,8 @@ use crate::dependencies::{self, Access, Node, Origin, Query, Standing, Wanted};
 use crate::view::coverage::KindKey;
 use crate::watches::Expressions;
 
-/// How many pages of objects the process reads at the same time: each may be large.
-const MAX_READS: usize = 2;
+/// How many pages of objects the process parses and judges at the same time: each may be large.
+const MAX_PAGES: usize = 2;
 
 /// The process's registry of dependencies.
 pub(crate) struct Dependencies {
@@ -39,7 +39,7 @@ pub(crate) struct Dependencies {
     /// `None` in tests, which feed the registry themselves.
     client: Option<kube::Client>,
     state: Mutex<State>,
-    reads: Semaphore,
+    pages: Semaphore,
 }
 
 impl Dependencies {
@@ -50,8 +50,8 @@ impl Dependencies {
         mapper: Arc<Mapper>,
         served: Arc<ServedKinds>,
     ) -> Arc<Dependencies> {
-        let reads = Semaphore::new(MAX_READS);
-        Arc::new(Dependencies { namespaces, served, mapper, client, state: Mutex::default(), reads })
+        let pages = Semaphore::new(MAX_PAGES);
+        Arc::new(Dependencies { namespaces, served, mapper, client, state: Mutex::default(), pages })
     }
 
     /// Announces a controller before any runs. Until it has listed its resources, each may depend on what `may_hold`
@@ -201,9 +201,9 @@ impl Dependencies {
         kind.entries.get_mut(&query.id).map(Entry::begin_read)
     }
 
-    /// Waits until a page of objects may be read. The permit must be kept until they are judged.
-    pub(crate) async fn reading_page(&self) -> Option<SemaphorePermit<'_>> {
-        self.reads.acquire().await.ok()
+    /// Waits until a page of objects that has arrived may be parsed. The permit must be kept until they are judged.
+    pub(crate) async fn page_turn(&self) -> Option<SemaphorePermit<'_>> {
+        self.pages.acquire().await.ok()
     }
 
     /// Judges the objects that a query means among those of a read.
