@@ -56,7 +56,7 @@ pub struct Spec {
 struct Text {
     json: Arc<str>,
     /// The reservation of a large text that is kept.
-    _reserved: Option<Arc<Reserved>>,
+    reserved: Option<Arc<Reserved>>,
 }
 
 /// Room for large texts, shared by everything that a process keeps.
@@ -68,9 +68,10 @@ pub(crate) struct Room(Arc<AtomicUsize>);
 pub(crate) struct Reserved(Room, usize);
 
 impl Room {
-    /// Reserves this many bytes; returns `None` if there are fewer left.
-    pub(crate) fn take(&self, bytes: usize) -> Option<Reserved> {
-        let fits = |used: usize| Some(used + bytes).filter(|sum| *sum <= ROOM);
+    /// Reserves this many bytes; returns `None` if there are fewer left. What the text replaces, and is dropped next, counts
+    /// as left.
+    pub(crate) fn take(&self, bytes: usize, replaced: usize) -> Option<Reserved> {
+        let fits = |used: usize| Some(used + bytes).filter(|sum| sum.saturating_sub(replaced) <= ROOM);
         self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).ok()?;
         Some(Reserved(self.clone(), bytes))
     }
@@ -79,6 +80,12 @@ impl Room {
     #[cfg(test)]
     pub(crate) fn fill(&self) {
         self.0.store(2 * ROOM, Ordering::Relaxed);
+    }
+}
+
+impl Reserved {
+    pub(crate) fn bytes(&self) -> usize {
+        self.1
     }
 }
 
@@ -91,7 +98,7 @@ impl Drop for Reserved {
 impl Spec {
     /// Creates the `spec` with this JSON text; `null` means that there is none.
     pub fn new(json: &str) -> Spec {
-        Spec { text: Ok(Text { json: json.into(), _reserved: None }), digest: intern(&digest(json)) }
+        Spec { text: Ok(Text { json: json.into(), reserved: None }), digest: intern(&digest(json)) }
     }
 
     /// Creates the `spec` that a user wrote. If it exceeds the limits, only its digest is kept.
@@ -102,17 +109,23 @@ impl Spec {
         }
     }
 
-    /// Returns the `spec` as it is kept in memory: without a text for which there is no room.
-    pub(crate) fn kept_in(self, room: &Room) -> Spec {
-        let Ok(Text { json, _reserved: None }) = &self.text else { return self };
+    /// Returns the `spec` as it is kept in memory: without a text for which there is no room. It replaces one that takes so
+    /// many bytes of the room.
+    pub(crate) fn kept_in(self, room: &Room, replaced: usize) -> Spec {
+        let Ok(Text { json, reserved: None }) = &self.text else { return self };
         if json.len() <= SMALL {
             return self;
         }
-        let text = match room.take(json.len()) {
-            Some(place) => Ok(Text { json: json.clone(), _reserved: Some(Arc::new(place)) }),
+        let text = match room.take(json.len(), replaced) {
+            Some(place) => Ok(Text { json: json.clone(), reserved: Some(Arc::new(place)) }),
             None => Err(Error::NotKept),
         };
         Spec { text, ..self }
+    }
+
+    /// Returns how many bytes of the room its text takes.
+    pub(crate) fn reserved(&self) -> usize {
+        self.text.as_ref().ok().and_then(|text| text.reserved.as_deref()).map_or(0, Reserved::bytes)
     }
 
     /// Returns whether the text was not kept.
@@ -248,13 +261,17 @@ mod tests {
     #[test]
     fn a_process_keeps_small_texts_and_so_many_bytes_of_large_ones() {
         let room = Room::default();
-        let large = || Spec::new(&format!("\"{}\"", "x".repeat(ROOM / 4 - 2))).kept_in(&room);
+        let large = || Spec::new(&format!("\"{}\"", "x".repeat(ROOM / 4 - 2))).kept_in(&room, 0);
         let mut kept: Vec<Spec> = (0..4).map(|_| large()).collect();
         assert!(kept.iter().all(|spec| !spec.is_away()));
         let away = large();
         assert!(away.is_away() && away.values().is_err());
         assert_eq!(away.digest(), kept[0].digest());
-        assert!(!Spec::new("{}").kept_in(&room).is_away());
+        assert!(!Spec::new("{}").kept_in(&room, 0).is_away());
+        let text = format!("\"{}\"", "y".repeat(ROOM / 4 - 2));
+        kept[0] = Spec::new(&text).kept_in(&room, kept[0].reserved());
+        assert_eq!(kept[0].json(), Ok(&*text), "it takes the place of the one before");
+        assert!(large().is_away(), "which is taken only once");
         kept.pop();
         assert!(!large().is_away());
         assert!(large().is_away() || room.0.load(Ordering::Relaxed) <= ROOM);

@@ -112,7 +112,8 @@ impl Cache {
     }
 
     fn reduced(&self, mut primary: Primary) -> Primary {
-        primary.spec = primary.spec.clone().kept_in(&self.room);
+        let replaced = self.primary(&primary.key()).map_or(0, |known| known.spec.reserved());
+        primary.spec = primary.spec.clone().kept_in(&self.room, replaced);
         primary
     }
 
@@ -142,12 +143,13 @@ impl Cache {
     }
 
     /// Judges whether an object is ready, by its own annotations if they count, by its kind's rule, or else by kstatus,
-    /// and keeps what expressions read of it.
-    fn judge(&self, key: &ObjectKey, live: &Live, claim: &Claim) -> Judged {
+    /// and keeps what expressions read of it, in place of what is kept of its known state.
+    fn judge(&self, key: &ObjectKey, live: &Live, claim: &Claim, known: Option<&Dependent>) -> Judged {
         let (group, kind) = (&*key.group, &*key.kind);
         let (has_rule, reads) = (self.expressions.has_rule(group, kind), self.expressions.reads(group, kind));
         let read = live.whole.as_ref().filter(|_| reads);
-        let whole = read.and_then(|json| KeptText::of(json, claim, &self.objects_room));
+        let known = known.and_then(|known| known.whole.as_ref());
+        let whole = read.and_then(|json| KeptText::of(json, claim, &self.objects_room, known));
         if self.heeds_annotations && live.has_conditions() {
             let unready = live.unready_as_annotated(group, kind).map(Box::new);
             return Judged { unready, whole, is_partial: reads && live.whole.is_none() };
@@ -313,7 +315,7 @@ impl Cache {
         claim: Claim,
         epoch: Epoch,
     ) -> Option<ResourceKey> {
-        let judged = self.judge(&key, live, &claim);
+        let judged = self.judge(&key, live, &claim, self.dependent(&key).as_deref());
         let mut state = self.changing();
         if epoch.is_list {
             state.gone.forget(live.metadata.uid.as_deref().unwrap_or_default());
@@ -332,7 +334,7 @@ impl Cache {
         for one in applied {
             if !state.gone.has(one.live.metadata.uid.as_deref().unwrap_or_default()) {
                 let claim = Claim { owner: Some(owner.clone()), ours: true };
-                let judged = self.judge(&one.key, &one.live, &claim);
+                let judged = self.judge(&one.key, &one.live, &claim, state.dependent(&one.key));
                 state.put_dependent(one.key.clone(), (&one.live, judged), claim, None);
             }
         }
@@ -343,7 +345,7 @@ impl Cache {
         let mut state = self.changing();
         if !state.gone.has(live.metadata.uid.as_deref().unwrap_or_default()) {
             let claim = Claim { owner: Some(owner.clone()), ours: true };
-            let judged = self.judge(key, live, &claim);
+            let judged = self.judge(key, live, &claim, state.dependent(key));
             state.put_dependent(key.clone(), (live, judged), claim, None);
         }
     }
@@ -536,6 +538,10 @@ impl State {
             self.primaries.remove(key);
         }
         known
+    }
+
+    fn dependent(&self, key: &ObjectKey) -> Option<&Dependent> {
+        self.dependents.get(key).map(|dependent| &**dependent)
     }
 
     fn put_dependent(

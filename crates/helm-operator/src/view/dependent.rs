@@ -54,19 +54,26 @@ pub(crate) struct Judged {
 #[derive(Clone, Debug)]
 pub(crate) struct KeptText {
     json: Arc<str>,
-    _reserved: Option<Arc<Reserved>>,
+    reserved: Option<Arc<Reserved>>,
 }
 
 impl KeptText {
-    /// Keeps an object's text; returns `None` if it is large and there is no room for it, or it is of no known release:
-    /// whoever may create objects decides how many there are.
-    pub(crate) fn of(json: &Arc<str>, claim: &Claim, room: &Room) -> Option<KeptText> {
+    /// Keeps an object's text in place of the one that is known; returns `None` if it is large and there is no room for
+    /// it, or it is of no known release: whoever may create objects decides how many there are.
+    pub(crate) fn of(json: &Arc<str>, claim: &Claim, room: &Room, known: Option<&KeptText>) -> Option<KeptText> {
         let json = json.clone();
         match json.len() {
-            ..=SMALL => Some(KeptText { json, _reserved: None }),
+            ..=SMALL => Some(KeptText { json, reserved: None }),
             _ if !claim.ours => None,
-            bytes => Some(KeptText { json, _reserved: Some(Arc::new(room.take(bytes)?)) }),
+            bytes => {
+                let place = room.take(bytes, known.map_or(0, KeptText::reserved))?;
+                Some(KeptText { json, reserved: Some(Arc::new(place)) })
+            }
         }
+    }
+
+    fn reserved(&self) -> usize {
+        self.reserved.as_deref().map_or(0, Reserved::bytes)
     }
 }
 

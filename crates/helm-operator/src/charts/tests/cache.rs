@@ -369,16 +369,52 @@ async fn a_history_that_says_nothing_takes_no_memory() {
     assert_eq!(memory.len(), 0);
 }
 
-#[test]
-fn large_objects_that_expressions_read_share_a_room_and_only_those_of_releases_take_it() {
+/// Returns the cache of a controller whose status fields read ConfigMaps.
+fn reading_maps() -> Cache {
     let text = "- version: v1\n  kind: Memcached\n  status: {data: objects.ConfigMap}";
     let watch = crate::watches::parse(text, |_| None).unwrap().watches.remove(0);
-    let cache = Cache::default().judging(Arc::new(watch.expressions));
+    Cache::default().judging(Arc::new(watch.expressions))
+}
+
+/// Returns a ConfigMap whose version has one digit, with so many bytes of data, which the version determines.
+fn map(name: &str, version: u64, bytes: usize) -> Live {
+    let version = version.to_string();
+    let metadata = json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": version});
+    let object = json!({"metadata": metadata, "data": {"x": version.repeat(bytes)}});
+    serde_json::from_value::<Whole>(object).unwrap().live
+}
+
+#[test]
+fn a_large_object_that_changes_keeps_its_place_in_a_full_room() {
+    let cache = reading_maps();
+    let kept = |name: &str| {
+        let known = cache.dependent(&object_key("ConfigMap", name)).unwrap();
+        known.whole.as_ref().map(|text| text.as_ref().to_owned())
+    };
+    let store = |name: &str, version, bytes| {
+        cache.store_dependent(object_key("ConfigMap", name), &map(name, version, bytes), claim(), epoch(1));
+        kept(name)
+    };
+    let rest = store("m000", 1, 0).unwrap().len();
+    let bytes = (128 << 10) - rest;
+    for number in 1..=128 {
+        assert!(store(&format!("m{number:03}"), 1, bytes).is_some(), "{number}");
+    }
+    assert_eq!(store("m129", 1, bytes), None, "the room is full");
+    let text = |version: u64| Some(map("m001", version, bytes).whole.unwrap().to_string());
+    assert_eq!(store("m001", 2, bytes), text(2));
+    let written = Applied { key: object_key("ConfigMap", "m001"), live: map("m001", 3, bytes), ..applied("m001", 3) };
+    cache.store_applied(&[written], &key());
+    assert_eq!(kept("m001"), text(3), "the response to our own write");
+    assert_eq!(store("m001", 4, bytes + 1), None, "it has grown");
+    assert!(store("m129", 2, bytes).is_some(), "its place is free");
+}
+
+#[test]
+fn large_objects_that_expressions_read_share_a_room_and_only_those_of_releases_take_it() {
+    let cache = reading_maps();
     let store = |name: &str, bytes: usize, claim: Claim| {
-        let metadata = json!({"name": name, "namespace": "ns", "uid": name, "resourceVersion": "1"});
-        let object = json!({"metadata": metadata, "data": {"x": "x".repeat(bytes)}});
-        let live = serde_json::from_value::<Whole>(object).unwrap().live;
-        cache.store_dependent(object_key("ConfigMap", name), &live, claim, epoch(1));
+        cache.store_dependent(object_key("ConfigMap", name), &map(name, 1, bytes), claim, epoch(1));
     };
     let kept = |name: &str| cache.dependent(&object_key("ConfigMap", name)).unwrap().whole.clone();
     let foreign = || Claim { ours: false, ..claim() };
