@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use controller::runtime::priority::Priority;
 use helm_release::kube::{Adopt, DriftPolicy, ObjectKey, Unready, digest_json};
+use helm_release::release::Status;
 use helm_release::storage::{MarkedObject, Marks};
 use scaffold::annotations::PREFIX;
 use serde_json::json;
@@ -194,12 +195,25 @@ impl StepContext<'_> {
     }
 
     /// Returns the objects to repair, which are missing or lost fields of ours. Without a watch, returns all objects
-    /// once per period.
+    /// once per period. After a failed upgrade, returns only those that are missing and that the upgrade has, too: it may
+    /// have applied the others, and removed those that it has not.
     pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
         let reading = self.reading(self.shared.memory.of(self.key).triggers.resynced);
         let repaired = marks.rendered().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
         let differs = |object: &&MarkedObject| self.differs(object, reading) || self.is_bound(object);
-        repaired.filter(differs).map(|object| object.key.clone()).collect()
+        repaired
+            .filter(differs)
+            .filter(|o| !self.may_be_of_failed_upgrade(o))
+            .map(|object| object.key.clone())
+            .collect()
+    }
+
+    /// Returns whether an object may be as the newest revision left it, which failed.
+    fn may_be_of_failed_upgrade(&self, object: &MarkedObject) -> bool {
+        let (release, cache) = (self.release().unwrap_or_default(), &self.shared.cache);
+        let is_missing = cache.is_synced(&object.key) && cache.dependent(&object.key).is_none();
+        let failed = release.newest().filter(|(_, newest)| newest.status == Status::Failed);
+        failed.is_some_and(|(_, failed)| !is_missing || !failed.lists(&object.key))
     }
 
     /// Returns whether a person keeps an object whose owner reference would nevertheless let the garbage collector

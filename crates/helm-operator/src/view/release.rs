@@ -135,6 +135,11 @@ impl Revision {
         self.stamp = Stamp::written(Some(self.stamp));
     }
 
+    /// Returns whether its marks list an object.
+    pub(crate) fn lists(&self, object: &ObjectKey) -> bool {
+        self.marks.as_ref().is_some_and(|marks| marks.find(object).is_some())
+    }
+
     /// Returns whether it repeats an earlier revision.
     pub(crate) fn is_rollback(&self) -> bool {
         self.status == Status::PendingRollback

@@ -379,23 +379,53 @@ async fn a_canary_that_its_owner_has_broken_is_no_part_of_the_rollout() {
     assert_eq!(with_chart(&world, "v2"), ["a", "b", "c", "d", "y"]);
 }
 
+/// Creates a controller that upgrades one release at a time, and leaves one that fails as it is.
+fn keeping(server: Arc<MemoryApi>, chart: &'static str) -> World {
+    World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
+        settings.rollout = Some(rule(OnGateFailure::Halt));
+        (settings.max_parallel_upgrades, settings.on_failure) = (1, OnFailure::Keep);
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_missing_of_a_release_that_failed_comes_back_while_the_next_rollout_is_halted() {
+    let (world, d) = (installed(OnGateFailure::Halt).await, ResourceKey::new("ns", "d"));
+    edit(&world, "d", "maps", json!(["d", "e"]));
+    world.reconcile_one(&d).await;
+    refuse(&world.server, "d");
+    let world = keeping(world.server, "v2");
+    reconcile_all(&world, 12).await;
+    world.server.refuse(|call| {
+        let is_canary = call.method != http::Method::GET && call.path.contains("/configmaps/x");
+        is_canary.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+    let world = keeping(world.server, "v3");
+    reconcile_all(&world, 5).await;
+    let [lost, changed] = ["d", "e"].map(|name| format!("{MAPS}/{name}"));
+    let uid = world.server.object(&lost).unwrap()["metadata"]["uid"].clone();
+    world.server.remove(&lost);
+    let mut object = world.server.object(&changed).unwrap();
+    object["data"]["value"] = "mine".into();
+    world.server.put(&changed, object, "kubectl");
+    reconcile_all(&world, 2).await;
+    assert_ne!(world.server.object(&lost).unwrap()["metadata"]["uid"], uid);
+    assert_eq!(world.value_of("d"), "x by v1", "as the deployed revision has it");
+    assert_eq!(world.value_of("e"), "mine", "the failed upgrade may have applied it");
+    let newest = world.shared.cache.release(&d).unwrap().newest().unwrap().1.status;
+    assert_eq!(newest, Status::Failed, "its turn has not come");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_release_whose_last_upgrade_failed_goes_before_no_canary_and_keeps_no_place_from_it() {
-    let serving = |server, chart| {
-        World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
-            settings.rollout = Some(rule(OnGateFailure::Halt));
-            (settings.max_parallel_upgrades, settings.on_failure) = (1, OnFailure::Keep);
-        })
-    };
     let world = installed(OnGateFailure::Halt).await;
     refuse(&world.server, "d");
-    let world = serving(world.server, "v2");
+    let world = keeping(world.server, "v2");
     reconcile_all(&world, 12).await;
     assert_eq!(with_chart(&world, "v2"), ["a", "b", "c", "x", "y"]);
     let d = ResourceKey::new("ns", "d");
     let newest = |world: &World| world.shared.cache.release(&d).unwrap().newest().unwrap().1.status;
     assert_eq!(newest(&world), Status::Failed, "it is not rolled back");
-    let world = serving(world.server, "v3");
+    let world = keeping(world.server, "v3");
     let from = world.server.log().len();
     reconcile_all(&world, 12).await;
     let mut order = order(&world, from);

@@ -394,6 +394,7 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
     let rendered = matches!(observed.inputs, Inputs::RenderedSame | Inputs::RenderedOther);
     // An action that has begun is completed, even if dependencies are no longer met.
     let is_begun = matches!(recorded, Recorded::Pending | Recorded::PendingInstall);
+    let waits = observed.upgrade_slot == UpgradeSlot::Waiting || observed.awaits == Awaits::Missing;
     match recorded {
         Recorded::Failed | Recorded::FailedInstall | Recorded::Pending | Recorded::PendingInstall
             if observed.disputed =>
@@ -401,6 +402,8 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
             Step::GiveWay
         }
         _ if matches!(observed.gate, Gate::RollBack | Gate::Pin) => Step::RollBack,
+        // The next upgrade would put back what is missing, but may not begin for long.
+        Recorded::Failed if waits && observed.objects == Objects::Drifted => Step::Repair,
         // A failed upgrade is followed by another, which begins as that of a deployed revision does.
         Recorded::Failed if observed.upgrade_slot == UpgradeSlot::Waiting => Step::Wait,
         _ if observed.awaits == Awaits::Unread && !is_begun => Step::ReadDependencies,
@@ -767,8 +770,19 @@ mod tests {
             ("a place before rendering", wanted.clone(), Step::Queue),
             ("or before the upgrade", Observed { inputs: Inputs::RenderedOther, ..wanted.clone() }, Step::Queue),
             ("with its sources", Observed { inputs: Inputs::Unread, ..wanted.clone() }, Step::ReadSources),
-            ("not without its dependencies", Observed { awaits: Awaits::Missing, ..wanted }, Step::AwaitDependencies),
+            (
+                "not without its dependencies",
+                Observed { awaits: Awaits::Missing, ..wanted.clone() },
+                Step::AwaitDependencies,
+            ),
             ("queued, or not its turn", waits.clone(), Step::Wait),
+            ("what is missing comes back", Observed { objects: Objects::Drifted, ..waits.clone() }, Step::Repair),
+            (
+                "also without its dependencies",
+                Observed { objects: Objects::Drifted, awaits: Awaits::Missing, ..wanted.clone() },
+                Step::Repair,
+            ),
+            ("or by the upgrade", Observed { objects: Objects::Drifted, ..wanted }, Step::Queue),
             ("to be rolled back", Observed { gate: Gate::RollBack, ..waits.clone() }, Step::RollBack),
             ("begun", Observed { release: Recorded::Pending, ..waits }, Step::Render),
         ]);
