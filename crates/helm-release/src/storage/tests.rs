@@ -121,7 +121,7 @@ fn a_deleted_object_takes_the_place_of_an_adoption_in_the_annotation() {
     let mut again = deleted;
     again.objects[0].expires = true;
     assert_eq!(Marks::parse(&again.to_text()), Some(again.clone()), "applied again");
-    assert_eq!(again.expiring(from_ref(&key)), [key.clone()]);
+    assert_eq!(again.expiring(from_ref(&key)), from_ref(&key), "applied again, it expires");
     assert_eq!(again.with_deleted(from_ref(&key)).map(|marks| marks.objects[0].expires), Some(false));
     assert_eq!(again.with_deleted(&[]), None);
     let unfinished = again.without_finished().unwrap();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use helm_release::action::{self, Action, Candidate, Imported};
 use helm_release::kube::ObjectDigest;
-use helm_release::release::{self, Hook, Status};
+use helm_release::release::{self, Hook};
 use helm_release::storage::{self, Marks, Sealed, Stored};
 
 use super::remediate::{Stage, clean_up};
