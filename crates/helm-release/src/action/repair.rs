@@ -21,8 +21,18 @@ pub struct Repaired {
     pub losses: Vec<(ObjectKey, OwnershipLoss)>,
     /// Jobs of a taken-over revision that finished and were deleted by the server. They are not recreated.
     pub finished: Vec<MarkedObject>,
-    /// The first failure. Objects of all kinds were applied nevertheless, unless contact to the server was lost.
+    /// The first failure. Objects of all kinds were applied nevertheless, unless contact to the server was lost: then it
+    /// is that failure.
     pub failed: Option<Error>,
+}
+
+impl Repaired {
+    /// Keeps the first failure, unless this one ended the repair.
+    fn fail(&mut self, error: Error, with: With<'_>) {
+        if self.failed.is_none() || !with.continues_after(&error) {
+            self.failed = Some(error);
+        }
+    }
 }
 
 /// Corrects drift: applies these objects of a revision again, each by the method that wrote it. Writes no record itself;
@@ -35,7 +45,7 @@ pub struct Repaired {
 /// Objects of kinds that are no longer served are skipped. Repeating a repair changes nothing. When it fails or is
 /// cancelled, some objects may already be repaired; objects of one kind are applied concurrently, kinds one after the
 /// other. An object that the server rejects, that cannot be read, that the release may not contain, or that now belongs
-/// to someone else keeps no other from its repair: [`Repaired::failed`] has the first error.
+/// to someone else keeps no other from its repair: [`Repaired::failed`] has the error.
 ///
 /// # Errors
 /// The record cannot be read, or contact to the server was lost before the first write.
@@ -135,7 +145,7 @@ async fn apply(
     for object in &objects {
         match target(env, object, (with, rule), &handover, &mut repaired).await {
             Ok(target) => targets.extend(target),
-            Err(error) if with.continues_after(&error) => _ = repaired.failed.get_or_insert(error),
+            Err(error) if with.continues_after(&error) => repaired.fail(error, with),
             Err(error) => return Err(error),
         }
     }
@@ -143,7 +153,7 @@ async fn apply(
     let options = WriteOptions { deletions, ..with.options(bases.write_options()) };
     let applied = env.applier.apply_each(&targets, &options, &mut repaired.applied).await;
     if let Err(error) = applied {
-        repaired.failed.get_or_insert(error.into());
+        repaired.fail(error.into(), with);
         return Ok(repaired);
     }
     for target in targets.iter().filter(|target| target.expires) {

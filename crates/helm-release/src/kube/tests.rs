@@ -624,12 +624,14 @@ async fn later_kinds_are_applied_after_a_failure_only_if_the_options_say_so_and_
     let refused: fn() -> Error = || Error::from_status(422, "Invalid", "no");
     let lost: fn() -> Error = || Error::Outdated;
     let (none, one, both) = (&[][..], &["b"][..], &["b", "c"][..]);
-    for (after_failure, of_a, of_b, expected) in [
-        (AfterFailure::Stop, refused, None, one),
-        (AfterFailure::Continue, refused, None, both),
-        (AfterFailure::Continue, lost, None, one),
-        (AfterFailure::Continue, refused, Some(refused), &["c"][..]),
-        (AfterFailure::Continue, refused, Some(lost), none),
+    for (after_failure, of_a, of_b, expected, told) in [
+        (AfterFailure::Stop, refused, None, one, "a"),
+        (AfterFailure::Stop, refused, Some(lost), none, "a"),
+        (AfterFailure::Continue, refused, None, both, "a"),
+        (AfterFailure::Continue, lost, None, one, "a"),
+        (AfterFailure::Continue, lost, Some(refused), none, "a"),
+        (AfterFailure::Continue, refused, Some(refused), &["c"][..], "a"),
+        (AfterFailure::Continue, refused, Some(lost), none, "b"),
     ] {
         let (server, applier) = server();
         let object = |kind: &str, name: &str| {
@@ -644,7 +646,7 @@ async fn later_kinds_are_applied_after_a_failure_only_if_the_options_say_so_and_
         let (decoration, mut applied) = (decoration(), Vec::new());
         let options = WriteOptions { after_failure, ..WriteOptions::new(&decoration, Policy::Server, &()) };
         let failure = applier.apply_each(&targets, &options, &mut applied).await.unwrap_err();
-        assert_eq!(failure.to_string(), "cannot apply ConfigMap \"a\"");
+        assert_eq!(failure.to_string(), format!("cannot apply ConfigMap {told:?}"), "{after_failure:?}");
         assert_eq!(applied.iter().map(|one| &*one.key.name).collect::<Vec<_>>(), expected, "{after_failure:?}");
     }
 }

@@ -340,6 +340,23 @@ async fn an_object_that_cannot_be_read_keeps_no_other_from_its_repair() {
     assert!(fault.contains("cannot read Deployment \"web\""), "{fault}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_repair_that_loses_contact_after_another_failure_says_so() {
+    let mut spec = spec();
+    spec["objects"] = json!([deployment("a")]);
+    let world = world(spec, DriftPolicy::Repair).await;
+    scale(&world, 3);
+    change(&world, "b", "mine", "kubectl");
+    world.server.refuse(|call| match (call.method.as_str(), &*call.path) {
+        ("GET", path) if path.contains("/deployments/web") => Some(Error::from_status(403, "Forbidden", "no")),
+        ("PATCH", path) if path.contains("/configmaps/b") => Some(Error::Transport("reset".into())),
+        _ => None,
+    });
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    let fault = world.condition("Irreconcilable").unwrap();
+    assert!(fault.starts_with("True/Unanswered/cannot apply ConfigMap \"b\""), "{fault}");
+}
+
 /// Returns the requests of a reconcile, without discovery and without those for the resource itself, whose readiness
 /// changes with the replicas.
 async fn requests(world: &World) -> Vec<String> {

@@ -246,8 +246,9 @@ impl Applier {
     /// `applied`, even if others fail, except a Job that has finished and that the server has already deleted.
     ///
     /// # Errors
-    /// The first failure, as for [`Applier::apply`]. Objects of earlier kinds and of the same kind may be applied,
-    /// and those of later kinds if the options continue after every failure.
+    /// The failure after which the options do not continue, or else the first one, as for [`Applier::apply`]. Objects of
+    /// earlier kinds and of the same kind may be applied, and those of later kinds if the options continue after every
+    /// failure.
     pub(crate) async fn apply_each(
         &self,
         targets: &[Target<'_>],

@@ -156,23 +156,28 @@ impl<'a> WriteOptions<'a> {
 /// Why objects of an action were not written.
 #[derive(Default)]
 pub(in crate::kube) struct Failures {
-    first: Option<ApplyError>,
+    /// The failure that ended the action, or else the first one.
+    decisive: Option<ApplyError>,
     /// Whether the remaining objects are not written. A later failure may say so although the first did not.
     pub(in crate::kube) stops: bool,
 }
 
 impl Failures {
     pub(in crate::kube) fn add(&mut self, failure: ApplyError, options: &WriteOptions<'_>) {
-        self.stops |= !options.continues_after(&failure);
-        self.first.get_or_insert(failure);
+        let stops = !options.continues_after(&failure);
+        if self.decisive.is_none() || (stops && !self.stops) {
+            self.decisive = Some(failure);
+        }
+        self.stops |= stops;
     }
 
     /// Returns how the action ended.
     ///
     /// # Errors
-    /// The first failure.
+    /// The failure that ended it: nothing is known of the objects that were not written. If they all were, the first
+    /// failure.
     pub(in crate::kube) fn result(self) -> Result<(), ApplyError> {
-        self.first.map_or(Ok(()), Err)
+        self.decisive.map_or(Ok(()), Err)
     }
 }
 
