@@ -82,14 +82,18 @@ pub async fn reapply(
 ///
 /// Without the move, fields that a later chart drops would stay forever, owned by the old manager. Repeating it changes
 /// nothing. An object whose digest `known` lacks may be live in another form, so it is recreated if the server refuses to
-/// change it and it may be recreated.
+/// change it and it may be recreated; `deletions` records that before. A Job that `known` has as deleted has not finished.
 ///
 /// # Errors
 /// The server rejects an object, or it has no ownership metadata of Helm. Objects of later kinds are then not applied.
 /// Otherwise as [`repair`].
-pub async fn take_ownership(env: &Environment<'_>, release: &Admitted, known: &Marks) -> Result<Repaired, Error> {
-    // The record says nothing yet of a release that it does not own, so no deletion is noted in it.
-    let taken = apply(env, &release.release, With::All(known), Rule::for_new(env.options.adopt), &()).await?;
+pub async fn take_ownership(
+    env: &Environment<'_>,
+    release: &Admitted,
+    known: &Marks,
+    deletions: &dyn Deletions,
+) -> Result<Repaired, Error> {
+    let taken = apply(env, &release.release, With::All(known), Rule::for_new(env.options.adopt), deletions).await?;
     match taken.failed {
         Some(error) => Err(error),
         None => Ok(taken),
@@ -122,6 +126,11 @@ impl With<'_> {
     /// Returns whether an object may be live in another form than the revision's.
     fn is_in_doubt(self, key: &ObjectKey) -> bool {
         matches!(self, With::All(known) if known.find(key).is_some_and(|object| object.digest.is_none()))
+    }
+
+    /// Returns whether an earlier takeover deleted an object before it finished, to recreate it.
+    fn has_deleted(self, key: &ObjectKey) -> bool {
+        matches!(self, With::All(known) if known.find(key).is_some_and(|object| object.deleted))
     }
 
     /// Returns whether the other objects are written although this one failed before.
@@ -183,7 +192,7 @@ async fn target<'o>(
             known => known,
         },
     };
-    let expires = known.map_or(object.expires(), |known| known.expires);
+    let expires = known.map_or_else(|| object.expires() && !with.has_deleted(&key), |known| known.expires);
     if expires && env.applier.find_live(&key, &object.api_version).await?.is_none() {
         repaired.finished.push(finished(env, key, object));
         return Ok(None);

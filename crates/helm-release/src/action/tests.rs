@@ -730,24 +730,30 @@ async fn taking_ownership_reads_objects_even_if_cached() {
         let manifest = format!("---\n{}\n", map("a", "1"));
         let release = recorded(Release { manifest, ..sample::release() }).into();
         let since = world.server.log().len();
-        take_ownership(&world.env(), &release, &Marks::default()).await.unwrap();
+        take_ownership(&world.env(), &release, &Marks::default(), &()).await.unwrap();
         assert_eq!(world.map("a")["data"], json!({"x": "1"}), "Helm's fields became ours and were dropped");
         assert_eq!(world.requests(since, "a"), ["GET", "PATCH", "PATCH"], "{absent}");
     }
 }
 
 #[tokio::test]
-async fn taking_ownership_leaves_a_finished_job_finished() {
-    let world = World::new();
-    let ttl = json!({"ttlSecondsAfterFinished": 5});
-    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}, "spec": ttl});
-    let manifest = format!("---\n{job}\n---\n{}\n", map("a", "1"));
-    let release = recorded(Release { manifest, ..sample::release() }).into();
-    let taken = take_ownership(&world.env(), &release, &Marks::default()).await.unwrap();
-    let names = |keys: Vec<&ObjectKey>| keys.iter().map(|key| key.name.to_string()).collect::<Vec<_>>();
-    assert_eq!(names(taken.applied.iter().map(|one| &one.key).collect()), ["a"]);
-    assert_eq!(names(taken.finished.iter().map(|one| &one.key).collect()), ["load"]);
-    assert!(taken.finished[0].expires && taken.finished[0].digest.is_some());
+async fn taking_ownership_leaves_a_finished_job_finished_unless_it_was_deleted_before() {
+    for deleted in [false, true] {
+        let world = World::new();
+        let ttl = json!({"ttlSecondsAfterFinished": 5});
+        let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}, "spec": ttl});
+        let manifest = format!("---\n{job}\n---\n{}\n", map("a", "1"));
+        let release = recorded(Release { manifest, ..sample::release() }).into();
+        let load = MarkedObject::new(ObjectKey::new("batch", "Job", "ns", "load"), "batch/v1".into());
+        let known = Marks { objects: vec![MarkedObject { deleted, ..load }], ..Marks::default() };
+        let taken = take_ownership(&world.env(), &release, &known, &()).await.unwrap();
+        let mut applied: Vec<&str> = taken.applied.iter().map(|one| &*one.key.name).collect();
+        applied.sort_unstable();
+        let finished: Vec<&str> = taken.finished.iter().map(|one| &*one.key.name).collect();
+        let expected = if deleted { (vec!["a", "load"], vec![]) } else { (vec!["a"], vec!["load"]) };
+        assert_eq!((applied, finished), expected);
+        assert!(taken.finished.iter().all(|one| one.expires && one.digest.is_some()));
+    }
 }
 
 #[tokio::test]
@@ -767,7 +773,7 @@ async fn taking_ownership_runs_no_job_again_whose_fields_something_else_has_deci
     let chart = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": "a"}});
     let manifest = format!("---\n{chart}\n");
     let release = recorded(Release { manifest, ..sample::release() }).into();
-    let taken = take_ownership(&world.env(), &release, &Marks::default()).await.unwrap();
+    let taken = take_ownership(&world.env(), &release, &Marks::default(), &()).await.unwrap();
     let after = world.server.object(LOAD).unwrap();
     assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
     assert_eq!(after["spec"], before["spec"]);
@@ -1469,7 +1475,7 @@ async fn hooks_rollbacks_and_repairs_reach_no_further_than_a_render() {
     let applied: Vec<&str> = reapplied.applied.iter().map(|one| &*one.key.name).collect();
     assert_eq!(applied, ["a"], "it keeps no other from its repair");
     let recorded = world.storage.get("ns", "web", 1).await.unwrap().release.sealed().unwrap().into();
-    assert!(take_ownership(&world.env(), &recorded, &Marks::default()).await.unwrap_err().is_out_of_reach());
+    assert!(take_ownership(&world.env(), &recorded, &Marks::default(), &()).await.unwrap_err().is_out_of_reach());
 }
 
 #[tokio::test]

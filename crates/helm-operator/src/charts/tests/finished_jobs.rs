@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use helm_release::kube::{Call, Disturbance, DriftPolicy};
 
 use super::failure_policy::{refuse, retry};
+use super::storage::recording;
 use super::*;
 use crate::watches::OnFailure;
 
@@ -141,17 +142,26 @@ pub(super) fn keeping(server: Arc<MemoryApi>) -> World {
     World::with_events(server, Arc::new(Stub::default()), |settings| settings.on_failure = OnFailure::Keep)
 }
 
-/// Returns a resource with a Job and an Ingress after it, which the server refuses with this code.
-fn with_late_ingress(code: u16) -> World {
+/// Adds an Ingress, which is applied after the Job.
+fn with_late(mut spec: Value) -> Value {
     let route = json!({"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "metadata": {"name": "late"}});
-    let mut late = loading("1", "a");
-    late["objects"].as_array_mut().unwrap().push(route);
-    let world = World::new(late);
+    spec["objects"].as_array_mut().unwrap().push(route);
+    spec
+}
+
+/// Makes the server refuse the Ingress with this code.
+fn refuse_late(world: &World, code: u16) {
     world.server.serve("networking.k8s.io/v1", "Ingress", "ingresses");
     world.server.refuse(move |call| {
         let is_late = call.method != http::Method::GET && call.path.contains("/ingresses");
         is_late.then(|| Error::from_status(code, "", "late is refused"))
     });
+}
+
+/// Returns a resource with a Job and an Ingress after it, which the server refuses with this code.
+fn with_late_ingress(code: u16) -> World {
+    let world = World::new(with_late(loading("1", "a")));
+    refuse_late(&world, code);
     world
 }
 
@@ -409,6 +419,47 @@ async fn a_job_that_a_repair_deleted_runs_once_wherever_the_repair_is_interrupte
         reconcile(&world).await;
         assert!(!exists(&world), "it has finished, after {writes} writes");
         assert_eq!(world.history(), ["1 deployed"]);
+        if !died {
+            assert!(writes > 3, "the scenario wrote nothing");
+            return;
+        }
+    }
+}
+
+/// Returns a release whose running Job is of a failed upgrade that was kept, and whose resource is as before the upgrade.
+async fn with_the_job_of_a_kept_upgrade() -> World {
+    let world = keeping(running().await.server);
+    refuse_late(&world, 422);
+    world.edit(|p| p["spec"] = with_late(loading("2", "b")));
+    reconcile(&world).await;
+    world.server.accept();
+    assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+    assert_eq!(world.server.object(LOAD).unwrap()["spec"]["image"], "b");
+    world.edit(|p| p["spec"] = loading("1", "a"));
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_a_takeover_deleted_runs_once_wherever_the_takeover_is_interrupted() {
+    for writes in 0.. {
+        let world = with_the_job_of_a_kept_upgrade().await;
+        let before = uid(&world);
+        let world = recording(world.server, Stub::default());
+        world.server.fail_after(Some(writes));
+        reconcile(&world).await;
+        let died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        let world = recording(world.server, Stub::default());
+        for _ in 0..3 {
+            reconcile(&world).await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert_ne!(uid(&world), before, "after {writes} writes");
+        assert_eq!(world.server.object(LOAD).unwrap()["spec"]["image"], "a", "after {writes} writes");
+        world.server.remove(LOAD);
+        reconcile(&world).await;
+        assert!(!exists(&world), "it has finished, after {writes} writes");
+        assert_eq!(world.history(), ["3 deployed"]);
         if !died {
             assert!(writes > 3, "the scenario wrote nothing");
             return;

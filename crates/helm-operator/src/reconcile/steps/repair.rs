@@ -213,15 +213,16 @@ pub(crate) async fn take_ownership(context: &StepContext<'_>, primary: &Primary)
 async fn take(
     context: &StepContext<'_>,
     primary: &Primary,
-    (version, marks): (u32, &Marks),
+    (version, marks): (u32, &Arc<Marks>),
     admitted: Admitted,
 ) -> Result<(), Failed> {
     let mut env = context.environment(primary, Action::Upgrade);
-    let mut whole = marks.clone();
+    let mut whole = (**marks).clone();
     // The record may have had other hooks than the chart, which count.
     whole.delete_hooks = admitted.has_delete_hooks();
     env.decoration.tie = whole.tie();
-    let taken = action::take_ownership(&env, &admitted, marks).await.map_err(|e| fault(&e))?;
+    let noted = NotedDeletions::new(context, primary, version, marks);
+    let taken = action::take_ownership(&env, &admitted, marks, &noted).await.map_err(|e| fault(&e))?;
     let applied = taken.applied;
     cache_applied(context, &applied);
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
@@ -366,8 +367,8 @@ pub(crate) async fn update_marks(
     if new == *marks { Ok(()) } else { write_marks(context, primary, version, new).await }
 }
 
-/// The deletions of Jobs that a repair recreates, noted in the marks of the deployed revision before they are sent.
-/// Otherwise, a Job that was deleted and not yet created would count as finished after a restart.
+/// The deletions of Jobs that a repair or a takeover recreates, noted in the marks of the deployed revision before they
+/// are sent. Otherwise, a Job that was deleted and not yet created would count as finished after a restart.
 pub(super) struct NotedDeletions<'a> {
     context: &'a StepContext<'a>,
     primary: &'a Primary,
