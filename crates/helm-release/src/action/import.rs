@@ -147,18 +147,27 @@ fn with_later(mut known: Marks, later: &[Marks]) -> Marks {
 }
 
 /// Drops the mark of an imported object, because a later revision may have changed it, and its digest if that revision
-/// renders it differently and may have recreated it. A Job that finished is in doubt only if the later one ran as well.
+/// renders it differently and may have recreated it. A Job that finished is in doubt only if the later one ran as well, or
+/// was to take its place. Whether a missing Job has finished depends on the last revision that ran or deleted it.
 fn doubt(object: &mut MarkedObject, later: &[Marks]) {
     let others: Vec<&MarkedObject> = later.iter().filter_map(|marks| marks.find(&object.key)).collect();
     let may_be_live = |other: &&MarkedObject| {
-        other.digest.is_some() && other.digest != object.digest && (other.expires || !object.expires)
+        other.digest.is_some() && other.digest != object.digest && (has_acted_on(other) || !object.expires)
     };
     if others.iter().any(may_be_live) {
         object.digest = None;
     }
     object.mark = None;
+    if let Some(last) = others.iter().rfind(|other| has_acted_on(other)) {
+        (object.expires, object.deleted) = (last.expires, last.deleted);
+    }
     // It may have left this definition.
     object.adopted = others.iter().fold(object.adopted, |adopted, other| adopted.or(other.adopted));
+}
+
+/// Returns whether a revision ran a Job that the server deletes once it finished, or deleted it before it finished.
+fn has_acted_on(object: &MarkedObject) -> bool {
+    object.expires || object.deleted
 }
 
 async fn elsewhere(env: &Environment<'_>, at_least: u32) -> Result<Option<Elsewhere>, Error> {
@@ -206,11 +215,24 @@ mod tests {
     }
 
     #[test]
-    fn a_finished_job_is_in_doubt_only_if_the_later_one_ran() {
-        let job = |digest, expires| MarkedObject { expires, ..object("load", digest) };
-        for (has_run, expected) in [(false, ObjectDigest::parse(A)), (true, None)] {
-            let imported = with_later(marks(vec![job(A, true)]), &[marks(vec![job(B, has_run)])]);
-            assert_eq!(imported.objects[0].digest, expected, "{has_run}");
+    fn what_later_revisions_did_to_a_job_says_whether_it_has_finished_and_in_which_form_it_may_be_live() {
+        let job = |digest, expires, deleted| MarkedObject { expires, deleted, ..object("load", digest) };
+        let (ran, nothing) = (|digest| job(digest, true, false), |digest| job(digest, false, false));
+        let deletes = |digest| job(digest, false, true);
+        let same = ObjectDigest::parse(A);
+        for (behaviour, later, expected) in [
+            ("not reached", vec![nothing(B)], (true, false, same)),
+            ("another ran", vec![ran(B)], (true, false, None)),
+            ("deleted for another", vec![deletes(B)], (false, true, None)),
+            ("deleted, and another ran", vec![job(B, true, true)], (true, true, None)),
+            ("deleted, and not reached again", vec![deletes(B), nothing(A)], (false, true, None)),
+            ("dropped", vec![deletes(A)], (false, true, same)),
+            ("dropped, then run again", vec![deletes(A), ran(A)], (true, false, same)),
+        ] {
+            let later: Vec<Marks> = later.into_iter().map(|job| marks(vec![job])).collect();
+            let imported = with_later(marks(vec![ran(A)]), &later);
+            let [job] = &imported.objects[..] else { panic!("{:?}", imported.objects) };
+            assert_eq!((job.expires, job.deleted, job.digest), expected, "{behaviour}");
         }
     }
 

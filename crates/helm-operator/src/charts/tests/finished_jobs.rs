@@ -468,6 +468,22 @@ async fn a_job_that_a_takeover_deleted_runs_once_wherever_the_takeover_is_interr
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_running_job_that_a_kept_upgrade_deleted_is_made_again_although_the_records_moved_since() {
+    let world = keeping(running().await.server);
+    let before = uid(&world);
+    refuse_creation(&world);
+    world.edit(|p| p["spec"] = loading("2", "b"));
+    reconcile(&world).await;
+    assert_eq!((exists(&world), world.history()), (false, vec!["1 deployed".to_owned(), "2 failed".into()]));
+    world.server.accept();
+    world.edit(|p| p["spec"] = loading("1", "a"));
+    let world = recording(world.server, Stub::default());
+    reconcile(&world).await;
+    assert_ne!(uid(&world), before);
+    assert_eq!(world.history(), ["3 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_that_went_with_a_failed_install_runs_again_wherever_its_removal_was_interrupted() {
     let accept = |world: &World| world.server.accept();
     survive_and(
