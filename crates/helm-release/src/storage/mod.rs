@@ -5,6 +5,7 @@
 
 mod chunked;
 mod decode;
+mod elsewhere;
 mod error;
 mod home;
 mod marks;
@@ -25,6 +26,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+pub(crate) use elsewhere::{Elsewhere, Later};
 pub use error::Error;
 pub use home::Home;
 pub use marks::{Before, MARKS_ANNOTATION, MarkedObject, Marks, Rejected, RejectedBy, Tests};
@@ -162,39 +164,6 @@ impl Precondition {
             Precondition::None => {}
         }
     }
-}
-
-/// A release that is recorded elsewhere.
-#[derive(Debug)]
-pub(crate) struct Elsewhere {
-    /// The revision that its live objects come from; in chunked storage, the deployed one, or the newest if none is
-    /// deployed.
-    pub(crate) release: Stored<Release>,
-    /// The number of its newest revision.
-    pub(crate) newest: u32,
-    /// The revision's marks, if it has any.
-    pub(crate) marks: Option<Marks>,
-    /// The later revisions, which did not succeed.
-    pub(crate) later: Vec<Later>,
-}
-
-/// What a later revision of a release that is recorded elsewhere says of its objects.
-#[derive(Debug)]
-pub(crate) enum Later {
-    /// Its marks, which list them unless its record is damaged.
-    Marked(Box<Marks>),
-    /// Its record, because no marks list them.
-    Recorded(Box<Record>),
-}
-
-/// A release, as the metadata of its records shows it.
-struct Listed {
-    /// The revision that its live objects come from.
-    base: RecordMeta,
-    /// The number of its newest revision.
-    newest: u32,
-    /// The later revisions, which did not succeed.
-    later: Vec<RecordMeta>,
 }
 
 #[derive(Deserialize)]
@@ -478,49 +447,6 @@ impl Storage {
         Ok(records.filter(|meta| meta.names_owner(owner)).collect())
     }
 
-    /// Reads a release of this owner that is recorded in the release's namespace or in chunks, but not at this home;
-    /// `None` if there is no such release, or if its newest revision there is older than `at_least`. Sends one or two
-    /// list requests, and reads the record's Secrets if it finds one.
-    pub(crate) async fn elsewhere(
-        &self,
-        namespace: &str,
-        name: &str,
-        owner: &str,
-        at_least: u32,
-    ) -> Result<Option<Elsewhere>, Error> {
-        if let Some(beside) = self.beside_releases()
-            && let Some(Listed { base, newest, later: metas }) = beside.owned(namespace, name, owner).await?
-        {
-            if newest < at_least {
-                return Ok(None);
-            }
-            let mut later = Vec::with_capacity(metas.len());
-            for meta in metas {
-                later.push(beside.later(namespace, name, meta).await?);
-            }
-            let Record { release, marks, .. } = beside.get(namespace, name, base.version).await?;
-            return Ok(Some(Elsewhere { release, newest, marks, later }));
-        }
-        let chunked = self.chunked(namespace, name, at_least).await?;
-        let found = |(Record { release, marks, .. }, newest)| Elsewhere { release, newest, marks, later: Vec::new() };
-        Ok(chunked.map(found))
-    }
-
-    /// Returns the marks of a release of this owner that is recorded in the release's namespace, but not at this home,
-    /// and those of its later revisions. The metadata of its records has them, so their content need not be readable.
-    /// Sends one list request if the home is elsewhere.
-    pub(crate) async fn marks_elsewhere(
-        &self,
-        namespace: &str,
-        name: &str,
-        owner: &str,
-    ) -> Result<Option<(Marks, Vec<Marks>)>, Error> {
-        let Some(beside) = self.beside_releases() else { return Ok(None) };
-        let listed = beside.owned(namespace, name, owner).await?;
-        let marks = |meta: RecordMeta| meta.marks.unwrap_or_default();
-        Ok(listed.map(|listed| (marks(listed.base), listed.later.into_iter().map(marks).collect())))
-    }
-
     /// Returns the names of the records of this owner's release that are still in the release's namespace although this
     /// home is elsewhere: they were imported, and nothing deletes them. Sends one list request if the home is
     /// elsewhere.
@@ -532,30 +458,6 @@ impl Storage {
         let all = beside.history(namespace, name).await?;
         let owned = all.iter().filter(|meta| meta.names_owner(owner));
         Ok(owned.map(|meta| release::key(name, meta.version)).collect())
-    }
-
-    async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Listed>, Error> {
-        let mut all = self.history(namespace, name).await?;
-        let Some(newest) = all.last().map(|meta| meta.version) else { return Ok(None) };
-        if !is_held_by(&all, owner) {
-            return Ok(None);
-        }
-        // An action that was interrupted before it was deployed is installed again.
-        let Some(base) = base_of(&all) else { return Ok(None) };
-        let later = all.split_off(base + 1);
-        Ok(all.pop().map(|base| Listed { base, newest, later }))
-    }
-
-    async fn later(&self, namespace: &str, name: &str, meta: RecordMeta) -> Result<Later, Error> {
-        let marks = match meta.marks {
-            Some(marks) if !marks.objects.is_empty() => marks,
-            marks => match self.get(namespace, name, meta.version).await {
-                Ok(record) => return Ok(Later::Recorded(Box::new(record))),
-                Err(error) if error.is_missing() || error.is_damage() => marks.unwrap_or_default(),
-                Err(error) => return Err(error),
-            },
-        };
-        Ok(Later::Marked(Box::new(marks)))
     }
 
     /// Deletes these revisions, each by its exact name, several at a time and `last` at the end. Succeeds if they do
@@ -630,33 +532,6 @@ impl Storage {
         let listed = outside::list(&*self.api, call).await;
         listed.map_err(|source| Error::Api { verb: "read", key: key.to_owned(), source })
     }
-}
-
-/// Returns whether a release with these records is this owner's: the newest one that names an owner decides, because others
-/// may have had the release before. If this operator has records of its own, only those count.
-fn is_held_by(all: &[RecordMeta], owner: &str) -> bool {
-    let is_own = |meta: &RecordMeta| meta.marks.as_ref().is_some_and(|marks| !marks.owner.is_empty());
-    let has_own = all.iter().any(is_own);
-    let counts = |meta: &&RecordMeta| if has_own { is_own(meta) } else { !meta.owners.is_empty() };
-    all.iter().rev().find(counts).is_some_and(|meta| meta.names_owner(owner))
-}
-
-/// Returns the position of the revision that the live objects come from: the newest one that is deployed or that this
-/// operator is uninstalling, or else, if all later ones failed, the newest one that was deployed. A failed `helm rollback`
-/// leaves nothing deployed.
-fn base_of(all: &[RecordMeta]) -> Option<usize> {
-    let is_base = |meta: &RecordMeta| match meta.status {
-        Status::Deployed => true,
-        Status::Uninstalling => meta.marks.is_some(),
-        _ => false,
-    };
-    let was_deployed = |meta: &RecordMeta| meta.status == Status::Superseded;
-    let has_failed = |meta: &RecordMeta| meta.status == Status::Failed || meta.status.is_pending();
-    all.iter().rposition(is_base).or_else(|| {
-        let last = all.iter().rposition(was_deployed)?;
-        let later = &all[last + 1..];
-        (!later.is_empty() && later.iter().all(has_failed)).then_some(last)
-    })
 }
 
 /// Returns the release with the identity in the record's own name. The body may claim any other, whose record a rewrite
