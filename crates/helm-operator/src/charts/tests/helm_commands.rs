@@ -238,21 +238,25 @@ async fn what_only_a_failed_upgrade_made_goes_although_a_person_upgraded_after_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_only_a_persons_failed_upgrade_made_goes_although_another_followed_unless_it_is_others() {
-    for value in ["1", "2"] {
+async fn what_only_a_persons_failed_or_killed_upgrade_made_goes_although_another_followed_unless_it_is_others() {
+    for (status, value) in
+        [(Status::Failed, "1"), (Status::Failed, "2"), (Status::PendingUpgrade, "1"), (Status::PendingUpgrade, "2")]
+    {
         let world = deployed().await;
         world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/suspend": "true"}));
         ["a", "b", "c", "x"].iter().for_each(|name| helm_applies(&world, name, "1"));
         let others = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "y"}});
         world.server.put(&format!("{MAPS}/y"), others, "someone");
-        helm_writes(&world, 2, Status::Failed, &manifest(&["a", "b", "c", "x", "y"], "1"), MINUTE);
+        helm_writes(&world, 2, status, &manifest(&["a", "b", "c", "x", "y"], "1"), MINUTE);
+        let unsuccessful = world.server.object(&record_path(2));
         helm_supersedes(&world, 1).await;
         helm_writes(&world, 3, Status::Deployed, &manifest(&["a", "b", "c"], "1"), MINUTE);
         world.reconcile().await;
         let world = World::on(world.server);
         world.edit(|p| (p["metadata"]["annotations"], p["spec"]["value"]) = (json!({}), value.into()));
         world.reconcile().await;
-        assert_eq!(world.maps(), ["a", "b", "c", "y"], "{value}");
+        assert_eq!(world.maps(), ["a", "b", "c", "y"], "{status:?}, {value}");
+        assert_eq!(world.server.object(&record_path(2)), unsuccessful, "{status:?}, {value}");
     }
 }
 

@@ -227,7 +227,7 @@ fn was_deployed(revision: &Revision) -> bool {
 /// Returns whether a revision of ours, or one that Helm made while a resource had the release, may have made objects that
 /// no later revision lists. What Helm left before that is not ours to delete.
 fn may_have_left(revision: &Revision) -> bool {
-    let is_helms = revision.trust == Trust::Foreign && revision.status == Status::Failed && !revision.owners.is_empty();
+    let is_helms = revision.trust == Trust::Foreign && !revision.owners.is_empty();
     !was_deployed(revision) && !revision.is_settled && (revision.is_sealed() || is_helms)
 }
 
@@ -621,7 +621,9 @@ mod tests {
         check(&twice(Superseded), Some(4), &[], &["a", "y"], false);
         check(&[failed(), (Superseded, complete(&["a"])), (Deployed, helms())], Some(3), &[], &["a"], false);
         check(&[failed(), (Failed, None), (Deployed, None)], Some(3), &[2, 3], &["a", "y"], false);
-        check(&[(Failed, None), (Superseded, None), (Deployed, helms())], Some(3), &[1], &["a"], false);
+        for unsuccessful in [Failed, PendingUpgrade, PendingRollback] {
+            check(&[(unsuccessful, None), (Superseded, None), (Deployed, helms())], Some(3), &[1], &["a"], false);
+        }
         check(&[failed(), (Deployed, complete(&["a"]))], Some(2), &[], &["a"], true);
         // A crash left an older revision deployed before the uninstall started. Its hooks must not run instead of the
         // newer one's.

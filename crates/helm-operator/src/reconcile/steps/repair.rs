@@ -22,7 +22,7 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::status::{Fault, MAX_NAMED, condition};
 use crate::view::primary::Primary;
-use crate::view::release::{Holder, Trust};
+use crate::view::release::{Holder, Revision, Trust};
 
 /// Applies the objects that are missing or lost fields of ours.
 pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
@@ -173,7 +173,10 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
         }
         // A release without objects has nothing to take ownership of.
         marks.complete = marks.objects.is_empty();
-        let abandoned = release.revisions.get(&version).is_some_and(|r| r.status.is_pending() && r.marks.is_none());
+        // Another revision has followed an unfinished one before the base, which stays as it is.
+        let is_followed = base.is_some_and(|base| version < base);
+        let is_helms_pending = |r: &Revision| r.status.is_pending() && r.marks.is_none();
+        let abandoned = !is_followed && release.revisions.get(&version).is_some_and(is_helms_pending);
         let status = match packed.as_ref().filter(|_| abandoned) {
             Some(packed) => Some(action::abandon(&env, packed).await.map_err(|e| fault(&e))?),
             None => None,
