@@ -5,7 +5,7 @@ use super::uninstall::{lists_no_objects, marks_of};
 use super::{Environment, Error};
 use crate::kube::{Owner, intern};
 use crate::release::{Packed, Release, Status};
-use crate::storage::{Elsewhere, Later, MarkedObject, Marks, Record, Stored, Written};
+use crate::storage::{Elsewhere, Listing, MarkedObject, Marks, Record, Stored, Unsuccessful, Written};
 
 /// An imported release.
 #[derive(Clone, Debug)]
@@ -29,13 +29,15 @@ pub struct Imported {
 /// # Errors
 /// The records cannot be read or decoded, or the new one exceeds a Secret.
 pub async fn import(env: &Environment<'_>, at_least: u32) -> Result<Option<Imported>, Error> {
-    let Some(Elsewhere { release, newest, marks, later }) = elsewhere(env, at_least).await? else { return Ok(None) };
+    let Some(Elsewhere { release, newest, marks, unsuccessful }) = elsewhere(env, at_least).await? else {
+        return Ok(None);
+    };
     let owner = env.decoration.owner.as_ref();
     let known = match marks {
         Some(marks) => marks,
         None => marks_of(env, release.facts()).await?,
     };
-    let known = with_later(known, &listed(env, later).await?);
+    let known = with_unsuccessful(env, known, unsuccessful).await?;
     let marks = Marks {
         owner: intern(owner.map_or("", |owner| &owner.uid)),
         owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
@@ -88,21 +90,44 @@ pub async fn imported_inventory(env: &Environment<'_>) -> Result<Option<Marks>, 
 }
 
 async fn recorded_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
-    let Some(Elsewhere { release, marks, later, .. }) = elsewhere(env, 0).await? else { return Ok(None) };
+    let Some(Elsewhere { release, marks, unsuccessful, .. }) = elsewhere(env, 0).await? else { return Ok(None) };
     let known = match marks.filter(|marks| marks.complete) {
         Some(marks) => marks,
         None => marks_of(env, release.facts()).await?,
     };
-    Ok(Some(with_later(known, &listed(env, later).await?)))
+    Ok(Some(with_unsuccessful(env, known, unsuccessful).await?))
 }
 
-/// Returns what later revisions say of their objects.
-async fn listed(env: &Environment<'_>, later: Vec<Later>) -> Result<Vec<Marks>, Error> {
-    let mut all = Vec::with_capacity(later.len());
-    for one in later {
+/// Adds to the inventory of a revision without our marks, if it was imported, the objects of the revisions that did not
+/// succeed before: no record here lists them.
+///
+/// # Errors
+/// As [`imported_inventory`].
+pub async fn with_unsuccessful_before(env: &Environment<'_>, version: u32, known: Marks) -> Result<Marks, Error> {
+    let of = (&*env.decoration.namespace, &*env.decoration.release);
+    match env.storage.unsuccessful_before_import(of, owner_of(env), version).await? {
+        Some(unsuccessful) => with_unsuccessful(env, known, unsuccessful).await,
+        None => Ok(known),
+    }
+}
+
+/// Adds the objects of revisions that did not succeed.
+async fn with_unsuccessful(
+    env: &Environment<'_>,
+    known: Marks,
+    Unsuccessful { before, later }: Unsuccessful<Listing>,
+) -> Result<Marks, Error> {
+    let known = with_later(known, &listed(env, later).await?);
+    Ok(with_objects_of(known, &listed(env, before).await?))
+}
+
+/// Returns what revisions say of their objects.
+async fn listed(env: &Environment<'_>, revisions: Vec<Listing>) -> Result<Vec<Marks>, Error> {
+    let mut all = Vec::with_capacity(revisions.len());
+    for one in revisions {
         all.push(match one {
-            Later::Marked(marks) => *marks,
-            Later::Recorded(record) => read(env, *record).await?,
+            Listing::Marked(marks) => *marks,
+            Listing::Recorded(record) => read(env, *record).await?,
         });
     }
     Ok(all)
@@ -126,21 +151,26 @@ async fn read(env: &Environment<'_>, Record { release, marks, .. }: Record) -> R
 async fn marked_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
     let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
     let found = env.storage.marks_elsewhere(namespace, name, owner_of(env)).await?;
-    Ok(found.map(|(known, later)| with_later(known, &later)))
+    Ok(found.map(|(known, Unsuccessful { before, later })| with_objects_of(with_later(known, &later), &before)))
 }
 
-/// Adds the objects of later revisions, which did not succeed, that the imported one lacks. They have no digest: the
-/// imported revision does not render them.
+/// Adds what later revisions did, which did not succeed.
 fn with_later(mut known: Marks, later: &[Marks]) -> Marks {
     if later.is_empty() {
         return known;
     }
     known.complete = false;
     known.objects.iter_mut().for_each(|object| doubt(object, later));
-    for object in later.iter().flat_map(|marks| &marks.objects) {
+    with_objects_of(known, later)
+}
+
+/// Adds the objects of other revisions that the imported one lacks. They have no digest: it does not render them.
+fn with_objects_of(mut known: Marks, others: &[Marks]) -> Marks {
+    for object in others.iter().flat_map(|marks| &marks.objects) {
         if known.find(&object.key).is_none() {
             let left = MarkedObject { digest: None, mark: None, expires: false, ..object.clone() };
             known.objects.push(left);
+            known.complete = false;
         }
     }
     known

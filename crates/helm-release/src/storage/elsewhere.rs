@@ -1,6 +1,6 @@
 //! Finds a release that is recorded elsewhere: in the release's namespace although this home is another one, or in chunks.
 
-use super::{Error, Marks, Record, RecordMeta, Storage, Stored};
+use super::{Error, Marks, Proof, Record, RecordMeta, Storage, Stored};
 use crate::release::{Release, Status};
 
 /// A release that is recorded elsewhere.
@@ -13,13 +13,33 @@ pub(crate) struct Elsewhere {
     pub(crate) newest: u32,
     /// The revision's marks, if it has any.
     pub(crate) marks: Option<Marks>,
-    /// The later revisions, which did not succeed.
-    pub(crate) later: Vec<Later>,
+    /// The other revisions whose objects may be live.
+    pub(crate) unsuccessful: Unsuccessful<Listing>,
 }
 
-/// What a later revision of a release that is recorded elsewhere says of its objects.
+/// The revisions of a release that did not succeed, but may have made objects.
 #[derive(Debug)]
-pub(crate) enum Later {
+pub(crate) struct Unsuccessful<T> {
+    /// Those before the revision that the live objects come from, if this operator did not make that one.
+    pub(crate) before: Vec<T>,
+    /// Those after it.
+    pub(crate) later: Vec<T>,
+}
+
+impl<T> Unsuccessful<T> {
+    fn none() -> Unsuccessful<T> {
+        Unsuccessful { before: Vec::new(), later: Vec::new() }
+    }
+
+    fn map<U>(self, of: impl Fn(T) -> U) -> Unsuccessful<U> {
+        let all = |some: Vec<T>| some.into_iter().map(&of).collect();
+        Unsuccessful { before: all(self.before), later: all(self.later) }
+    }
+}
+
+/// What a revision that did not succeed says of its objects.
+#[derive(Debug)]
+pub(crate) enum Listing {
     /// Its marks, which list them unless its record is damaged.
     Marked(Box<Marks>),
     /// Its record, because no marks list them.
@@ -32,8 +52,7 @@ struct Listed {
     base: RecordMeta,
     /// The number of its newest revision.
     newest: u32,
-    /// The later revisions, which did not succeed.
-    later: Vec<RecordMeta>,
+    unsuccessful: Unsuccessful<RecordMeta>,
 }
 
 impl Storage {
@@ -48,36 +67,53 @@ impl Storage {
         at_least: u32,
     ) -> Result<Option<Elsewhere>, Error> {
         if let Some(beside) = self.beside_releases()
-            && let Some(Listed { base, newest, later: metas }) = beside.owned(namespace, name, owner).await?
+            && let Some(Listed { base, newest, unsuccessful }) = beside.owned(namespace, name, owner).await?
         {
             if newest < at_least {
                 return Ok(None);
             }
-            let mut later = Vec::with_capacity(metas.len());
-            for meta in metas {
-                later.push(beside.later(namespace, name, meta).await?);
-            }
+            let unsuccessful = beside.listings(namespace, name, unsuccessful).await?;
             let Record { release, marks, .. } = beside.get(namespace, name, base.version).await?;
-            return Ok(Some(Elsewhere { release, newest, marks, later }));
+            return Ok(Some(Elsewhere { release, newest, marks, unsuccessful }));
         }
         let chunked = self.chunked(namespace, name, at_least).await?;
-        let found = |(Record { release, marks, .. }, newest)| Elsewhere { release, newest, marks, later: Vec::new() };
-        Ok(chunked.map(found))
+        Ok(chunked.map(|(Record { release, marks, .. }, newest)| {
+            let unsuccessful = Unsuccessful::none();
+            Elsewhere { release, newest, marks, unsuccessful }
+        }))
     }
 
     /// Returns the marks of a release of this owner that is recorded in the release's namespace, but not at this home,
-    /// and those of its later revisions. The metadata of its records has them, so their content need not be readable.
-    /// Sends one list request if the home is elsewhere.
+    /// and those of its revisions that did not succeed. The metadata of its records has them, so their content need not
+    /// be readable. Sends one list request if the home is elsewhere.
     pub(crate) async fn marks_elsewhere(
         &self,
         namespace: &str,
         name: &str,
         owner: &str,
-    ) -> Result<Option<(Marks, Vec<Marks>)>, Error> {
+    ) -> Result<Option<(Marks, Unsuccessful<Marks>)>, Error> {
         let Some(beside) = self.beside_releases() else { return Ok(None) };
         let listed = beside.owned(namespace, name, owner).await?;
         let marks = |meta: RecordMeta| meta.marks.unwrap_or_default();
-        Ok(listed.map(|listed| (marks(listed.base), listed.later.into_iter().map(marks).collect())))
+        Ok(listed.map(|Listed { base, unsuccessful, .. }| (marks(base), unsuccessful.map(marks))))
+    }
+
+    /// Reads the revisions that did not succeed of a release of this owner that was imported from the release's namespace
+    /// as this revision; `None` if it was not. Only there are they recorded. Sends one list request if the home is
+    /// elsewhere, and reads records that no marks list.
+    pub(crate) async fn unsuccessful_before_import(
+        &self,
+        (namespace, name): (&str, &str),
+        owner: &str,
+        imported: u32,
+    ) -> Result<Option<Unsuccessful<Listing>>, Error> {
+        let Some(beside) = self.beside_releases() else { return Ok(None) };
+        match beside.owned(namespace, name, owner).await? {
+            Some(Listed { newest, unsuccessful, .. }) if newest + 1 == imported => {
+                beside.listings(namespace, name, unsuccessful).await.map(Some)
+            }
+            _ => Ok(None),
+        }
     }
 
     async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Listed>, Error> {
@@ -89,19 +125,38 @@ impl Storage {
         // An action that was interrupted before it was deployed is installed again.
         let Some(base) = base_of(&all) else { return Ok(None) };
         let later = all.split_off(base + 1);
-        Ok(all.pop().map(|base| Listed { base, newest, later }))
+        Ok(all.pop().map(|base| {
+            let before = left_behind(all, &base);
+            Listed { base, newest, unsuccessful: Unsuccessful { before, later } }
+        }))
     }
 
-    async fn later(&self, namespace: &str, name: &str, meta: RecordMeta) -> Result<Later, Error> {
+    async fn listings(
+        &self,
+        namespace: &str,
+        name: &str,
+        Unsuccessful { before, later }: Unsuccessful<RecordMeta>,
+    ) -> Result<Unsuccessful<Listing>, Error> {
+        let mut all = Unsuccessful::none();
+        for meta in before {
+            all.before.push(self.listing(namespace, name, meta).await?);
+        }
+        for meta in later {
+            all.later.push(self.listing(namespace, name, meta).await?);
+        }
+        Ok(all)
+    }
+
+    async fn listing(&self, namespace: &str, name: &str, meta: RecordMeta) -> Result<Listing, Error> {
         let marks = match meta.marks {
             Some(marks) if !marks.objects.is_empty() => marks,
             marks => match self.get(namespace, name, meta.version).await {
-                Ok(record) => return Ok(Later::Recorded(Box::new(record))),
+                Ok(record) => return Ok(Listing::Recorded(Box::new(record))),
                 Err(error) if error.is_missing() || error.is_damage() => marks.unwrap_or_default(),
                 Err(error) => return Err(error),
             },
         };
-        Ok(Later::Marked(Box::new(marks)))
+        Ok(Listing::Marked(Box::new(marks)))
     }
 }
 
@@ -124,18 +179,35 @@ fn base_of(all: &[RecordMeta]) -> Option<usize> {
         _ => false,
     };
     let was_deployed = |meta: &RecordMeta| meta.status == Status::Superseded;
-    let has_failed = |meta: &RecordMeta| meta.status == Status::Failed || meta.status.is_pending();
     all.iter().rposition(is_base).or_else(|| {
         let last = all.iter().rposition(was_deployed)?;
         let later = &all[last + 1..];
-        (!later.is_empty() && later.iter().all(has_failed)).then_some(last)
+        (!later.is_empty() && later.iter().all(is_unsuccessful)).then_some(last)
     })
+}
+
+/// Returns the revisions among those before the base that may have left objects which no later one lists, as for records in
+/// place: if this operator did not make the base, the unsuccessful ones since the last that it deployed. Helm compares with
+/// what was deployed. What Helm left before a resource had the release is not ours to delete.
+fn left_behind(before: Vec<RecordMeta>, base: &RecordMeta) -> Vec<RecordMeta> {
+    // The marks of a revision that this operator only read have no inputs.
+    if base.marks.as_ref().is_some_and(|marks| !marks.inputs.is_empty()) {
+        return Vec::new();
+    }
+    let has_pruned = |meta: &RecordMeta| meta.marks.is_some() && !is_unsuccessful(meta);
+    let first = before.iter().rposition(has_pruned).map_or(0, |last| last + 1);
+    let is_helms = |meta: &RecordMeta| meta.proof == Proof::Foreign && !meta.owners.is_empty();
+    let may_have_left = |meta: &RecordMeta| is_unsuccessful(meta) && (meta.marks.is_some() || is_helms(meta));
+    before.into_iter().skip(first).filter(may_have_left).collect()
+}
+
+fn is_unsuccessful(meta: &RecordMeta) -> bool {
+    meta.status == Status::Failed || meta.status.is_pending()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::storage::Proof;
 
     /// Returns the metadata of a revision's record, with these owners in its label or in marks.
     fn meta(version: u32, status: Status, owners: &[&str], is_own: bool) -> RecordMeta {
@@ -172,6 +244,38 @@ mod tests {
                 (1..).zip(statuses).map(|(version, status)| meta(version, status, &["u"], is_own)).collect();
             assert_eq!(base_of(&all), expected, "{behaviour}");
         }
+    }
+
+    #[test]
+    fn revisions_before_one_of_helms_may_have_left_objects_if_they_did_not_succeed() {
+        use Status::{Deployed, Failed, PendingUpgrade, Superseded};
+        let (ours, helms, nobodys) = ((&["u"][..], true), (&["u"][..], false), (&[][..], false));
+        let damaged = |meta: RecordMeta| RecordMeta { proof: Proof::Broken, ..meta };
+        let made = |mut base: RecordMeta| {
+            base.marks.iter_mut().for_each(|marks| marks.inputs = "i".into());
+            base
+        };
+        let left = |revisions: &[(Status, (&[&str], bool))], change: fn(RecordMeta) -> RecordMeta| {
+            let all = (1..)
+                .zip(revisions)
+                .map(|(version, (status, (owners, is_own)))| meta(version, *status, owners, *is_own));
+            let mut all: Vec<_> = all.map(change).collect();
+            let base = all.pop().unwrap();
+            left_behind(all, &base).iter().map(|meta| meta.version).collect::<Vec<_>>()
+        };
+        for (behaviour, revisions, expected) in [
+            ("ours", vec![(Superseded, helms), (Failed, ours), (Deployed, helms)], vec![2]),
+            ("Helm's", vec![(Superseded, helms), (Failed, helms), (Deployed, helms)], vec![2]),
+            ("killed", vec![(Superseded, helms), (PendingUpgrade, helms), (Deployed, helms)], vec![2]),
+            ("several", vec![(Failed, ours), (Superseded, helms), (Failed, ours), (Deployed, helms)], vec![1, 3]),
+            ("before one of ours", vec![(Failed, ours), (Superseded, ours), (Deployed, helms)], vec![]),
+            ("before a resource had the release", vec![(Failed, nobodys), (Deployed, helms)], vec![]),
+            ("before one that was only read", vec![(Failed, ours), (Deployed, ours)], vec![1]),
+        ] {
+            assert_eq!(left(&revisions, |meta| meta), expected, "{behaviour}");
+        }
+        assert!(left(&[(Failed, ours), (Deployed, ours)], made).is_empty(), "before one that we made");
+        assert!(left(&[(Failed, helms), (Deployed, helms)], damaged).is_empty(), "anyone's");
     }
 
     #[test]

@@ -26,7 +26,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-pub(crate) use elsewhere::{Elsewhere, Later};
+pub(crate) use elsewhere::{Elsewhere, Listing, Unsuccessful};
 pub use error::Error;
 pub use home::Home;
 pub use marks::{Before, MARKS_ANNOTATION, MarkedObject, Marks, Rejected, RejectedBy, Tests};

@@ -190,6 +190,33 @@ async fn an_upgrade_that_changed_nothing_makes_no_revision() {
     assert_eq!((world.maps(), world.history().len()), (vec!["a".to_owned()], 3));
 }
 
+/// Creates a suspended release with the ConfigMap `y`, which only its failed upgrade made, and so many upgrades by a person
+/// since then.
+async fn upgraded_by_a_person_after_a_failure(upgrades: u32) -> World {
+    let world = keeping(World::new(spec()).server);
+    world.reconcile().await;
+    world.server.refuse(|call| {
+        let is_written = call.method != http::Method::GET && call.path.contains("/deployments");
+        is_written.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    world.edit(|p| {
+        (p["spec"]["maps"], p["spec"]["deployments"]) = (json!(["a", "b", "c", "y"]), json!(["late"]));
+    });
+    world.reconcile().await;
+    world.server.accept();
+    assert_eq!(world.maps(), ["a", "b", "c", "y"]);
+    assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/suspend": "true"}));
+    ["a", "b", "c"].iter().for_each(|name| helm_applies(&world, name, "1"));
+    for version in 3..3 + upgrades {
+        helm_supersedes(&world, if version == 3 { 1 } else { version - 1 }).await;
+        helm_writes(&world, version, Status::Deployed, &manifest(&["a", "b", "c"], "1"), MINUTE);
+    }
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a", "b", "c", "y"], "not yet");
+    world
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_only_a_failed_upgrade_made_goes_although_a_person_upgraded_after_it() {
     for (change, upgrades, maps, last) in [
@@ -200,28 +227,7 @@ async fn what_only_a_failed_upgrade_made_goes_although_a_person_upgraded_after_i
         ("a deletion", 1, vec![], None),
         ("a deletion", 3, vec![], None),
     ] {
-        let world = keeping(World::new(spec()).server);
-        world.reconcile().await;
-        world.server.refuse(|call| {
-            let is_written = call.method != http::Method::GET && call.path.contains("/deployments");
-            is_written.then(|| Error::from_status(422, "Invalid", "no"))
-        });
-        world.edit(|p| {
-            (p["spec"]["maps"], p["spec"]["deployments"]) = (json!(["a", "b", "c", "y"]), json!(["late"]));
-        });
-        world.reconcile().await;
-        world.server.accept();
-        assert_eq!(world.maps(), ["a", "b", "c", "y"]);
-        assert_eq!(world.history(), ["1 deployed", "2 failed"]);
-        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/suspend": "true"}));
-        ["a", "b", "c"].iter().for_each(|name| helm_applies(&world, name, "1"));
-        for version in 3..3 + upgrades {
-            helm_supersedes(&world, if version == 3 { 1 } else { version - 1 }).await;
-            helm_writes(&world, version, Status::Deployed, &manifest(&["a", "b", "c"], "1"), MINUTE);
-        }
-        world.reconcile().await;
-        assert_eq!(world.maps(), ["a", "b", "c", "y"], "{change}: not yet");
-        let world = keeping(world.server);
+        let world = keeping(upgraded_by_a_person_after_a_failure(upgrades).await.server);
         world.edit(|p| (p["metadata"]["annotations"], p["spec"]) = (json!({}), spec()));
         match change {
             "another spec" => world.edit(|p| p["spec"]["value"] = "2".into()),
@@ -234,6 +240,18 @@ async fn what_only_a_failed_upgrade_made_goes_although_a_person_upgraded_after_i
             (maps.iter().map(|name| (*name).to_owned()).collect(), last),
             "{change} after {upgrades} upgrades"
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_only_a_failed_upgrade_made_goes_although_a_person_upgraded_and_the_records_moved_since() {
+    for (upgrades, value) in [(1, "1"), (1, "2"), (3, "1"), (3, "2")] {
+        let world = recording(upgraded_by_a_person_after_a_failure(upgrades).await.server, Stub::default());
+        world.edit(|p| (p["metadata"]["annotations"], p["spec"]) = (json!({}), spec()));
+        world.edit(|p| p["spec"]["value"] = value.into());
+        world.reconcile().await;
+        assert_eq!(world.maps(), ["a", "b", "c"], "{value} after {upgrades} upgrades");
+        assert_eq!(world.value_of("a"), value, "after {upgrades} upgrades");
     }
 }
 

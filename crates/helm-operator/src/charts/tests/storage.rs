@@ -206,6 +206,25 @@ async fn what_a_failed_upgrade_did_before_its_release_moved_is_undone() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_failed_upgrade_made_before_its_release_moved_is_known_after_a_restart_even_if_no_seal_proves_the_rest()
+{
+    let world = with_a_failed_upgrade().await;
+    let mut record = world.server.object(&record_path(1)).unwrap();
+    record["metadata"]["annotations"] = Value::Null;
+    world.server.restore(&record_path(1), record);
+    world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c"], "value": "1", "broken": true}));
+    let world = recording(world.server, Stub::default());
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history()), (4, vec!["3 deployed".to_owned()]));
+    let imported = world.server.object(&format!("{RECORDS}.ns.web.v3")).unwrap();
+    assert!(imported["metadata"]["annotations"][MARKS_ANNOTATION].is_null(), "it lists nothing");
+    world.edit(|p| p["spec"] = spec());
+    let world = recording(world.server, Stub::default());
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.value_of("a")), (vec!["a".to_owned(), "b".into(), "c".into()], json!("1")));
+}
+
 /// Checks that a release that was taken over is at rest without `y`, and that its next revision deletes that.
 async fn keeps_y_until_the_next_revision(world: &World, go_on: impl FnOnce(&World)) {
     assert_eq!((world.maps().len(), world.value_of("a")), (4, json!("1")));

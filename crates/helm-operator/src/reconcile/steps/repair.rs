@@ -169,6 +169,9 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
                 }
                 marks.string_overrides =
                     Some(version) == base && facts.is_some_and(|facts| context.finds_strings(primary, facts));
+                if Some(version) == base {
+                    marks = action::with_unsuccessful_before(&env, version, marks).await.map_err(|e| fault(&e))?;
+                }
             }
         }
         // A release without objects has nothing to take ownership of.
