@@ -34,7 +34,9 @@ pub async fn import(env: &Environment<'_>, at_least: u32) -> Result<Option<Impor
     };
     let owner = env.decoration.owner.as_ref();
     let known = match marks {
-        Some(marks) => marks,
+        Some(marks) if marks.complete || !marks.objects.is_empty() => marks,
+        // They do not list the objects, which were too many.
+        Some(marks) => marks.with_inventory(marks_of(env, release.facts()).await?.objects),
         None => marks_of(env, release.facts()).await?,
     };
     let known = with_unsuccessful(env, known, unsuccessful).await?;

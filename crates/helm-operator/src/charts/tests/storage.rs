@@ -175,19 +175,25 @@ async fn a_release_is_installed_again_once_its_records_elsewhere_are_deleted() {
     assert_eq!(records(&world), [record_path(1)]);
 }
 
-/// Creates a release with the ConfigMap `y`, which only its failed and kept upgrade made, besides `a`, which that changed.
-async fn with_a_failed_upgrade() -> World {
+/// Creates a release whose upgrade to these ConfigMaps failed and was kept. It changed and made some of them, and deleted
+/// none.
+async fn with_a_failed_upgrade_to(maps: &[&str]) -> World {
     let world = super::finished_jobs::keeping(World::new(spec()).server);
     world.reconcile().await;
     world.server.refuse(|call| {
         let is_written = call.method != http::Method::GET && call.path.contains("/deployments");
         is_written.then(|| Error::from_status(422, "Invalid", "no"))
     });
-    world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c", "y"], "value": "bad", "deployments": ["late"]}));
+    world.edit(|p| p["spec"] = json!({"maps": maps, "value": "bad", "deployments": ["late"]}));
     world.reconcile().await;
     world.server.accept();
     assert_eq!((world.maps().len(), world.value_of("a"), world.history().len()), (4, json!("bad"), 2));
     world
+}
+
+/// Creates a release with the ConfigMap `y`, which only its failed and kept upgrade made, besides `a`, which that changed.
+async fn with_a_failed_upgrade() -> World {
+    with_a_failed_upgrade_to(&["a", "b", "c", "y"]).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,6 +229,16 @@ async fn what_a_failed_upgrade_made_before_its_release_moved_is_known_after_a_re
     let world = recording(world.server, Stub::default());
     world.reconcile().await;
     assert_eq!((world.maps(), world.value_of("a")), (vec!["a".to_owned(), "b".into(), "c".into()], json!("1")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_after_the_records_moved_deletes_what_was_too_much_for_the_marks() {
+    let world = with_a_failed_upgrade_to(&["a", "y"]).await;
+    [1, 2].into_iter().for_each(|version| omit_objects(&world.server, version));
+    let world = recording(world.server, Stub::default());
+    world.delete();
+    world.reconcile().await;
+    assert_eq!((world.server.object(PRIMARY), world.maps()), (None, Vec::<String>::new()));
 }
 
 /// Checks that a release that was taken over is at rest without `y`, and that its next revision deletes that.
