@@ -250,7 +250,7 @@ impl ReconcileLoop<'_> {
 
     async fn act(&self, step: Step, primary: &Arc<Primary>) -> Result<Ended, FailedStep> {
         let context = &self.context;
-        if matches!(step, Step::Plan | Step::Render | Step::Uninstall) {
+        if matches!(step, Step::Plan | Step::Compare | Step::Render | Step::TakeOwnership | Step::Uninstall) {
             context.check_release_namespace(primary).await?;
         }
         let ended = match step {

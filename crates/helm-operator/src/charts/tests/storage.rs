@@ -146,6 +146,68 @@ async fn a_release_is_neither_installed_again_nor_left_behind_if_its_records_are
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
 
+/// Creates a release that was upgraded after its records had moved to the namespace `records`. The old one is left beside
+/// it.
+async fn upgraded_after_a_move() -> World {
+    let stub = || Stub { has_sources: true, ..random() };
+    let world = World::rendering(World::new(spec()).server, Arc::new(stub()));
+    world.reconcile().await;
+    let world = recording(world.server, stub());
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["maps"] = json!(["a", "b", "c", "d"]));
+    world.reconcile().await;
+    assert_eq!((world.history(), world.maps().len()), (vec!["2 superseded".to_owned(), "3 deployed".into()], 4));
+    assert!(world.server.object(&record_path(1)).is_some());
+    world
+}
+
+/// Reconciles the resource in a new process that keeps records at this home, and watches those in `ns` but not those in
+/// `records`.
+async fn reconciled_without_sight_of_records(home: Home, server: Arc<MemoryApi>) -> World {
+    let paths = server.paths().into_iter().filter(|path| path.starts_with(RECORDS));
+    let hidden: Vec<(String, Value)> = paths.map(|path| (path.clone(), server.object(&path).unwrap())).collect();
+    hidden.iter().for_each(|(path, _)| server.remove(path));
+    let world = recording_at(home, server, random());
+    world.releases.lost(&WatchScope::namespace("records"));
+    hidden.into_iter().for_each(|(path, record)| world.server.restore(&path, record));
+    tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_moved_twice_is_neither_upgraded_nor_deleted_by_the_record_that_is_left_beside_it() {
+    let mut world = upgraded_after_a_move().await;
+    let before = release(&world);
+    for is_deleted in [false, true] {
+        if is_deleted {
+            world.delete();
+        }
+        for home in [Home::in_namespace("elsewhere"), Home::default()] {
+            world = reconciled_without_sight_of_records(home.clone(), world.server).await;
+            assert_eq!(release(&world), before, "{home:?}, deleted: {is_deleted}");
+            let condition = world.condition("Irreconcilable").unwrap();
+            let expected = "True/ReleaseElsewhere/the records of this release are in namespace \"records\", and ";
+            assert!(condition.starts_with(expected), "{home:?}, deleted: {is_deleted}: {condition}");
+        }
+    }
+    let world = recording(world.server, random());
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!(world.server.paths(), [record_path(1)]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_was_imported_before_is_not_imported_again() {
+    for is_seen in [false, true] {
+        let world = upgraded_after_a_move().await;
+        records(&world).iter().filter(|path| path.starts_with(RECORDS)).for_each(|path| world.server.remove(path));
+        let world = if is_seen { world } else { recording(world.server, random()) };
+        world.reconcile().await;
+        assert_eq!((world.history(), world.maps().len()), (vec!["1 deployed".to_owned()], 4), "{is_seen}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn records_that_no_known_key_seals_still_tell_that_a_release_is_recorded_elsewhere() {
     let world = recording(World::new(spec()).server, random());

@@ -23,44 +23,58 @@ enum Misplaced<'r> {
 }
 
 impl StepContext<'_> {
-    /// Checks, before a release is installed or uninstalled without records, that these are not in another namespace.
+    /// Checks, before a release is installed or uninstalled without its newest records, that these are not in another
+    /// namespace.
     ///
     /// # Errors
     /// They are, or it could not be determined.
     pub(crate) async fn check_release_namespace(&self, primary: &Primary) -> Result<(), Failed> {
-        if self.recorded(primary) != Recorded::Lost {
+        if self.recorded(primary) != Recorded::Lost && !self.is_behind(primary) {
             return Ok(());
         }
+        self.check_records(primary, &self.shared.cache.records_of_owner(primary.uid()))?;
+        if self.were_here() || self.shared.cache.knows_all_records() {
+            return Ok(());
+        }
+        let all = self.all_records(primary).await?;
+        Ok(self.check_records(primary, &all)?)
+    }
+
+    /// Returns whether the newest known revision is older than the one that the status reports: records from before
+    /// `storageNamespace` stay in the release's namespace.
+    fn is_behind(&self, primary: &Primary) -> bool {
+        let release = self.release().unwrap_or_default();
+        release.newest().is_some_and(|(version, _)| release.is_put_back(version, primary.reported()))
+    }
+
+    /// Checks that none of these records is in another namespace than the release's.
+    fn check_records(&self, primary: &Primary, records: &[ResourceKey]) -> Result<(), Fault> {
         let (namespaced, home) = (self.shared.resource.namespaced, &self.shared.settings.home);
-        let may_lack_right = primary.deleting || namespaced || *home != Home::default();
-        let records = match self.all_records(primary).await {
-            // Without the right to look there, the operator hardly wrote there.
-            Err(storage::Error::Api { source, .. }) if source.is_forbidden() && may_lack_right => Vec::new(),
-            records => records.map_err(|error| unknown(&error))?,
-        };
         let counts = |misplaced: &Misplaced<'_>| match misplaced {
             Misplaced::Release(_) => !namespaced,
             Misplaced::Records(_) => !self.were_here(),
         };
         let here = (primary.namespace(), primary.name());
         match records.iter().filter_map(|record| misplaced(home, record, here)).find(counts) {
-            Some(Misplaced::Release(there)) => Err(release_elsewhere(primary, there).into()),
+            Some(Misplaced::Release(there)) => Err(release_elsewhere(primary, there)),
             Some(Misplaced::Records(there)) => {
-                Err(records_elsewhere(primary, there, &self.shared.cache.namespace_of_records(self.key)).into())
+                Err(records_elsewhere(primary, there, &self.shared.cache.namespace_of_records(self.key)))
             }
             None => Ok(()),
         }
     }
 
-    /// Returns the records that name the resource, in any namespace. Sends a request only if no known one does, and others
-    /// may exist.
-    async fn all_records(&self, primary: &Primary) -> Result<Vec<ResourceKey>, storage::Error> {
-        let known = self.shared.cache.records_of_owner(primary.uid());
-        if !known.is_empty() || self.were_here() || self.shared.cache.knows_all_records() {
-            return Ok(known);
+    /// Reads which records name the resource, in any namespace.
+    async fn all_records(&self, primary: &Primary) -> Result<Vec<ResourceKey>, Failed> {
+        let (namespaced, home) = (self.shared.resource.namespaced, &self.shared.settings.home);
+        let would_install = !primary.deleting && self.recorded(primary) == Recorded::Lost;
+        let may_lack_right = !would_install || namespaced || *home != Home::default();
+        match self.storage.owned_anywhere(primary.uid()).await {
+            Ok(read) => Ok(read.iter().map(|meta| ResourceKey::new(&meta.namespace, &meta.name)).collect()),
+            // Without the right to look there, the operator hardly wrote there.
+            Err(storage::Error::Api { source, .. }) if source.is_forbidden() && may_lack_right => Ok(Vec::new()),
+            Err(error) => Err(unknown(&error).into()),
         }
-        let read = self.storage.owned_anywhere(primary.uid()).await?;
-        Ok(read.iter().map(|meta| ResourceKey::new(&meta.namespace, &meta.name)).collect())
     }
 
     /// Returns whether this process has seen how the records disappeared from where it looks for them.
@@ -113,7 +127,7 @@ fn records_elsewhere(primary: &Primary, there: &str, here: &str) -> Fault {
 
 fn unknown(error: &storage::Error) -> Unanswered {
     let message = format!(
-        "the release of this resource has no record where the operator looks for it, and cannot be looked for in other namespaces: {}",
+        "the release of this resource has no current record where the operator looks for it, and cannot be looked for in other namespaces: {}",
         chain(error)
     );
     Unanswered::with_reason(Reason::Unanswered, message)

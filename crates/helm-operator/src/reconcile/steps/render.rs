@@ -39,7 +39,8 @@ pub(crate) async fn render(context: &StepContext<'_>, primary: &Primary) -> Resu
 
 impl StepContext<'_> {
     async fn render(&self, primary: &Primary) -> Result<Ended, FailedStep> {
-        if self.recorded(primary) == Recorded::Lost && self.import(primary, 0).await? {
+        // A record elsewhere that is older than what the status reports was imported before.
+        if self.recorded(primary) == Recorded::Lost && self.import(primary, primary.reported()).await? {
             return Ok(NextStep::Again.into());
         }
         let sources = self.load_sources(primary).await?;
