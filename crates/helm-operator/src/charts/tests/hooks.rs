@@ -103,6 +103,25 @@ async fn a_chart_without_hooks_costs_no_extra_write_and_each_hook_costs_one_reco
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_says_that_no_hook_runs_because_the_records_are_gone() {
+    let start = |server| World::with_events(server, Arc::new(with_sources()), |_| {});
+    let hooked = || with_hooks(json!([hook("backup", "pre-delete")]));
+    for (resource, is_seen, is_told) in [(hooked(), true, true), (hooked(), false, true), (spec(), true, false)] {
+        let world = start(World::new(resource).server);
+        world.reconcile().await;
+        world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
+        let world = if is_seen { world } else { start(world.server) };
+        world.delete();
+        reconcile(&world, "Complete").await;
+        assert_eq!((world.server.object(PRIMARY), count(&world, &format!("POST {JOBS}"))), (None, 0));
+        let events = published(&world).await;
+        let told =
+            "Warning HookSkipped x1: the release is uninstalled without its hooks: no record of it has them any more";
+        assert_eq!(events.iter().any(|event| event == told), is_told, "seen: {is_seen}: {events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hook_running_when_the_operator_dies_is_found_again() {
     let world = World::new(with_hooks(json!([hook("first", "pre-install"), hook("migrate", "pre-install")])));
     killed_after_the_end_of(&world, "first").await;

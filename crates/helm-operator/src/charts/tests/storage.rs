@@ -608,6 +608,8 @@ async fn a_record_that_was_imported_long_ago_has_neither_the_hooks_nor_all_objec
         assert_eq!(hooks::count(&world, &format!("POST {JOBS}")), 0);
         assert_eq!((world.server.object(PRIMARY), world.maps()), (None, Vec::<String>::new()), "{is_damaged}");
         assert_eq!(records(&world), [record_path(1)]);
+        let events = super::reporting::published(&world).await;
+        assert!(events.iter().any(|event| event.starts_with("Warning HookSkipped x1: ")), "{is_damaged}: {events:?}");
     }
 }
 

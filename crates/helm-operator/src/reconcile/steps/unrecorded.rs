@@ -36,24 +36,23 @@ pub(super) async fn import_hooks(context: &StepContext<'_>, primary: &Primary) -
             Err(failed.reported_as(fault))
         }
         Err(failed) => {
-            publish_unimported_hooks(context, primary, &failed.fault().message).await;
+            let why = context.redactions(primary).await.hide_apart(failed.fault().message.clone()).await;
+            publish_skipped(context, primary, &format!("it cannot be imported from its record elsewhere: {why}"));
             Ok(false)
         }
         imported => imported,
     }
 }
 
-async fn publish_unimported_hooks(context: &StepContext<'_>, primary: &Primary, why: &str) {
-    let why = context.redactions(primary).await.hide_apart(why.to_owned()).await;
-    let message = format!(
-        "the release is uninstalled without its hooks: it has no record here, and cannot be imported from elsewhere: {why}"
-    );
+fn publish_skipped(context: &StepContext<'_>, primary: &Primary, why: &str) {
+    let message = format!("the release is uninstalled without its hooks: {why}");
     tracing::warn!(resource = %context.key, message, "Skipped hooks");
     context.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
 }
 
 /// Deletes the objects of a release without a record: those of the lost inventory, or else those that a record elsewhere
-/// has or that name the release as their owner. Hooks are in the record, so none runs.
+/// has or that name the release as their owner. Hooks are in the record, so none runs, which an event says unless the
+/// release had none.
 pub(super) async fn delete_lost(
     context: &StepContext<'_>,
     primary: &Primary,
@@ -62,16 +61,21 @@ pub(super) async fn delete_lost(
     // Records that name another owner must not decide which objects are deleted.
     let is_displaced = context.is_displaced(primary);
     let known = context.shared.memory.of(context.key).release.lost.as_ref().map(|release| release.inventory());
-    let known = known.filter(|_| !is_displaced);
+    let known = known.filter(|known| !is_displaced && !known.objects.is_empty());
+    let may_have_hooks = !is_displaced && known.as_ref().is_none_or(|known| known.delete_hooks);
     let inventory = match known {
-        Some(known) if !known.objects.is_empty() => known,
-        _ if is_displaced => search(env, primary, Naming::Resource).await?,
-        _ => {
+        Some(known) => known,
+        None if is_displaced => search(env, primary, Naming::Resource).await?,
+        None => {
             let mut recorded = action::imported_inventory(env).await?.unwrap_or_default();
             add_found(env, primary, &mut recorded).await?;
             recorded
         }
     };
+    // If nothing is left of it, its uninstall may have ended.
+    if may_have_hooks && !env.options.disable_hooks && !inventory.objects.is_empty() {
+        publish_skipped(context, primary, "no record of it has them any more");
+    }
     tracing::info!(resource = %context.key, objects = inventory.objects.len(), "Uninstalling a release whose record is gone");
     let awaited = delete_objects(context, primary, env, &inventory).await?;
     if awaited.is_none() {
