@@ -2,7 +2,7 @@
 //! dependent kinds, and the value sources.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use controller::client::read_by;
 use controller::context::Context;
@@ -11,7 +11,8 @@ use controller::runtime::namespaces::Namespaces;
 use controller::runtime::readiness::Readiness;
 use controller::runtime::reflector;
 use controller::runtime::served_kinds::ServedKinds;
-use futures::future::join_all;
+use futures::FutureExt as _;
+use futures::future::{BoxFuture, Shared, join_all};
 use helm_release::kube::{Api, Applier};
 use helm_release::storage::Keyring;
 use kube::Client;
@@ -55,7 +56,8 @@ pub(crate) struct Cluster {
     discovered: OnceCell<Arc<Discovered>>,
     /// The keys that seal and prove release records.
     keys: OnceCell<Keyring>,
-    records: OnceCell<()>,
+    /// Ends with the first lists of release records, whose watches have begun.
+    records: OnceLock<Shared<BoxFuture<'static, ()>>>,
     /// Namespaces with records, in addition to the watched ones.
     homes: Mutex<BTreeSet<String>>,
     read_whole: Arc<WholeKinds>,
@@ -117,7 +119,7 @@ impl Cluster {
             workers,
             discovered: OnceCell::new(),
             keys: OnceCell::new(),
-            records: OnceCell::new(),
+            records: OnceLock::new(),
             homes: Mutex::default(),
             tasks: Mutex::default(),
             read_whole,
@@ -160,17 +162,19 @@ impl Cluster {
     /// Waits until all release records are listed, or the server refuses to list them. The first call starts their
     /// watch.
     pub(crate) async fn records_listed(&self, keys: Keyring) {
-        self.records.get_or_init(|| self.watch_records(keys)).await;
+        // A caller that is dropped while it waits leaves the watch, and the wait, to the others.
+        self.records.get_or_init(|| self.watch_records(&keys)).clone().await;
     }
 
-    async fn watch_records(&self, keys: Keyring) {
+    /// Starts the watches of release records. Returns the wait for their first lists.
+    fn watch_records(&self, keys: &Keyring) -> Shared<BoxFuture<'static, ()>> {
         let mut lists = Vec::new();
         let namespaces = self.namespaces.and(&lock(&self.homes));
-        for stream in watches::records(&self.client, &namespaces, &self.readiness, &keys) {
+        for stream in watches::records(&self.client, &namespaces, &self.readiness, keys) {
             let (first, listed) = oneshot::channel();
             lock(&self.tasks).spawn(reflector::run(self.releases.clone(), stream, first));
             lists.push(listed);
         }
-        join_all(lists).await;
+        join_all(lists).map(|_| ()).boxed().shared()
     }
 }

@@ -12,6 +12,7 @@ use kube::ResourceExt as _;
 use tokio_util::sync::CancellationToken;
 
 use crate::charts::chart_controller::ChartController;
+use crate::charts::cluster::Cluster;
 use crate::charts::tests::*;
 use crate::hooks::{After, Before, Error as HookFailure, PostHook, PreHook};
 use crate::watches;
@@ -191,6 +192,17 @@ async fn each_served_namespace_has_its_own_streams_and_only_those() {
 /// Returns how often a request with this text was sent.
 fn count(running: &Running, what: &str) -> usize {
     running.asked.lock().unwrap().iter().filter(|line| line.contains(what)).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn records_are_watched_once_although_the_controller_that_began_goes_before_they_are_listed() {
+    let running = Running::new(server());
+    let cluster = Cluster::of(&running.context);
+    assert!(cluster.records_listed(keys()).now_or_never().is_none(), "they are not listed yet");
+    cluster.records_listed(keys()).await;
+    let asked = running.asked.lock().unwrap();
+    let lists = asked.iter().filter(|line| line.contains("labelSelector=owner%3Dhelm") && !line.contains("watch=true"));
+    assert_eq!(lists.count(), 1, "{asked:#?}");
 }
 
 #[tokio::test(start_paused = true)]
