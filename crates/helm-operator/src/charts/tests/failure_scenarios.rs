@@ -196,12 +196,11 @@ async fn a_rollback_that_is_not_answered_is_completed_although_no_retries_are_le
     world.reconcile().await;
     let message = world.condition("ReleaseFailed").unwrap();
     assert!(message.ends_with("; rollback failed: cannot apply ConfigMap \"a\": away"), "{message}");
-    assert_eq!((world.value_of("a"), world.condition("Stalled")), (json!("2"), None), "half rolled back");
+    assert_eq!(world.value_of("a"), json!("2"), "half rolled back");
     is_away.store(false, Ordering::Relaxed);
     retry(&world, 1).await;
     assert_eq!((world.value_of("a"), world.value_of("b")), (json!("1"), json!("1")));
     assert!(world.history().last().unwrap().ends_with("deployed"), "{:?}", world.history());
-    assert!(world.condition("Stalled").is_some(), "this attempt counts");
 }
 
 #[tokio::test(start_paused = true)]
