@@ -149,7 +149,7 @@ async fn what_an_attempt_adopted_outlives_the_failure_of_a_later_one() {
         world.reconcile().await;
         assert_eq!(world.history(), ["1 pending-install"]);
         if too_many {
-            omit_objects(&world.server);
+            omit_objects(&world.server, 1);
         }
         world.server.accept();
         refuse_b(&world, 403, "Forbidden");
