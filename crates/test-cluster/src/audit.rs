@@ -1,7 +1,9 @@
 //! Reads requests from the API server's audit log, reduced to what tests need.
 
-use std::fs;
+use std::fs::File;
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use serde_json::Value;
 
@@ -60,18 +62,48 @@ impl Request {
     }
 }
 
-/// Returns the requests in the log, oldest first; empty if there is no log yet.
-pub(crate) fn read(log: &Path) -> Result<Vec<Request>, Error> {
-    let text = match fs::read_to_string(log) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        other => other.attempt(|| format!("read {}", log.display()))?,
-    };
-    // The last line may be incomplete.
-    Ok(text
-        .lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
-        .map(|event| Request::from_event(&event))
-        .collect())
+/// The audit log of a cluster. Each line is parsed once, because tests ask again and again while they wait.
+#[derive(Debug, Default)]
+pub(crate) struct AuditLog {
+    seen: Mutex<Seen>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    /// The length of the lines that were parsed, in bytes.
+    length: u64,
+    requests: Vec<Request>,
+}
+
+impl AuditLog {
+    /// Returns the requests in this file, oldest first; none if it does not exist yet.
+    pub(crate) fn read(&self, path: &Path) -> Result<Vec<Request>, Error> {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        let added = match added(path, seen.length) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+            other => other.attempt(|| format!("read {}", path.display()))?,
+        };
+        seen.add(&added);
+        Ok(seen.requests.clone())
+    }
+}
+
+impl Seen {
+    /// Adds the complete lines of what was written since. The last line may be incomplete.
+    fn add(&mut self, text: &[u8]) {
+        for line in text.split_inclusive(|byte| *byte == b'\n').filter(|line| line.ends_with(b"\n")) {
+            self.length += line.len() as u64;
+            self.requests.extend(serde_json::from_slice(line).ok().as_ref().map(Request::from_event));
+        }
+    }
+}
+
+fn added(path: &Path, seen: u64) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    file.seek(SeekFrom::Start(seen))?;
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(text)
 }
 
 #[cfg(test)]
@@ -107,5 +139,16 @@ mod tests {
         let request = Request::from_event(&serde_json::json!({"verb": "get", "requestURI": "/apis"}));
         assert_eq!(request.resource, "");
         assert!(!request.is_write() && !request.is_dry_run);
+    }
+
+    #[test]
+    fn a_line_counts_once_and_when_it_is_complete() {
+        let mut seen = Seen::default();
+        let verbs = |seen: &Seen| seen.requests.iter().map(|one| one.verb.clone()).collect::<Vec<_>>();
+        let log = b"{\"verb\": \"get\"}\nno JSON\n{\"verb\": \"patch\"}\n";
+        seen.add(&log[..30]);
+        assert_eq!((verbs(&seen), seen.length), (vec!["get".to_owned()], 24));
+        seen.add(&log[24..]);
+        assert_eq!((verbs(&seen), seen.length), (vec!["get".to_owned(), "patch".into()], log.len() as u64));
     }
 }

@@ -12,13 +12,14 @@ use std::sync::OnceLock;
 use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::audit::AuditLog;
 use crate::binaries::{self, Binaries};
 use crate::builder::build;
 use crate::control_plane::{self, ControlPlane};
 use crate::error::{Attempt, Error};
 use crate::process::eventually;
 use crate::tools::Tools;
-use crate::{Component, Namespace, RealNode, Request, audit, folder};
+use crate::{Component, Namespace, RealNode, Request, folder};
 
 /// What kind of cluster to start; the default is a temporary one without an audit log.
 #[derive(Clone, Debug, Default)]
@@ -54,6 +55,7 @@ pub struct TestCluster {
     tools: Tools,
     /// `None` for an existing cluster, where only the directory with caches is ours.
     plane: Option<ControlPlane>,
+    audit: AuditLog,
 }
 
 impl TestCluster {
@@ -299,7 +301,7 @@ impl TestCluster {
     /// # Errors
     /// If the audit log cannot be read.
     pub fn requests(&self) -> Result<Vec<Request>, Error> {
-        audit::read(&self.folder.join("audit.log"))
+        self.audit.read(&self.folder.join("audit.log"))
     }
 
     /// Kills a process (SIGKILL), as a crash would.
@@ -358,7 +360,12 @@ impl TestCluster {
 
     fn existing(kubeconfig: PathBuf) -> Result<TestCluster, Error> {
         let folder = folder::create()?;
-        Ok(TestCluster { tools: Tools::new(kubeconfig, &folder, None), folder, plane: None })
+        Ok(TestCluster {
+            tools: Tools::new(kubeconfig, &folder, None),
+            folder,
+            plane: None,
+            audit: AuditLog::default(),
+        })
     }
 
     fn start_own(binaries: PathBuf, options: Options) -> Result<TestCluster, Error> {
@@ -369,7 +376,7 @@ impl TestCluster {
         let tools = Tools::new(ControlPlane::kubeconfig(&folder, control_plane::ADMIN), &folder, Some(&binaries));
         let plane = ControlPlane::new(&folder, binaries, options)?;
         plane.bring_up(&tools)?;
-        Ok(TestCluster { folder, tools, plane: Some(plane) })
+        Ok(TestCluster { folder, tools, plane: Some(plane), audit: AuditLog::default() })
     }
 
     fn plane(&self, component: Component) -> Result<&ControlPlane, Error> {

@@ -84,10 +84,17 @@ pub fn eventually<T, E: Debug>(what: &str, attempt: impl FnMut() -> Result<T, E>
 pub fn eventually_within<T, E: Debug>(limit: Duration, what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
     let began = Instant::now();
     loop {
+        let asked = Instant::now();
         match attempt() {
             Ok(found) => return found,
             Err(last) if began.elapsed() > limit => panic!("no {what} after {limit:?}: {last:?}"),
-            Err(_) => thread::sleep(Duration::from_millis(50)),
+            Err(_) => thread::sleep(pause(asked.elapsed())),
         }
     }
+}
+
+/// Returns the time between two attempts that take this long. One that starts kubectl costs a twentieth of a second or
+/// more of a processor, which is then missing for what the test waits for.
+fn pause(attempt: Duration) -> Duration {
+    (attempt * 2).clamp(Duration::from_millis(50), Duration::from_millis(500))
 }
