@@ -60,6 +60,7 @@ mod scaffold;
 mod scopes;
 mod shapes;
 mod shards;
+mod shared_build;
 mod shell;
 mod site;
 mod survival;

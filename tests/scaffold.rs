@@ -8,6 +8,8 @@ use std::process::{Command, Stdio};
 
 use test_cluster::TestCluster;
 
+use crate::shared_build::share_build;
+
 const PROGRAM: &str = env!("CARGO_BIN_EXE_memcached-operator");
 
 /// Creates the hybrid project of upstream's tutorial in a persistent folder, so that a second run compiles little.
@@ -41,17 +43,6 @@ fn hybrid_project() -> PathBuf {
     run("create api --group cache --version v1 --kind MemcachedBackup --plugins=go/v3", "y\ny\n");
     run("create api --group cache --version v1 --kind MemcachedBackup --resource --controller --plugins=go/v3", "");
     folder
-}
-
-/// Copies versions and profiles of this repository, so that dependencies are compiled only once.
-fn share_build(folder: &Path) {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let ours = fs::read_to_string(root.join("Cargo.toml")).unwrap();
-    let profiles = &ours[ours.find("[profile.dev]").unwrap()..ours.find("[package]").unwrap()];
-    let theirs = fs::read_to_string(folder.join("Cargo.toml")).unwrap();
-    let package = &theirs[..theirs.find("[profile.dev]").unwrap()];
-    fs::write(folder.join("Cargo.toml"), format!("{package}{profiles}")).unwrap();
-    fs::copy(root.join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
 }
 
 #[test]

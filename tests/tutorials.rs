@@ -5,6 +5,7 @@
 
 use std::path::Path;
 
+use crate::shared_build::{share_build, share_library};
 use crate::shell::Terminal;
 
 fn words(count: usize) -> impl Fn(&str) -> bool {
@@ -17,6 +18,7 @@ fn the_tutorial_of_a_kind_in_code_works_to_its_last_line() {
     terminal.types("helm-operator init --domain example.com --repo github.com/example/memcached-operator");
     terminal
         .types("helm-operator create api --group cache --version v1alpha1 --kind Memcached --resource --controller");
+    share_build(&terminal.folder);
     terminal.types("make generate");
     terminal.types("make manifests");
     terminal.types("make install");
@@ -77,6 +79,8 @@ fn the_tutorial_of_a_chart_and_a_kind_in_code_works_to_its_last_line() {
     terminal.types(
         "printf 'y\\ny\\n' | helm-operator create api --group=cache --version v1 --kind MemcachedBackup --plugins=go/v3",
     );
+    share_library(&terminal.folder);
+    share_build(&terminal.folder);
     terminal.types("make generate");
     terminal.types("make manifests");
     terminal.types("make install");
