@@ -19,7 +19,11 @@ pub(crate) struct FailedAttempt(Fault);
 /// A question that the API server or the code of the operator's author did not answer, or answered illegibly. Also a
 /// failed attempt whose clean-up was not answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unanswered(Fault);
+pub(crate) struct Unanswered {
+    fault: Fault,
+    /// Whether an attempt had failed before its clean-up was not answered.
+    is_of_attempt: bool,
+}
 
 /// The reason why a step failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -49,7 +53,7 @@ impl FailedAttempt {
 
     /// Returns the failure of an attempt of which it is unknown what it left, because its clean-up was not answered.
     pub(crate) fn with_unknown_remains(self) -> Unanswered {
-        Unanswered(self.0)
+        Unanswered { fault: self.0, is_of_attempt: true }
     }
 
     pub(crate) fn message(&self) -> &str {
@@ -64,7 +68,8 @@ impl Unanswered {
 
     /// Creates the failure of something other than a request, which has its own reason.
     pub(crate) fn with_reason(reason: Reason, message: String) -> Unanswered {
-        Unanswered(Fault { condition: condition::IRRECONCILABLE, reason, message })
+        let fault = Fault { condition: condition::IRRECONCILABLE, reason, message };
+        Unanswered { fault, is_of_attempt: false }
     }
 }
 
@@ -99,17 +104,22 @@ impl Failed {
 
     pub(crate) fn fault(&self) -> &Fault {
         match self {
-            Failed::Attempt(FailedAttempt(fault)) | Failed::Unanswered(Unanswered(fault)) | Failed::Blocked(fault) => {
-                fault
-            }
+            Failed::Attempt(FailedAttempt(fault))
+            | Failed::Unanswered(Unanswered { fault, .. })
+            | Failed::Blocked(fault) => fault,
         }
+    }
+
+    /// Returns whether an attempt failed, whether or not its clean-up was answered.
+    pub(crate) fn is_of_attempt(&self) -> bool {
+        matches!(self, Failed::Attempt(_) | Failed::Unanswered(Unanswered { is_of_attempt: true, .. }))
     }
 
     /// Returns the failure with another fault to report.
     pub(crate) fn reported_as(self, fault: Fault) -> Failed {
         match self {
             Failed::Attempt(_) => Failed::Attempt(FailedAttempt(fault)),
-            Failed::Unanswered(_) => Failed::Unanswered(Unanswered(fault)),
+            Failed::Unanswered(unanswered) => Failed::Unanswered(Unanswered { fault, ..unanswered }),
             Failed::Blocked(_) => Failed::Blocked(fault),
         }
     }
@@ -165,7 +175,7 @@ mod tests {
     fn judged(error: impl Into<action::Error>) -> (bool, Reason) {
         match Failed::of_attempt(&error.into(), condition::RELEASE_FAILED, Reason::UpgradeError) {
             Failed::Attempt(FailedAttempt(fault)) => (true, fault.reason),
-            Failed::Unanswered(Unanswered(fault)) => (false, fault.reason),
+            Failed::Unanswered(Unanswered { fault, .. }) => (false, fault.reason),
             Failed::Blocked(_) => unreachable!("an attempt is judged or not answered"),
         }
     }

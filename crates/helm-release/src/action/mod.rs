@@ -506,6 +506,13 @@ impl Error {
         }
     }
 
+    /// Returns whether contact with the API server is the cause, so that the same action may succeed once it is back.
+    /// Narrower than [`is_unanswered`](Self::is_unanswered): a rejected record or read, or a finalizer that holds an
+    /// object, may last for ever.
+    pub fn is_outage(&self) -> bool {
+        matches!(self, Error::Hook(HookError::Unanswered { .. })) || kube::is_outage(self)
+    }
+
     /// Returns whether the caller's slot ended the wait for a hook or a group.
     pub fn is_interruption(&self) -> bool {
         match self {

@@ -29,11 +29,14 @@ impl Error {
         }
     }
 
-    /// Returns whether the error has another cause than the sent object: it is transient, the server rejected a read, or
-    /// nothing was sent.
+    /// Returns whether contact with the server is the cause: the error is transient, or nothing was sent.
+    pub fn is_outage(&self) -> bool {
+        self.is_transient() || matches!(self, Error::Outdated | Error::Moved)
+    }
+
+    /// Returns whether the error has another cause than the sent object: an outage, or the server rejected a read.
     pub fn is_unanswered(&self) -> bool {
-        self.is_transient()
-            || matches!(self, Error::Outdated | Error::Moved | Error::Refused { purpose: Purpose::Read, .. })
+        self.is_outage() || matches!(self, Error::Refused { purpose: Purpose::Read, .. })
     }
 
     /// Builds the error of a response with this HTTP status, reason and message.
@@ -170,6 +173,11 @@ impl Cause {
 /// Returns whether the first API server error in the chain of causes is transient; `false` without one.
 pub fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
     request_of(error).is_some_and(Error::is_transient)
+}
+
+/// Returns whether the first API server error in the chain of causes is an outage; `false` without one.
+pub fn is_outage(error: &(dyn std::error::Error + 'static)) -> bool {
+    request_of(error).is_some_and(Error::is_outage)
 }
 
 /// Returns whether the first API server error in the chain of causes has another cause than the sent object; `false` if

@@ -332,6 +332,7 @@ fn what_was_not_answered_or_only_asked_to_read_judges_nothing() {
     for code in [401, 408, 409, 425, 429, 500, 502, 503, 504] {
         assert!(refused(code, Purpose::Write).is_unanswered(), "{code}");
     }
+    assert!(!refused(403, Purpose::Read).is_outage() && Error::Outdated.is_outage() && Error::Moved.is_outage());
     assert!(Error::Transport("reset".into()).is_unanswered() && Error::TimedOut { seconds: 90 }.is_unanswered());
     let gone = || Error::NoKind { api_version: "v1".into(), kind: "X".into() };
     assert!(!gone().is_unanswered() && !Error::NoName.is_unanswered(), "the server answered, or was never asked");

@@ -204,6 +204,32 @@ async fn a_rollback_that_is_not_answered_is_completed_although_no_retries_are_le
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rollback_whose_record_is_rejected_is_not_retried_without_limit() {
+    let no_retries = |settings: &mut Settings| settings.retries = Some(0);
+    let world = World::with_events(World::new(spec()).server, Arc::new(Stub::default()), no_retries);
+    world.reconcile().await;
+    let tries = Arc::new(AtomicUsize::new(0));
+    let counted = tries.clone();
+    refuse(&world, "\"2\"");
+    world.server.refuse(move |call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_third = call.method == http::Method::POST && body.contains("sh.helm.release.v1.web.v3");
+        is_third.then(|| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Error::from_status(403, "Forbidden", "exceeded quota")
+        })
+    });
+    set_value(&world, "2");
+    world.reconcile().await;
+    let message = world.condition("ReleaseFailed").unwrap();
+    assert!(message.contains("; rollback failed: ") && message.contains("exceeded quota"), "{message}");
+    assert_eq!(world.state("Stalled"), "True/RetriesExceeded");
+    retry(&world, 3).await;
+    assert_eq!((tries.load(Ordering::Relaxed), world.state("Stalled")), (1, "True/RetriesExceeded".to_owned()));
+    assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_retry_with_the_same_refusal_writes_nothing() {
     let world = installed().await;
     refuse(&world, "abc");

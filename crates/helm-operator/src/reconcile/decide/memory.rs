@@ -309,7 +309,7 @@ impl ResourceMemory {
         let counts = matches!(failed, Failed::Attempt(_));
         let attempts = attempts.saturating_add(u32::from(counts));
         let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
-        let is_own = counts || known.is_some_and(|failure| failure.is_own);
+        let is_own = failed.is_of_attempt() || known.is_some_and(|failure| failure.is_own);
         let news = known.is_none_or(|failure| failure.failed != *failed || failure.exhausted != exhausted);
         self.restored = None;
         let retry = Retry::after(failures, now);
@@ -591,6 +591,14 @@ mod tests {
         assert!(memory.is_retry() && memory.has_changed("a") && !memory.is_blank());
         memory.succeed();
         assert!(!memory.is_retry());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_attempt_whose_clean_up_was_not_answered_uses_up_no_retries_but_is_retried_apart() {
+        let mut memory = ResourceMemory::default();
+        let attempt = FailedAttempt::rendering(Reason::Own("X"), "m".into());
+        memory.fail(&attempt.with_unknown_remains().into(), "a".into(), Instant::now(), Some(0));
+        assert_eq!((memory.is_exhausted("a"), memory.is_retry()), (false, true));
     }
 
     #[tokio::test(start_paused = true)]

@@ -39,13 +39,15 @@ enum Remedy {
 enum Undo {
     /// It succeeded, there was nothing to do, or trying again would not help.
     Ended,
-    /// A request was not answered, so the clean-up is not complete.
+    /// A request was not answered, or relied on an outdated state, so the clean-up is not complete.
     Unanswered,
 }
 
 impl Undo {
+    /// Classifies the failure of a clean-up. A lasting obstacle, such as a finalizer or a record that the server rejects,
+    /// ends the attempt: retries without limit would run its hooks again each time.
     fn failed(error: &action::Error) -> Undo {
-        if error.is_unanswered() { Undo::Unanswered } else { Undo::Ended }
+        if error.is_outage() || error.ended().is_some() { Undo::Unanswered } else { Undo::Ended }
     }
 }
 
@@ -417,6 +419,28 @@ mod tests {
             check(Some(primary(|p| (p["metadata"]["uid"] = "u2".into(), correct(p)).1)), deletes, deletes);
         }
         check(Some(primary(|p| annotate(p, "pause"))), RollBack(1), RollBack(1));
+    }
+
+    #[test]
+    fn only_an_outage_leaves_a_clean_up_unanswered() {
+        use helm_release::kube::{ApplyError, Error};
+        use helm_release::storage;
+        let deleting = ApplyError::StillDeleting { object: "a".into(), seconds: 60, finalizers: vec!["x/y".into()] };
+        let applying = |source| ApplyError::Failed { verb: "apply", object: "a".into(), source };
+        let recording = |source| storage::Error::Api { verb: "create", key: "web.v3".into(), source };
+        let rejected = |code| Error::from_status(code, "", "no");
+        let cases: [(action::Error, Undo); 7] = [
+            (deleting.into(), Undo::Ended),
+            (applying(rejected(422)).into(), Undo::Ended),
+            (applying(rejected(503)).into(), Undo::Unanswered),
+            (applying(Error::Outdated).into(), Undo::Unanswered),
+            (recording(rejected(403)).into(), Undo::Ended),
+            (recording(Error::Transport("reset".into())).into(), Undo::Unanswered),
+            (action::Error::Unproven { version: 1 }, Undo::Ended),
+        ];
+        for (error, expected) in cases {
+            assert_eq!(Undo::failed(&error), expected, "{error}");
+        }
     }
 
     #[test]
