@@ -298,6 +298,11 @@ impl Cache {
         self.releases.add_reader(self.reader, reader);
     }
 
+    /// Returns the name of this process on the records that it writes.
+    pub(crate) fn writer(&self) -> Arc<str> {
+        self.releases.writer()
+    }
+
     /// Records another process that writes the same records; returns whether it is new.
     pub(crate) fn meets(&self, writer: &Arc<str>) -> bool {
         self.releases.meets(writer)

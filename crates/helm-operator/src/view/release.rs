@@ -33,6 +33,8 @@ pub(crate) struct Revision {
     /// ours.
     pub(crate) marks: Option<Arc<Marks>>,
     pub(crate) trust: Trust,
+    /// Whether the record names this process as its last writer.
+    pub(crate) names_us: bool,
     pub(crate) stamp: Stamp,
     /// When it was last written, if a watch reported it.
     pub(crate) written: Option<Timestamp>,
@@ -88,8 +90,8 @@ pub(crate) enum Holder {
 }
 
 impl Revision {
-    /// Creates a revision from its record's metadata.
-    pub(crate) fn of(meta: RecordMeta, stamp: Stamp) -> Revision {
+    /// Creates a revision from its record's metadata, in the process with this name.
+    pub(crate) fn of(meta: RecordMeta, stamp: Stamp, process: &str) -> Revision {
         let marked = meta.marks.as_ref().map(|marks| marks.owner.clone());
         let owners = meta.owners.into_iter().filter(|uid| marked.as_deref() != Some(uid));
         Revision {
@@ -98,6 +100,7 @@ impl Revision {
             owners: owners.map(Into::into).collect(),
             marks: meta.marks.map(Arc::new),
             trust: meta.proof.into(),
+            names_us: meta.writer.as_deref() == Some(process),
             stamp,
             written: meta.written,
             is_settled: false,
@@ -151,6 +154,15 @@ impl Revision {
         matches!(self.trust, Trust::Written(_) | Trust::Sealed(_))
     }
 
+    /// Returns whether this process wrote the record last. Since then, only metadata outside the seal may have changed.
+    pub(crate) fn is_own(&self) -> bool {
+        match self.trust {
+            Trust::Written(_) => true,
+            Trust::Sealed(_) => self.names_us,
+            Trust::Foreign | Trust::Broken => false,
+        }
+    }
+
     /// Returns the precondition that its record is as this process knows it.
     pub(crate) fn unchanged(&self) -> Precondition {
         match self.resource_version {
@@ -180,6 +192,7 @@ impl Revision {
             owners: Box::default(),
             marks: Some(Arc::new(marks)),
             trust: Trust::Written(None),
+            names_us: true,
             stamp: Stamp::written(None),
             written: None,
             is_settled: false,
@@ -210,10 +223,10 @@ impl ReleaseRecords {
         self.packed = Some((version, Stored::Sealed(packed)));
     }
 
-    /// Stores a revision that was read before a watch reports it.
-    pub(crate) fn put_read(&mut self, meta: RecordMeta) {
+    /// Stores a revision that the process with this name read before a watch reports it.
+    pub(crate) fn put_read(&mut self, meta: RecordMeta, process: &str) {
         let stamp = Stamp::written(self.revisions.get(&meta.version).map(|known| known.stamp));
-        self.revisions.insert(meta.version, Revision::of(meta, stamp));
+        self.revisions.insert(meta.version, Revision::of(meta, stamp, process));
     }
 
     /// Stores a revision that we wrote.
@@ -221,7 +234,9 @@ impl ReleaseRecords {
         self.note_own(version);
         let stamp = Stamp::written(self.revisions.get(&version).map(|known| known.stamp));
         let (owners, marks, is_settled) = (Box::default(), Some(Arc::new(marks)), false);
-        let revision = Revision { status, resource_version, owners, marks, trust, stamp, written: None, is_settled };
+        let (names_us, written) = (true, None);
+        let revision =
+            Revision { status, resource_version, owners, marks, trust, names_us, stamp, written, is_settled };
         self.revisions.insert(version, revision);
     }
 

@@ -249,7 +249,7 @@ impl Releases {
         let is_other = |packed: &Stored<Packed>| meta.proof != Proof::Sealed(packed.content());
         release.packed = release.packed.take().filter(|(of, packed)| *of != meta.version || !is_other(packed));
         let (version, writer) = (meta.version, meta.writer.clone());
-        release.revisions.insert(version, Revision::of(meta, stamp));
+        release.revisions.insert(version, Revision::of(meta, stamp, &self.writer));
         if let Some(competitor) = writer.filter(|writer| is_listed && **writer != *self.writer && !self.is_of_ring) {
             release.note_competitor(&competitor, version, outside::now());
         }
@@ -267,7 +267,7 @@ impl Releases {
             if !is_deleted && known.is_none_or(|known| known.resource_version < meta.resource_version) {
                 let stamp = Stamp::written(known.map(|known| known.stamp));
                 release.packed = release.packed.take().filter(|(of, _)| *of != meta.version);
-                release.revisions.insert(meta.version, Revision::of(meta, stamp));
+                release.revisions.insert(meta.version, Revision::of(meta, stamp, &self.writer));
             }
         }
         if release.revisions.is_empty() {

@@ -51,6 +51,24 @@ async fn two_processes_with_different_charts_take_turns_ever_more_slowly() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_only_labels_the_records_of_this_process_is_no_other_operator() {
+    let world = World::with_events(World::new(spec()).server, Arc::new(Stub::default()), |_| {});
+    world.reconcile().await;
+    for round in 2..=9_u32 {
+        let path = record_path(round - 1);
+        let mut record = world.server.object(&path).unwrap();
+        record["metadata"]["labels"]["backup"] = "yes".into();
+        world.server.put(&path, record, "backup");
+        let value = json!(round.to_string());
+        world.edit(|p| p["spec"]["value"] = value.clone());
+        world.reconcile().await;
+        assert_eq!((world.value_of("a"), world.condition("Irreconcilable")), (value, None), "revision {round}");
+        assert!(world.history().last().unwrap().starts_with(&format!("{round} ")), "{:?}", world.history());
+    }
+    assert_eq!(named(&world).await, Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_changed_resource_is_not_held_up() {
     let (one, other) = two().await;
     other.reconcile().await;

@@ -288,6 +288,7 @@ mod tests {
             owners: Box::new(["u1".into()]),
             marks: marks.clone().map(Arc::new),
             trust: if marks.is_some() { Trust::Written(None) } else { Trust::Foreign },
+            names_us: marks.is_some(),
             stamp: Stamp::written(None),
             written: Some(at(1000)),
             is_settled: false,

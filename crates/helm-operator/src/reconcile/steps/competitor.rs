@@ -22,7 +22,7 @@ use crate::reconcile::report::other_operator::{REMEDY, contested, disputed};
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
-use crate::view::release::{ReleaseRecords, Trust};
+use crate::view::release::ReleaseRecords;
 
 /// The first wait is that after this many failures plus one: four seconds, so that a process that is ending does not
 /// delay the next one.
@@ -112,8 +112,8 @@ impl StepContext<'_> {
     }
 }
 
-/// Returns the newest revision if its record is not as this process wrote it.
+/// Returns the newest revision if this process did not write its record last.
 fn others_newest(release: &ReleaseRecords) -> Option<RecordVersion> {
     let (revision, newest) = release.newest()?;
-    (!matches!(newest.trust, Trust::Written(_))).then_some((revision, newest.resource_version))
+    (!newest.is_own()).then_some((revision, newest.resource_version))
 }

@@ -342,6 +342,7 @@ mod tests {
             owners: Box::default(),
             marks: marks.clone().map(Arc::new),
             trust: if marks.is_some() { Trust::Written(None) } else { Trust::Foreign },
+            names_us: marks.is_some(),
             stamp,
             written: None,
             is_settled: false,

@@ -185,7 +185,8 @@ impl StepContext<'_> {
         let history = self.storage.history(primary.namespace(), primary.name()).await?;
         let ended = history.into_iter().find(|meta| meta.version == version && !meta.status.is_pending());
         let Some(ended) = ended else { return Ok(false) };
-        self.shared.cache.change_release(self.key, |release| release.put_read(ended));
+        let process = self.shared.cache.writer();
+        self.shared.cache.change_release(self.key, |release| release.put_read(ended, &process));
         Ok(true)
     }
 
