@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use controller::runtime::reflector::First;
 use helm_release::kube::Resource;
-use tokio::task::JoinSet;
+use tokio::task::{AbortHandle, JoinSet};
 
 use super::handlers::Dependents;
 use crate::reconcile::controller_context::{ControllerContext, WatchRequest};
@@ -24,7 +24,16 @@ pub(super) struct ObjectWatches<'s> {
     informers: Arc<Informers>,
     /// The charts whose label the objects may have.
     charts: BTreeSet<String>,
-    kinds: Vec<(Arc<Resource>, Subscriber)>,
+    kinds: Vec<Watched>,
+}
+
+/// A kind whose objects the watches of the process feed.
+struct Watched {
+    kind: Arc<Resource>,
+    /// Held so that the watch feeds it.
+    _subscriber: Subscriber,
+    /// The task that waits for its first lists.
+    lists: AbortHandle,
 }
 
 impl<'s> ObjectWatches<'s> {
@@ -47,17 +56,18 @@ impl<'s> ObjectWatches<'s> {
         self.shared.cache.watch_kind_in(&kind, self.informers.scopes(&kind));
         let subscriber: Subscriber = Arc::new(Dependents(self.shared.clone(), kind.clone()));
         let listed = self.informers.subscribe(&kind, &self.charts, &subscriber);
-        self.kinds.push((kind.clone(), subscriber));
-        let shared = self.shared.clone();
-        tasks.spawn(async move { await_lists(&shared, &kind, listed).await });
+        let (shared, of) = (self.shared.clone(), kind.clone());
+        let lists = tasks.spawn(async move { await_lists(&shared, &of, listed).await });
+        self.kinds.push(Watched { kind, _subscriber: subscriber, lists });
     }
 
     /// Watches the objects of the chart in a status's text, too. Its resource was stored after the first lists.
     fn add_chart(&mut self, deployed: &str, tasks: &mut JoinSet<()>) {
         if chart_names::add(&mut self.charts, deployed) {
             // The earlier subscribers end first: the end of a list of fewer charts would remove the objects of the others.
-            // The lists that follow show what happens in between.
-            let kinds: Vec<_> = std::mem::take(&mut self.kinds).into_iter().map(|(kind, _)| kind).collect();
+            // The lists that follow show what happens in between, and resources wait for those.
+            self.kinds.iter().for_each(|watched| watched.lists.abort());
+            let kinds: Vec<_> = std::mem::take(&mut self.kinds).into_iter().map(|watched| watched.kind).collect();
             kinds.into_iter().for_each(|kind| self.watch(kind, tasks));
         }
     }

@@ -47,3 +47,29 @@ async fn an_object_that_goes_while_a_chart_is_added_comes_back() {
     assert_ne!(reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await, ReconcileResult::Error);
     assert_ne!(world.server.object(&path).unwrap()["metadata"]["uid"], uid);
 }
+
+#[tokio::test(start_paused = true)]
+async fn resources_wait_for_the_lists_with_an_added_chart_although_earlier_ones_end() {
+    let (world, process) = (World::unwatched(World::new(spec()).server, |_| {}), Process::new());
+    world.reconcile().await;
+    let other = process.first().await;
+    let kind = Arc::new(config_maps());
+    world.shared.cache.await_kind(&kind);
+    let (mut watches, mut tasks) = (ObjectWatches::new(&world.shared, process.kinds.clone()), JoinSet::new());
+    watches.cover(WatchRequest::Kind(kind), &mut tasks);
+    // The watch selects this chart already, so that the controller lists by itself.
+    watches.cover(WatchRequest::Chart("a-1.0.0".into()), &mut tasks);
+    let listed = objects(&world).into_iter().map(Event::InitApply);
+    for event in std::iter::once(Event::Init).chain(listed).chain([Event::InitDone]) {
+        process.server.send(1, event);
+    }
+    other.until("sweep 2").await;
+    _ = tasks.join_next().await;
+    assert!(world.shared.cache.is_listing(&key()), "its own list has no answer yet");
+
+    // The watch may have listed since its own list began, so that it begins again.
+    process.server.answer_with(objects(&world));
+    process.server.answer_with(objects(&world));
+    while tasks.join_next().await.is_some() {}
+    assert!(!world.shared.cache.is_listing(&key()));
+}
