@@ -100,8 +100,8 @@ async fn recorded_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Erro
     Ok(Some(with_unsuccessful(env, known, unsuccessful).await?))
 }
 
-/// Adds to the inventory of a revision without our marks, if it was imported, the objects of the revisions that did not
-/// succeed before: no record here lists them.
+/// Adds to the inventory that a revision's manifest lists, if it was imported, the objects of the revisions that did not
+/// succeed before: no record here lists them, unless its marks do.
 ///
 /// # Errors
 /// As [`imported_inventory`].

@@ -294,6 +294,24 @@ async fn what_a_failed_upgrade_made_before_its_release_moved_is_known_after_a_re
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_failed_upgrade_made_before_its_release_moved_is_known_after_a_restart_although_the_marks_omit_it() {
+    let world = with_a_failed_upgrade().await;
+    world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c"], "value": "1", "broken": true}));
+    let world = recording(world.server, Stub::default());
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history()), (4, vec!["3 deployed".to_owned()]));
+    let storage = &world.shared.storage;
+    let imported = storage.get("ns", "web", 3).await.unwrap();
+    let marks = imported.marks.as_ref().unwrap();
+    assert!(marks.objects.iter().any(|object| &*object.key.name == "y"), "{marks:?}");
+    storage.update(imported.release.facts(), &marks.without_inventory()).await.unwrap();
+    world.edit(|p| p["spec"] = spec());
+    let world = recording(world.server, Stub::default());
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.value_of("a")), (vec!["a".to_owned(), "b".into(), "c".into()], json!("1")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_deletion_after_the_records_moved_deletes_what_was_too_much_for_the_marks() {
     let world = with_a_failed_upgrade_to(&["a", "y"]).await;
     [1, 2].into_iter().for_each(|version| omit_objects(&world.server, version));

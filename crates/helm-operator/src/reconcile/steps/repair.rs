@@ -158,6 +158,10 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
             Err(error) => return Err(fault(&error)),
         };
         let facts = packed.as_ref().map(Stored::facts);
+        if Some(version) == base {
+            // Its own marks are newer, and take precedence.
+            marks = action::with_unsuccessful_before(&env, version, marks).await.map_err(|e| fault(&e))?;
+        }
         let known = release.revisions.get(&version).and_then(|revision| revision.marks.as_deref());
         match known.filter(|known| !known.inputs.is_empty()) {
             // They lack only the objects, which were too many.
@@ -169,9 +173,6 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
                 }
                 marks.string_overrides =
                     Some(version) == base && facts.is_some_and(|facts| context.finds_strings(primary, facts));
-                if Some(version) == base {
-                    marks = action::with_unsuccessful_before(&env, version, marks).await.map_err(|e| fault(&e))?;
-                }
             }
         }
         // A release without objects has nothing to take ownership of.
