@@ -122,6 +122,43 @@ async fn a_deletion_says_that_no_hook_runs_because_the_records_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_whose_hooks_ran_does_not_say_that_none_runs_although_its_last_answer_is_lost() {
+    let hooks = with_hooks(json!([hook("backup", "pre-delete"), hook("gone", "post-delete")]));
+    let world = World::with_events(World::new(hooks).server, Arc::new(with_sources()), |_| {});
+    world.reconcile().await;
+    world.server.disturb(&format!("DELETE {SECRETS}/"), 1, Disturbance::AnswerLost);
+    world.delete();
+    for _ in 0..3 {
+        reconcile(&world, "Complete").await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert_eq!((world.server.object(PRIMARY), count(&world, &format!("POST {JOBS}"))), (None, 2));
+    let events = published(&world).await;
+    assert!(!events.iter().any(|event| event.contains("HookSkipped")), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_without_records_that_waits_for_objects_says_once_that_no_hook_runs() {
+    let hooks = with_hooks(json!([hook("backup", "pre-delete")]));
+    let world = World::with_events(World::new(hooks).server, Arc::new(with_sources()), |_| {});
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+    world.reconcile().await;
+    let mut held = world.server.object(&format!("{MAPS}/a")).unwrap();
+    held["metadata"]["finalizers"] = json!(["x/y"]);
+    world.server.put(&format!("{MAPS}/a"), held, "someone");
+    world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
+    world.delete();
+    for _ in 0..3 {
+        reconcile(&world, "Complete").await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert_eq!(world.maps(), ["a"], "it still waits");
+    let events = published(&world).await;
+    let told: Vec<_> = events.iter().filter(|event| event.contains("HookSkipped")).collect();
+    assert!(matches!(&told[..], [once] if once.starts_with("Warning HookSkipped x1: ")), "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hook_running_when_the_operator_dies_is_found_again() {
     let world = World::new(with_hooks(json!([hook("first", "pre-install"), hook("migrate", "pre-install")])));
     killed_after_the_end_of(&world, "first").await;

@@ -153,6 +153,8 @@ pub(crate) struct ReleaseMemory {
     pub(crate) took_over: bool,
     /// The uid of a resource that was uninstalled completely.
     pub(crate) cleared: Option<Box<str>>,
+    /// Whether an event said that the release is uninstalled without its hooks.
+    pub(crate) told_skipped: bool,
 }
 
 /// What was done on demand or on schedule.
@@ -364,7 +366,7 @@ impl ResourceMemory {
             drift,
             detected: None,
             status,
-            release: ReleaseMemory { lost: None, took_over: false, cleared: None },
+            release: ReleaseMemory { lost: None, took_over: false, cleared: None, told_skipped: false },
             triggers: Triggers { handled: None, resynced: None, test_again: None },
             competitor: None,
         } = self

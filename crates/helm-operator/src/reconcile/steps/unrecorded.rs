@@ -4,14 +4,17 @@
 use controller::report::Outcome;
 use helm_release::action::{self, Action, Environment};
 use helm_release::kube::Decoration;
+use helm_release::release::Status;
 use helm_release::storage::Marks;
 
 use super::uninstall::{WITHOUT_HOOKS, delete_objects, publish_left_records};
+use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::StepContext;
 use crate::view::chart_names;
 use crate::view::primary::Primary;
+use crate::view::release::ReleaseRecords;
 
 /// What an object must name to be found.
 #[derive(Clone, Copy)]
@@ -44,7 +47,12 @@ pub(super) async fn import_hooks(context: &StepContext<'_>, primary: &Primary) -
     }
 }
 
+/// Publishes once that no hook runs. An uninstall that waits for objects gets here again and again.
 fn publish_skipped(context: &StepContext<'_>, primary: &Primary, why: &str) {
+    let was_told = |memory: &mut ResourceMemory| std::mem::replace(&mut memory.release.told_skipped, true);
+    if context.shared.memory.change(context.key, was_told) {
+        return;
+    }
     let message = format!("the release is uninstalled without its hooks: {why}");
     tracing::warn!(resource = %context.key, message, "Skipped hooks");
     context.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
@@ -60,9 +68,10 @@ pub(super) async fn delete_lost(
 ) -> Result<Option<String>, action::Error> {
     // Records that name another owner must not decide which objects are deleted.
     let is_displaced = context.is_displaced(primary);
-    let known = context.shared.memory.of(context.key).release.lost.as_ref().map(|release| release.inventory());
-    let known = known.filter(|known| !is_displaced && !known.objects.is_empty());
-    let may_have_hooks = !is_displaced && known.as_ref().is_none_or(|known| known.delete_hooks);
+    let lost = context.shared.memory.of(context.key).release.lost.clone().unwrap_or_default();
+    let known = Some(lost.inventory()).filter(|known| !is_displaced && !known.objects.is_empty());
+    let may_have_hooks =
+        !is_displaced && known.as_ref().is_none_or(|known| known.delete_hooks && !has_run_hooks(&lost));
     let inventory = match known {
         Some(known) => known,
         None if is_displaced => search(env, primary, Naming::Resource).await?,
@@ -82,6 +91,14 @@ pub(super) async fn delete_lost(
         publish_left_records(context, primary).await;
     }
     Ok(awaited)
+}
+
+/// Returns whether the uninstall of a release ran its hooks before its records were gone. The response to the deletion of
+/// the last one may be lost. Which hooks ran after the objects were deleted is in the record alone.
+fn has_run_hooks(lost: &ReleaseRecords) -> bool {
+    lost.base().is_some_and(|(_, base)| {
+        base.status == Status::Uninstalling && base.marks.as_ref().is_some_and(|marks| marks.hooks_done)
+    })
 }
 
 /// Adds the live objects that name the release as their owner to an inventory that may lack some.
