@@ -1,7 +1,14 @@
 //! Finds a release that is recorded elsewhere: in the release's namespace although this home is another one, or in chunks.
 
+use std::time::Duration;
+
+use jiff::Timestamp;
+
 use super::{Error, Marks, Proof, Record, RecordMeta, Storage, Stored};
 use crate::release::{Release, Status};
+
+/// How long someone else's action is left alone after its last sign of life. Helm gives up after five minutes.
+pub const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A release that is recorded elsewhere.
 #[derive(Debug)]
@@ -59,6 +66,9 @@ impl Storage {
     /// Reads a release of this owner that is recorded in the release's namespace or in chunks, but not at this home;
     /// `None` if there is no such release, or if its newest revision there is older than `at_least`. Sends one or two
     /// list requests, and reads the record's Secrets if it finds one.
+    ///
+    /// # Errors
+    /// [`Error::InFlight`] if Helm is changing it. Or the records cannot be read or decoded.
     pub(crate) async fn elsewhere(
         &self,
         namespace: &str,
@@ -66,15 +76,20 @@ impl Storage {
         owner: &str,
         at_least: u32,
     ) -> Result<Option<Elsewhere>, Error> {
-        if let Some(beside) = self.beside_releases()
-            && let Some(Listed { base, newest, unsuccessful }) = beside.owned(namespace, name, owner).await?
-        {
-            if newest < at_least {
-                return Ok(None);
+        if let Some(beside) = self.beside_releases() {
+            let all = beside.history(namespace, name).await?;
+            let is_current = all.last().is_some_and(|newest| newest.version >= at_least);
+            if is_current && is_held_by(&all, owner) {
+                check_rest(name, &all, outside::now())?;
             }
-            let unsuccessful = beside.listings(namespace, name, unsuccessful).await?;
-            let Record { release, marks, .. } = beside.get(namespace, name, base.version).await?;
-            return Ok(Some(Elsewhere { release, newest, marks, unsuccessful }));
+            if let Some(Listed { base, newest, unsuccessful }) = listed(all, owner) {
+                if !is_current {
+                    return Ok(None);
+                }
+                let unsuccessful = beside.listings(namespace, name, unsuccessful).await?;
+                let Record { release, marks, .. } = beside.get(namespace, name, base.version).await?;
+                return Ok(Some(Elsewhere { release, newest, marks, unsuccessful }));
+            }
         }
         let chunked = self.chunked(namespace, name, at_least).await?;
         Ok(chunked.map(|(Record { release, marks, .. }, newest)| {
@@ -117,18 +132,7 @@ impl Storage {
     }
 
     async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Listed>, Error> {
-        let mut all = self.history(namespace, name).await?;
-        let Some(newest) = all.last().map(|meta| meta.version) else { return Ok(None) };
-        if !is_held_by(&all, owner) {
-            return Ok(None);
-        }
-        // An action that was interrupted before it was deployed is installed again.
-        let Some(base) = base_of(&all) else { return Ok(None) };
-        let later = all.split_off(base + 1);
-        Ok(all.pop().map(|base| {
-            let before = left_behind(all, &base);
-            Listed { base, newest, unsuccessful: Unsuccessful { before, later } }
-        }))
+        Ok(listed(self.history(namespace, name).await?, owner))
     }
 
     async fn listings(
@@ -157,6 +161,32 @@ impl Storage {
             },
         };
         Ok(Listing::Marked(Box::new(marks)))
+    }
+}
+
+/// Returns the release that these records describe; `None` if it is not this owner's, or if nothing of it was deployed.
+fn listed(mut all: Vec<RecordMeta>, owner: &str) -> Option<Listed> {
+    let newest = all.last()?.version;
+    if !is_held_by(&all, owner) {
+        return None;
+    }
+    // An action that was interrupted before it was deployed is installed again.
+    let later = all.split_off(base_of(&all)? + 1);
+    let base = all.pop()?;
+    let before = left_behind(all, &base);
+    Some(Listed { base, newest, unsuccessful: Unsuccessful { before, later } })
+}
+
+/// Checks that Helm is not changing the release with these records, as for records in place.
+fn check_rest(name: &str, all: &[RecordMeta], now: Timestamp) -> Result<(), Error> {
+    let Some(newest) = all.last() else { return Ok(()) };
+    let under_way = newest.status.is_pending() || newest.status == Status::Uninstalling;
+    let last_sign = newest.written.filter(|_| under_way && newest.marks.is_none());
+    match last_sign.and_then(|written| written.checked_add(PATIENCE).ok()).filter(|until| now < *until) {
+        None => Ok(()),
+        Some(until) => {
+            Err(Error::InFlight { name: name.into(), version: newest.version, status: newest.status.as_str(), until })
+        }
     }
 }
 
@@ -244,6 +274,33 @@ mod tests {
                 (1..).zip(statuses).map(|(version, status)| meta(version, status, &["u"], is_own)).collect();
             assert_eq!(base_of(&all), expected, "{behaviour}");
         }
+    }
+
+    #[test]
+    fn a_release_that_helm_is_changing_is_left_alone_for_ten_minutes() {
+        use Status::{Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Uninstalling};
+        let written = Timestamp::from_second(1_000).unwrap();
+        let until = |status, is_own, now| {
+            let newest = RecordMeta { written: Some(written), ..meta(2, status, &["u"], is_own) };
+            let all = [meta(1, Deployed, &["u"], true), newest];
+            match check_rest("web", &all, Timestamp::from_second(now).unwrap()) {
+                Err(Error::InFlight { version: 2, until, .. }) => Some(until.as_second()),
+                checked => checked.map(|()| None).unwrap(),
+            }
+        };
+        for (status, expected) in [
+            (PendingInstall, Some(1_600)),
+            (PendingUpgrade, Some(1_600)),
+            (PendingRollback, Some(1_600)),
+            (Uninstalling, Some(1_600)),
+            (Failed, None),
+            (Deployed, None),
+        ] {
+            assert_eq!(until(status, false, 1_599), expected, "{status:?}");
+            assert_eq!(until(status, false, 1_600), None, "{status:?}, given up");
+            assert_eq!(until(status, true, 1_599), None, "{status:?}, by this operator");
+        }
+        assert!(check_rest("web", &[], written).is_ok());
     }
 
     #[test]

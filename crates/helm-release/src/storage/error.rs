@@ -1,5 +1,7 @@
 //! Why a record could not be read or written.
 
+use jiff::Timestamp;
+
 use super::MAX_RECORD;
 use crate::{kube, release};
 
@@ -27,6 +29,12 @@ pub enum Error {
         "Secret {key:?} in namespace {namespace:?} has the name of a release record, but not its labels; restore its labels name, owner and version, or delete it"
     )]
     NoRecord { namespace: String, key: String },
+    /// The release is recorded elsewhere, and Helm is changing it.
+    #[error(
+        "revision {version} of release {name:?} is {status} and was not written by this operator: a person's helm is running; the operator waits until it ends, or until {}",
+        .until.strftime("%Y-%m-%dT%H:%M:%SZ")
+    )]
+    InFlight { name: String, version: u32, status: &'static str, until: Timestamp },
     /// The record exceeds 1 MiB even without the chart's other files and the notes.
     #[error(
         "release {name:?} is too large to record: {size} bytes compressed, and a Secret holds {MAX_RECORD}; split the chart or its resource"

@@ -26,6 +26,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
+pub use elsewhere::PATIENCE;
 pub(crate) use elsewhere::{Elsewhere, Listing, Unsuccessful};
 pub use error::Error;
 pub use home::Home;

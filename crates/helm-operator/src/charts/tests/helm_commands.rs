@@ -297,6 +297,31 @@ async fn what_only_a_persons_failed_command_made_goes_although_the_records_moved
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_in_flight_is_left_alone_although_the_records_moved() {
+    for is_deleted in [false, true] {
+        let world = deployed().await;
+        helm_applies(&world, "x", "2");
+        let upgrade = manifest(&["a", "b", "c", "x"], "2");
+        helm_writes(&world, 2, Status::PendingUpgrade, &upgrade, MINUTE);
+        let world = recording(world.server, super::with_sources());
+        if is_deleted {
+            world.delete();
+        }
+        world.reconcile().await;
+        let said = world.condition("Irreconcilable").unwrap();
+        let expected = "True/ReleaseInFlight/revision 2 of release \"web\" is pending-upgrade and was not written by this operator";
+        assert!(said.starts_with(expected), "{said}");
+        assert_eq!((world.maps().len(), world.history()), (4, vec![]), "deleted: {is_deleted}");
+
+        helm_writes(&world, 2, Status::PendingUpgrade, &upgrade, 11 * MINUTE);
+        tokio::time::advance(10 * MINUTE).await;
+        world.reconcile().await;
+        let left = if is_deleted { vec![] } else { vec!["a", "b", "c"] };
+        assert_eq!(world.maps(), left, "deleted: {is_deleted}");
+    }
+}
+
 /// Writes a revision of the resource's own chart and values with this manifest, as `helm upgrade --reuse-values` does.
 fn helm_repeats(world: &World, manifest: &str) {
     let config = world.server.object(PRIMARY).unwrap()["spec"].clone();

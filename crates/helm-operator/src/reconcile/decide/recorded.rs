@@ -1,19 +1,14 @@
 //! Interprets a release's records: which revision counts, which records to read, and whether someone else is working on
 //! the release. Pure.
 
-use std::time::Duration;
-
 use helm::sequence::Turn;
 use helm_release::kube::{Adopt, Owner};
 use helm_release::release::Status;
-use helm_release::storage::{MarkedObject, Marks};
+use helm_release::storage::{MarkedObject, Marks, PATIENCE};
 use jiff::Timestamp;
 
 use super::state::Recorded;
 use crate::view::release::{Holder, ReleaseRecords, Revision, Trust};
-
-/// How long someone else's action is left alone after its last sign of life. Helm gives up after five minutes.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Whether the resource had a release before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

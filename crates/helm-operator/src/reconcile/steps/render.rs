@@ -13,7 +13,7 @@ use super::unproven::is_unproven;
 use super::{causes, compare, repair, supersede};
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::{Inputs, Recorded};
-use crate::reconcile::failure::{Failed, FailedAttempt};
+use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::{RenderError, Rendered, Request};
@@ -282,6 +282,9 @@ fn fault_of(error: &action::Error) -> Failed {
 
 /// Describes why a release that is recorded elsewhere cannot be imported, and what to do about a damaged record.
 fn unimported(primary: &Primary, error: &action::Error) -> Failed {
+    if let action::Error::Storage(storage::Error::InFlight { .. }) = error {
+        return Unanswered::with_reason(Reason::ReleaseInFlight, error.to_string()).into();
+    }
     let failed = fault_of(error);
     if !is_unproven(error) {
         return failed;

@@ -12,6 +12,7 @@ use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::StepContext;
+use crate::status::reason::Reason;
 use crate::view::chart_names;
 use crate::view::primary::Primary;
 use crate::view::release::ReleaseRecords;
@@ -33,6 +34,8 @@ pub(super) async fn import_hooks(context: &StepContext<'_>, primary: &Primary) -
         return Ok(false);
     }
     match context.import(primary, primary.reported()).await {
+        // It ends by itself.
+        Err(failed) if failed.fault().reason == Reason::ReleaseInFlight => Err(failed),
         Err(failed @ Failed::Unanswered(_)) => {
             let mut fault = failed.fault().clone();
             fault.message.push_str(WITHOUT_HOOKS);
