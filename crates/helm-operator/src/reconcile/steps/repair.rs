@@ -375,7 +375,8 @@ pub(crate) async fn update_marks(
 }
 
 /// The deletions of Jobs that a repair or a takeover recreates, noted in the marks of the deployed revision before they
-/// are sent. Otherwise, a Job that was deleted and not yet created would count as finished after a restart.
+/// are sent. Otherwise, a Job that was deleted and not yet created would count as finished after a restart. A record that
+/// this operator did not write notes nothing: while it is taken over, such a Job is lost if the process dies.
 pub(super) struct NotedDeletions<'a> {
     context: &'a StepContext<'a>,
     primary: &'a Primary,
