@@ -558,6 +558,11 @@ impl Error {
         Some((what, source.rejected_fields()))
     }
 
+    /// Returns whether the release is recorded elsewhere, and another resource took it over from the owner.
+    pub fn is_taken_over(&self) -> bool {
+        matches!(self, Error::Storage(storage::Error::TakenOver { .. }))
+    }
+
     /// Returns whether another process has just made the revision, before this one wrote anything.
     pub fn is_taken(&self) -> bool {
         matches!(self, Error::Storage(error) if error.is_taken())

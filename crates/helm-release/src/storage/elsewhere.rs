@@ -68,7 +68,8 @@ impl Storage {
     /// list requests, and reads the record's Secrets if it finds one.
     ///
     /// # Errors
-    /// [`Error::InFlight`] if Helm is changing it. Or the records cannot be read or decoded.
+    /// [`Error::InFlight`] if Helm is changing it, [`Error::TakenOver`] if another resource took it over from this owner. Or
+    /// the records cannot be read or decoded.
     pub(crate) async fn elsewhere(
         &self,
         namespace: &str,
@@ -79,6 +80,9 @@ impl Storage {
         if let Some(beside) = self.beside_releases() {
             let all = beside.history(namespace, name).await?;
             let is_current = all.last().is_some_and(|newest| newest.version >= at_least);
+            if is_current && is_taken_over_from(&all, owner) {
+                return Err(Error::TakenOver { name: name.into() });
+            }
             if is_current && is_held_by(&all, owner) {
                 check_rest(name, &all, outside::now())?;
             }
@@ -193,10 +197,26 @@ fn check_rest(name: &str, all: &[RecordMeta], now: Timestamp) -> Result<(), Erro
 /// Returns whether a release with these records is this owner's: the newest one that names an owner decides, because others
 /// may have had the release before. If this operator has records of its own, only those count.
 fn is_held_by(all: &[RecordMeta], owner: &str) -> bool {
-    let is_own = |meta: &RecordMeta| meta.marks.as_ref().is_some_and(|marks| !marks.owner.is_empty());
+    naming_owners(all).next().is_some_and(|newest| newest.names_owner(owner))
+}
+
+/// Returns whether another resource took a release with these records over from this owner, as this operator recorded.
+fn is_taken_over_from(all: &[RecordMeta], owner: &str) -> bool {
+    let mut named = naming_owners(all);
+    let Some(newest) = named.next().filter(|newest| is_own(newest) && !newest.names_owner(owner)) else { return false };
+    let had = newest.marks.as_ref().is_some_and(|marks| marks.former.iter().any(|uid| **uid == *owner));
+    had || named.any(|older| older.names_owner(owner))
+}
+
+/// Returns the records that say whose release it is, newest first.
+fn naming_owners(all: &[RecordMeta]) -> impl Iterator<Item = &RecordMeta> {
     let has_own = all.iter().any(is_own);
-    let counts = |meta: &&RecordMeta| if has_own { is_own(meta) } else { !meta.owners.is_empty() };
-    all.iter().rev().find(counts).is_some_and(|meta| meta.names_owner(owner))
+    all.iter().rev().filter(move |meta| if has_own { is_own(meta) } else { !meta.owners.is_empty() })
+}
+
+/// Returns whether this operator wrote a record for a resource.
+fn is_own(meta: &RecordMeta) -> bool {
+    meta.marks.as_ref().is_some_and(|marks| !marks.owner.is_empty())
 }
 
 /// Returns the position of the revision that the live objects come from: the newest one that is deployed or that this
@@ -337,19 +357,25 @@ mod tests {
 
     #[test]
     fn the_newest_record_that_names_an_owner_says_whose_release_it_is() {
-        for (behaviour, records, expected) in [
-            ("the owner's", vec![(vec!["u"], true)], true),
-            ("taken over by another", vec![(vec!["u"], true), (vec!["x"], true)], false),
-            ("taken over from another", vec![(vec!["x"], true), (vec!["u"], true)], true),
-            ("upgraded by a person", vec![(vec!["u"], false), (vec![], false)], true),
-            ("claimed without a seal", vec![(vec!["u"], true), (vec!["x"], false)], true),
-            ("with two owners", vec![(vec!["x", "u"], false)], true),
-            ("nobody's", vec![(vec![], false)], false),
+        for (behaviour, records, expected, is_taken_over) in [
+            ("the owner's", vec![(vec!["u"], true)], true, false),
+            ("taken over by another", vec![(vec!["u"], true), (vec!["x"], true)], false, true),
+            ("taken over from another", vec![(vec!["x"], true), (vec!["u"], true)], true, false),
+            ("another's", vec![(vec!["x"], true)], false, false),
+            ("upgraded by a person", vec![(vec!["u"], false), (vec![], false)], true, false),
+            ("claimed without a seal", vec![(vec!["u"], true), (vec!["x"], false)], true, false),
+            ("upgraded by another operator", vec![(vec!["u"], false), (vec!["x"], false)], false, false),
+            ("with two owners", vec![(vec!["x", "u"], false)], true, false),
+            ("nobody's", vec![(vec![], false)], false, false),
         ] {
             let records = (1..).zip(records);
             let all: Vec<_> =
                 records.map(|(version, (owners, is_own))| meta(version, Status::Deployed, &owners, is_own)).collect();
             assert_eq!(is_held_by(&all, "u"), expected, "{behaviour}");
+            assert_eq!(is_taken_over_from(&all, "u"), is_taken_over, "{behaviour}");
         }
+        let mut successors = meta(2, Status::Deployed, &["x"], true);
+        successors.marks.iter_mut().for_each(|marks| marks.former = vec!["u".into()]);
+        assert!(is_taken_over_from(&[successors], "u"), "whose own records are gone");
     }
 }

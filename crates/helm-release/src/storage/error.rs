@@ -35,6 +35,9 @@ pub enum Error {
         .until.strftime("%Y-%m-%dT%H:%M:%SZ")
     )]
     InFlight { name: String, version: u32, status: &'static str, until: Timestamp },
+    /// The release is recorded elsewhere, and another resource took it over from the owner.
+    #[error("another resource took release {name:?} over from this one")]
+    TakenOver { name: String },
     /// The record exceeds 1 MiB even without the chart's other files and the notes.
     #[error(
         "release {name:?} is too large to record: {size} bytes compressed, and a Secret holds {MAX_RECORD}; split the chart or its resource"

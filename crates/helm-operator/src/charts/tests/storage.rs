@@ -684,8 +684,19 @@ async fn a_release_that_another_resource_took_over_in_the_resources_namespace_is
     world.reconcile().await;
     super::adopted::begin_takeover(&world, Status::Deployed).await;
     let records = |world: &World| [1, 2].map(|version| world.server.object(&record_path(version)));
-    let before = records(&world);
-    let world = recording(world.server, Stub::default());
+    let uid = |world: &World| world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].clone();
+    let before = (records(&world), uid(&world));
+    let world = recording(world.server, random());
     world.reconcile().await;
-    assert_eq!((world.history(), records(&world)), (vec!["1 deployed".to_owned()], before));
+    assert_eq!((world.state("Irreconcilable"), world.history()), ("True/ReleaseConflict".to_owned(), vec![]));
+    assert_eq!((records(&world), uid(&world)), before);
+    assert_eq!(world.value_of("a"), "1");
+
+    world.delete();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!((world.server.object(PRIMARY), world.maps().len()), (None, 3));
+    assert_eq!((records(&world), uid(&world)), before);
+    let owners = world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["ownerReferences"].clone();
+    assert!(owners.as_array().is_none_or(Vec::is_empty), "the garbage collector would delete it: {owners}");
 }

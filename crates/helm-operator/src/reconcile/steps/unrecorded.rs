@@ -34,6 +34,8 @@ pub(super) async fn import_hooks(context: &StepContext<'_>, primary: &Primary) -
         return Ok(false);
     }
     match context.import(primary, primary.reported()).await {
+        // The hooks are its successor's.
+        Err(failed) if failed.fault().reason == Reason::ReleaseConflict => Ok(false),
         // It ends by itself.
         Err(failed) if failed.fault().reason == Reason::ReleaseInFlight => Err(failed),
         Err(failed @ Failed::Unanswered(_)) => {
@@ -79,7 +81,10 @@ pub(super) async fn delete_lost(
         Some(known) => known,
         None if is_displaced => search(env, primary, Naming::Resource).await?,
         None => {
-            let mut recorded = action::imported_inventory(env).await?.unwrap_or_default();
+            let mut recorded = match action::imported_inventory(env).await {
+                Err(error) if error.is_taken_over() => return leave_to_successor(env, primary).await,
+                recorded => recorded?.unwrap_or_default(),
+            };
             add_found(env, primary, &mut recorded).await?;
             recorded
         }
@@ -94,6 +99,13 @@ pub(super) async fn delete_lost(
         publish_left_records(context, primary).await;
     }
     Ok(awaited)
+}
+
+/// Leaves the objects to the resource that took the release over from this one, and may not have applied them yet.
+async fn leave_to_successor(env: &Environment<'_>, primary: &Primary) -> Result<Option<String>, action::Error> {
+    let found = search(env, primary, Naming::Resource).await?;
+    action::hand_over(env, &found).await?;
+    Ok(None)
 }
 
 /// Returns whether the uninstall of a release ran its hooks before its records were gone. The response to the deletion of
