@@ -2,15 +2,21 @@
 
 use super::{Environment, Error};
 use crate::kube::Decoration;
+use crate::release::Status;
 use crate::storage::{Marks, Stored, Written};
 
 /// Records of a revision that none of its Jobs has finished. Otherwise, an install that follows an unfinished removal
 /// would take those that the removal deleted for finished. Returns the record as written, with its marks; `None` if it
-/// stays, because it names no finished Job, or because this operator did not write it.
+/// stays, because it names no finished Job, because this operator did not write it, or because it no longer has this
+/// status: an action of which that is unknown may have ended well.
 ///
 /// # Errors
 /// The record cannot be read or written. Repeat it then.
-pub async fn expect_jobs_again(env: &Environment<'_>, version: u32) -> Result<Option<(Written, Marks)>, Error> {
+pub async fn expect_jobs_again(
+    env: &Environment<'_>,
+    version: u32,
+    status: Status,
+) -> Result<Option<(Written, Marks)>, Error> {
     let Decoration { namespace, release, .. } = &env.decoration;
     let record = match env.storage.get(namespace, release, version).await {
         // It is removed all the same.
@@ -18,6 +24,9 @@ pub async fn expect_jobs_again(env: &Environment<'_>, version: u32) -> Result<Op
         record => record?,
     };
     let (Stored::Sealed(release), Some(marks)) = (record.release, record.marks) else { return Ok(None) };
+    if release.get().info.status != status {
+        return Ok(None);
+    }
     let Some(marks) = marks.without_finished() else { return Ok(None) };
     let written = env.storage.update(release.get(), &marks).await?;
     Ok(Some((written, marks)))

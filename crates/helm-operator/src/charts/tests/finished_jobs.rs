@@ -10,10 +10,10 @@ use super::storage::recording;
 use super::*;
 use crate::watches::OnFailure;
 
-const LOAD: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
+pub(super) const LOAD: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
 
 /// Returns a Job with a TTL, besides a ConfigMap.
-fn loading(value: &str, image: &str) -> Value {
+pub(super) fn loading(value: &str, image: &str) -> Value {
     let job = json!({
         "apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"},
         "spec": {"ttlSecondsAfterFinished": 22, "image": image},
@@ -22,7 +22,7 @@ fn loading(value: &str, image: &str) -> Value {
 }
 
 /// Feeds the result of a new list of Jobs.
-fn feed_jobs(world: &World) {
+pub(super) fn feed_jobs(world: &World) {
     let jobs = Dependents(world.shared.clone(), Arc::new(resource("batch/v1", "Job", "jobs")));
     let number = world.lists.fetch_add(1, Ordering::Relaxed) + 1;
     let epoch = Epoch { number, began: Instant::now(), is_list: true };

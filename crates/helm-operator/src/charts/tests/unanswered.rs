@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use helm_release::kube::{Call, Disturbance};
 
+use super::finished_jobs::{LOAD, feed_jobs, loading};
 use super::hooks::{JOBS, complete, count, hook, with_hooks};
 use super::*;
 use crate::hooks::{Error as Failure, Mapping};
@@ -456,6 +457,35 @@ async fn an_upgrade_whose_last_answer_is_lost_is_not_undone_when_the_next_one_wr
         assert_eq!((&identities(&world)[..3], deletions(&world)), (&before[..], vec![]), "{policy:?}");
         assert_eq!(world.history().last().unwrap(), "2 deployed", "{policy:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_stays_finished_that_an_upgrade_ran_whose_last_answer_is_lost_when_the_next_one_fails() {
+    let world = on(World::new(loading("1", "a")).server, |settings| settings.on_failure = OnFailure::Uninstall);
+    feed_jobs(&world);
+    world.reconcile().await;
+    feed_jobs(&world);
+    world.server.disturb(&format!("PATCH {SECRETS}/{RECORD}2"), 1, Disturbance::AnswerLost);
+    edit_unseen(&world, |p| p["spec"] = loading("2", "a"));
+    reconcile_at_once(&world).await;
+    assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"], "as far as the process knows");
+    world.server.remove(LOAD);
+    let before = world.server.log().len();
+    let another = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+    let theirs = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "z", "annotations": another}});
+    world.server.put(&format!("{MAPS}/z"), theirs, "helm");
+    edit_unseen(&world, |p| p["spec"]["maps"] = json!(["b", "z"]));
+    reconcile_later(&world).await;
+    assert!(world.condition("ReleaseFailed").unwrap().starts_with("True/ReleaseConflict/"));
+    feed_jobs(&world);
+    world.reconcile().await;
+    let release = world.shared.cache.release(&key()).unwrap();
+    let job = ObjectKey::new("batch", "Job", "ns", "load");
+    assert!(release.deployed_marks().unwrap().find(&job).unwrap().expires);
+    assert_eq!(world.history().last().unwrap(), "2 deployed");
+    let log = world.server.log();
+    assert!(!log[before..].iter().any(|line| line.starts_with(&format!("PATCH {LOAD}"))), "{:?}", &log[before..]);
+    assert_eq!(world.server.object(LOAD), None);
 }
 
 #[tokio::test(start_paused = true)]

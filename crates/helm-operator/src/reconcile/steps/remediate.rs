@@ -242,6 +242,12 @@ async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> 
 /// Uninstalls the release of a failed upgrade. Returns the objects to wait for.
 async fn uninstall_failed(context: &StepContext<'_>, primary: &Primary) -> Result<Option<String>, action::Error> {
     let env = context.environment(primary, Action::Uninstall);
+    uninstall::give_up_unfinished(context, primary, &env).await?;
+    // By now it may be known that the last upgrade ended well.
+    let release = context.release().unwrap_or_default();
+    if release.newest().is_some_and(|(_, newest)| newest.status == Status::Deployed) {
+        return Ok(None);
+    }
     expect_jobs_again(context, &env).await?;
     uninstall::uninstall_failed(context, primary).await
 }
@@ -253,9 +259,9 @@ async fn expect_jobs_again(context: &StepContext<'_>, env: &action::Environment<
     let has_finished =
         |revision: &Revision| revision.marks.as_ref().is_some_and(|m| m.objects.iter().any(|o| o.expires));
     let live = release.live().filter(|(_, revision)| has_finished(revision));
-    let versions: Vec<u32> = live.map(|(version, _)| version).collect();
-    for version in versions {
-        if let Some((written, marks)) = action::expect_jobs_again(env, version).await? {
+    let known: Vec<(u32, Status)> = live.map(|(version, revision)| (version, revision.status)).collect();
+    for (version, status) in known {
+        if let Some((written, marks)) = action::expect_jobs_again(env, version, status).await? {
             context.shared.cache.change_release(context.key, |release| release.remarked(version, &written, marks));
         }
     }

@@ -203,12 +203,6 @@ pub(crate) async fn uninstall_failed(
     context: &StepContext<'_>,
     primary: &Primary,
 ) -> Result<Option<String>, action::Error> {
-    give_up_unfinished(context, primary, &context.environment(primary, Action::Uninstall)).await?;
-    // By now it may be known that the last upgrade ended well.
-    let release = context.release().unwrap_or_default();
-    if release.newest().is_some_and(|(_, newest)| newest.status == Status::Deployed) {
-        return Ok(None);
-    }
     let awaited = delete(context, primary, Beginning::Recorded).await?;
     if awaited.is_none() {
         tracing::info!(resource = %context.key, "Uninstalled the release of a failed upgrade");
