@@ -11,7 +11,7 @@ mod tests;
 use std::slice::from_ref;
 use std::time::Duration;
 
-use futures::future::{BoxFuture, ready, try_join_all};
+use futures::future::{BoxFuture, join_all, ready};
 use outside::{Call, Error};
 use serde_json::Value;
 use tokio::time::Instant;
@@ -118,15 +118,14 @@ impl Applier {
             if failures.stops {
                 return;
             }
-            match self.recreate(group, options).await {
-                Ok(recreated) => applied.extend(recreated),
-                Err(error) => failures.add(error, options),
+            if let Err(error) = self.recreate(group, options, applied).await {
+                failures.add(error, options);
             }
         }
     }
 
-    /// Deletes these objects of one kind, waits until they and their dependents no longer exist, and creates them.
-    /// Releases the worker slot while waiting.
+    /// Deletes these objects of one kind, waits until they and their dependents no longer exist, and creates them. Adds
+    /// each to `applied`, even if others fail. Releases the worker slot while waiting.
     ///
     /// An object that someone else creates in between is checked like any other: it is not overwritten. With
     /// [`Unchanged::Left`], an object that the chart has not changed is not recreated; a release that takes it over
@@ -135,20 +134,25 @@ impl Applier {
     /// # Errors
     /// [`ApplyError::Guarded`] if one of them must not be deleted, or [`ApplyError::Unrecorded`]; then none is.
     /// [`ApplyError::StillDeleting`] if a deletion is not complete in time. Otherwise as [`Applier::apply`].
-    async fn recreate(&self, stuck: Vec<Stuck<'_>>, options: &WriteOptions<'_>) -> Result<Vec<Applied>, ApplyError> {
-        let (mut doomed, mut left) = (Vec::with_capacity(stuck.len()), Vec::new());
+    async fn recreate(
+        &self,
+        stuck: Vec<Stuck<'_>>,
+        options: &WriteOptions<'_>,
+        applied: &mut Vec<Applied>,
+    ) -> Result<(), ApplyError> {
+        let mut doomed = Vec::with_capacity(stuck.len());
         for one in stuck {
             let body = self.body(one.target.object, options.decoration).await?;
             match self.judge(one.target, &body, options).await? {
                 Ok(Verdict::Recreate(live)) => doomed.push(Doomed { stuck: one, body, live }),
                 Ok(Verdict::Leave(live, whole)) => {
-                    left.push(self.left(one.target, body, (*live, whole), options).await?);
+                    applied.push(self.left(one.target, body, (*live, whole), options).await?);
                 }
                 Err(guard) => return Err(one.guarded(guard)),
             }
         }
         if doomed.is_empty() {
-            return Ok(left);
+            return Ok(());
         }
         record(&doomed, options).await?;
         let mut gone = Vec::with_capacity(doomed.len());
@@ -158,8 +162,15 @@ impl Applier {
         }
         without_slot(options.slot, self.wait_until_gone(&gone, options)).await?;
         let limit = WriteLimit::new();
-        let made = try_join_all(gone.iter().map(|(target, _)| limit.within(self.create_anew(target, options)))).await?;
-        Ok(left.into_iter().chain(made.into_iter().flatten()).collect())
+        let made = join_all(gone.iter().map(|(target, _)| limit.within(self.create_anew(target, options)))).await;
+        let mut first = Ok(());
+        for one in made {
+            match one {
+                Ok(made) => applied.extend(made),
+                Err(error) => first = first.and(Err(error)),
+            }
+        }
+        first
     }
 
     /// Checks whether a rejected object may be recreated. Writes nothing.

@@ -407,6 +407,30 @@ async fn an_object_that_changes_before_its_deletion_is_judged_again() {
 }
 
 #[tokio::test]
+async fn an_object_that_cannot_be_created_anew_hides_no_other_that_was() {
+    for (refused, made) in [("a", "b"), ("b", "a")] {
+        let ((server, applier), told, decoration) = (server(), Told::default(), decoration());
+        let options = WriteOptions { slot: &told, ..WriteOptions::new(&decoration, Policy::Auto, &told) };
+        let [old, new] = ["1", "2"].map(|image| [named("a", image), named("b", image)]);
+        applier.apply_all(&old.each_ref().map(target), &options).await.unwrap();
+        let path = JOB.replace("web", refused);
+        let reader = Arc::downgrade(&server);
+        server.refuse(move |call| {
+            let is_creation = call.method == http::Method::PATCH && call.path.starts_with(&path);
+            let is_gone = is_creation && reader.upgrade()?.object(&path).is_none();
+            is_gone.then(|| Error::from_status(503, "Unavailable", "away"))
+        });
+        let mut applied = Vec::new();
+        let error = applier.apply_each(&new.each_ref().map(target), &options, &mut applied).await.unwrap_err();
+        assert!(matches!(&error, ApplyError::Failed { source, .. } if source.is_transient()), "{error}");
+        let live = server.object(&JOB.replace("web", made)).unwrap();
+        assert_eq!(live["spec"]["template"], "2");
+        let uids: Vec<Option<&str>> = applied.iter().map(|one| one.live.metadata.uid.as_deref()).collect();
+        assert_eq!(uids, [live["metadata"]["uid"].as_str()], "{refused}");
+    }
+}
+
+#[tokio::test]
 async fn a_kinds_objects_are_all_judged_before_the_first_is_deleted() {
     let ((server, applier), told) = (server(), Told::default());
     let all = async |image: &str| {
