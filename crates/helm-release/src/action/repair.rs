@@ -22,7 +22,7 @@ pub struct Repaired {
     /// Jobs of a taken-over revision that finished and were deleted by the server. They are not recreated.
     pub finished: Vec<MarkedObject>,
     /// The first failure. Objects of all kinds were applied nevertheless, unless contact to the server was lost: then it
-    /// is that failure.
+    /// is that failure. After a takeover, those of later kinds were not applied.
     pub failed: Option<Error>,
 }
 
@@ -84,20 +84,18 @@ pub async fn reapply(
 /// nothing. An object whose digest `known` lacks may be live in another form, so it is recreated if the server refuses to
 /// change it and it may be recreated; `deletions` records that before. A Job that `known` has as deleted has not finished.
 ///
+/// If the server rejects an object, or it has no ownership metadata of Helm, [`Repaired::failed`] has the error. Objects of
+/// later kinds are then not applied.
+///
 /// # Errors
-/// The server rejects an object, or it has no ownership metadata of Helm. Objects of later kinds are then not applied.
-/// Otherwise as [`repair`].
+/// The release may not contain an object. Otherwise as [`repair`].
 pub async fn take_ownership(
     env: &Environment<'_>,
     release: &Admitted,
     known: &Marks,
     deletions: &dyn Deletions,
 ) -> Result<Repaired, Error> {
-    let taken = apply(env, &release.release, With::All(known), Rule::for_new(env.options.adopt), deletions).await?;
-    match taken.failed {
-        Some(error) => Err(error),
-        None => Ok(taken),
-    }
+    apply(env, &release.release, With::All(known), Rule::for_new(env.options.adopt), deletions).await
 }
 
 /// Which objects of a revision to apply.

@@ -468,6 +468,40 @@ async fn a_job_that_a_takeover_deleted_runs_once_wherever_the_takeover_is_interr
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_a_takeover_made_again_runs_once_although_the_takeover_fails_after_it() {
+    let world = World::new(with_late(loading("1", "a")));
+    world.server.serve("networking.k8s.io/v1", "Ingress", "ingresses");
+    world.server.make_immutable("jobs", "/spec/image");
+    reconcile(&world).await;
+    let world = keeping(world.server);
+    refuse_late(&world, 422);
+    world.edit(|p| {
+        p["spec"] = with_late(loading("2", "b"));
+        p["spec"]["objects"][1]["spec"] = json!({"ingressClassName": "b"});
+    });
+    reconcile(&world).await;
+    assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+    world.edit(|p| p["spec"] = with_late(loading("1", "a")));
+    let before = uid(&world);
+    let world = recording(world.server, Stub::default());
+    refuse_late(&world, 500);
+    reconcile(&world).await;
+    assert_ne!(uid(&world), before);
+    assert_eq!(world.server.object(LOAD).unwrap()["spec"]["image"], "a");
+    assert!(world.condition("Irreconcilable").is_some(), "the Ingress is refused");
+    world.server.remove(LOAD);
+    for refused in [true, true, false] {
+        if !refused {
+            world.server.accept();
+        }
+        tokio::time::advance(Duration::from_secs(600)).await;
+        reconcile(&world).await;
+        assert!(!exists(&world), "it has finished");
+    }
+    assert_eq!((world.condition("Irreconcilable"), world.history()), (None, vec!["3 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_running_job_that_a_kept_upgrade_deleted_is_made_again_although_the_records_moved_since() {
     let world = keeping(running().await.server);
     let before = uid(&world);

@@ -231,6 +231,10 @@ async fn take(
     let noted = NotedDeletions::new(context, primary, version, marks);
     let taken = action::take_ownership(&env, &admitted, marks, &noted).await.map_err(|e| fault(&e))?;
     let applied = taken.applied;
+    if let Some(error) = taken.failed {
+        let noted = note_made_again(context, primary, (version, &noted.into_marks()), applied).await;
+        return Err(fault(&noted.err().unwrap_or(error)));
+    }
     cache_applied(context, &applied);
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
     whole.objects = applied.iter().map(MarkedObject::from).chain(taken.finished).collect();
@@ -258,6 +262,18 @@ async fn take(
     tracing::info!(resource = %context.key, version, "Took over release");
     context.succeed();
     Ok(())
+}
+
+/// Notes in the marks of a revision which of these objects are Jobs that its takeover had deleted: once they finish, the
+/// next try does not run them again.
+async fn note_made_again(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    (version, marks): (u32, &Marks),
+    mut applied: Vec<Applied>,
+) -> Result<(), action::Error> {
+    applied.retain(|one| marks.find(&one.key).is_some_and(|known| known.deleted));
+    update_marks(context, primary, version, marks, &applied).await
 }
 
 /// Returns the objects that an imported revision only lists: the next revision may render them, and otherwise deletes
