@@ -254,6 +254,27 @@ async fn known_objects_are_written_from_the_cache_without_a_read() {
 }
 
 #[tokio::test]
+async fn a_job_that_was_to_be_deleted_and_was_not_may_finish_again_after_an_upgrade_that_leaves_it() {
+    const LOAD: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
+    let load = ObjectKey::new("batch", "Job", "ns", "load");
+    let mut job = object("batch/v1", "Job", "load");
+    job["spec"] = json!({"ttlSecondsAfterFinished": 5});
+    let mut world = World::new();
+    let mut current = world.install(&candidate(&[job.clone()])).await;
+    let uid = world.server.object(LOAD).unwrap()["metadata"]["uid"].clone();
+    current.inventory = current.inventory.with_deleted(std::slice::from_ref(&load)).unwrap();
+    current.marks = Some(Arc::new(current.inventory.clone()));
+    let live: Live = serde_json::from_value(world.server.object(LOAD).unwrap()).unwrap();
+    assert!(live.mark.is_some() && current.inventory.objects[0].mark == live.mark);
+    let known = CachedObject { proven: live.proven(), mark: live.mark, kept: false, scaled: false };
+    world.live.insert(load.clone(), Cached::Ours(known));
+    let outcome = upgrade(&world.env(), &candidate(&[job, map("a", "1")]), &current).await.unwrap();
+    let known = outcome.marks.find(&load).unwrap();
+    assert_eq!((known.expires, known.deleted), (true, false));
+    assert_eq!(world.server.object(LOAD).unwrap()["metadata"]["uid"], uid);
+}
+
+#[tokio::test]
 async fn only_objects_with_an_unchanged_mark_are_skipped() {
     let mark = |n| Some(Mark(n));
     for (recorded, live, applied) in

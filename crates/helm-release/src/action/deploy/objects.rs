@@ -248,8 +248,11 @@ fn has_run(hook: &Hook, kind: &ActionKind) -> bool {
     has(kind.before) || (has(kind.after) && hook.last_run.phase != HookPhase::NotRun)
 }
 
+/// Returns whether a live object is as it was applied. One that an action was about to delete, and did not, is applied
+/// again: its record no longer says that it may finish.
 fn is_intact(known: &MarkedObject, live: &CachedObject) -> bool {
-    known.mark.is_some() && live.mark == known.mark
+    let is_noted = known.deleted && !known.expires;
+    known.mark.is_some() && live.mark == known.mark && !is_noted
 }
 
 fn is_same(object: &Object, known: &MarkedObject, env: &Environment<'_>) -> bool {
