@@ -213,7 +213,7 @@ impl StepContext<'_> {
         let (release, cache) = (self.release().unwrap_or_default(), &self.shared.cache);
         let is_missing = cache.is_synced(&object.key) && cache.dependent(&object.key).is_none();
         let failed = release.newest().filter(|(_, newest)| newest.status == Status::Failed);
-        failed.is_some_and(|(_, failed)| !is_missing || !failed.lists(&object.key))
+        failed.is_some_and(|(_, failed)| !is_missing || !failed.renders(&object.key))
     }
 
     /// Returns whether a person keeps an object whose owner reference would nevertheless let the garbage collector

@@ -138,9 +138,9 @@ impl Revision {
         self.stamp = Stamp::written(Some(self.stamp));
     }
 
-    /// Returns whether its marks list an object.
-    pub(crate) fn lists(&self, object: &ObjectKey) -> bool {
-        self.marks.as_ref().is_some_and(|marks| marks.find(object).is_some())
+    /// Returns whether its marks say that it renders an object.
+    pub(crate) fn renders(&self, object: &ObjectKey) -> bool {
+        self.marks.as_ref().is_some_and(|marks| marks.renders(object))
     }
 
     /// Returns whether it repeats an earlier revision.

@@ -112,6 +112,10 @@ pub struct Marks {
     /// The uids of the resources that had the release before its owner took it over.
     #[serde(rename = "w", default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Arc<str>>,
+    /// How many of `objects`, from the first, the revision renders. One that did not succeed lists after them those that
+    /// it drops. `None` if that is unknown, or if it is complete.
+    #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
+    pub own: Option<usize>,
     /// The objects, in install order. Serialized separately, in a compact form.
     #[serde(skip)]
     pub objects: Vec<MarkedObject>,
@@ -154,6 +158,12 @@ impl Marks {
     /// succeed, until the next revision renders or deletes them.
     pub fn rendered(&self) -> impl Iterator<Item = &MarkedObject> {
         self.objects.iter().filter(move |object| !self.complete || object.digest.is_some())
+    }
+
+    /// Returns whether the revision is known to render an object.
+    pub fn renders(&self, key: &ObjectKey) -> bool {
+        let own = if self.complete { usize::MAX } else { self.own.unwrap_or_default() };
+        self.rendered().take(own).any(|object| object.key == *key)
     }
 
     /// Returns those of these objects that count as finished when they are missing.

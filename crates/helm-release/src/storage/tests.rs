@@ -71,6 +71,7 @@ fn marks() -> Marks {
         cause: "spec changed".into(),
         none_deployed_before: true,
         former: vec!["before".into()],
+        own: Some(1),
         adopted: Vec::new(),
     }
 }
@@ -126,6 +127,24 @@ fn a_deleted_object_takes_the_place_of_an_adoption_in_the_annotation() {
     assert_eq!(again.with_deleted(&[]), None);
     let unfinished = again.without_finished().unwrap();
     assert_eq!((unfinished.expiring(from_ref(&key)), unfinished.without_finished()), (Vec::new(), None));
+}
+
+#[test]
+fn a_revision_that_did_not_succeed_renders_none_of_the_objects_that_it_drops() {
+    let key = |name| ObjectKey::new("", "ConfigMap", "ns", name);
+    let objects = |digest| ["a", "b"].map(|name| MarkedObject { digest, ..MarkedObject::new(key(name), "v1".into()) });
+    let digest = marks().objects[0].digest;
+    for (behaviour, complete, own, digest, expected) in [
+        ("drops one", false, Some(1), digest, [true, false]),
+        ("drops none", false, Some(2), digest, [true, true]),
+        ("of an earlier version", false, None, digest, [false, false]),
+        ("succeeded", true, None, digest, [true, true]),
+        ("lists another's", true, None, None, [false, false]),
+    ] {
+        let marks = Marks { complete, own, objects: objects(digest).into(), ..Marks::default() };
+        let read = Marks::parse(&marks.to_text()).unwrap();
+        assert_eq!(["a", "b"].map(|name| read.renders(&key(name))), expected, "{behaviour}");
+    }
 }
 
 /// Returns the body of a record that was just written.

@@ -180,6 +180,10 @@ impl Renderer for Stub {
         if !self.chart.is_empty() {
             let mut spec: Value = serde_json::from_str(request.spec.json().unwrap()).unwrap();
             spec["value"] = format!("{} by {}", spec["value"].as_str().unwrap(), self.chart).into();
+            // What this version of the chart renders instead.
+            if let Some(instead) = spec["by"][self.chart].as_object().cloned() {
+                spec.as_object_mut().unwrap().extend(instead);
+            }
             request.spec = Spec::new(&spec.to_string());
         }
         let faulty = self.faulty.lock().unwrap().clone();

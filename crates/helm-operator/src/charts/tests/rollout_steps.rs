@@ -416,6 +416,35 @@ async fn what_is_missing_of_a_release_that_failed_comes_back_while_the_next_roll
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_an_upgrade_removed_before_it_failed_stays_away_while_the_next_rollout_is_halted() {
+    let (world, d) = (installed(OnGateFailure::Halt).await, ResourceKey::new("ns", "d"));
+    edit(&world, "d", "maps", json!(["d", "e"]));
+    let dropping = json!({"maps": ["e"], "hooks": [{"name": "check", "events": ["post-upgrade"]}]});
+    edit(&world, "d", "by", json!({"v2": dropping}));
+    world.reconcile_one(&d).await;
+    assert_eq!(world.value_of("d"), "x by v1");
+    world.server.refuse(|call| {
+        let is_hook = call.method == http::Method::POST && call.path.contains("/jobs");
+        is_hook.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+    let world = keeping(world.server, "v2");
+    reconcile_all(&world, 12).await;
+    let dropped = format!("{MAPS}/d");
+    assert_eq!((world.server.object(&dropped), world.value_of("e")), (None, json!("x by v2")));
+    world.server.refuse(|call| {
+        let is_canary = call.method != http::Method::GET && call.path.contains("/configmaps/x");
+        is_canary.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+    let world = keeping(world.server, "v3");
+    let from = world.server.log().len();
+    reconcile_all(&world, 5).await;
+    assert!(!order(&world, from).contains(&"d".to_owned()), "{:?}", world.server.log());
+    assert_eq!(world.server.object(&dropped), None);
+    let newest = world.shared.cache.release(&d).unwrap().newest().unwrap().1.status;
+    assert_eq!(newest, Status::Failed, "its turn has not come");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_whose_last_upgrade_failed_goes_before_no_canary_and_keeps_no_place_from_it() {
     let world = installed(OnGateFailure::Halt).await;
     refuse(&world.server, "d");

@@ -69,7 +69,7 @@ impl Attempt<'_> {
             o.adopted.or(is_shipped.then_some(Adopted::Claimed))
         };
         objects.extend(old.map(|o| MarkedObject { mark: None, expires: false, adopted: left(o), ..o.clone() }));
-        Marks { objects, ..self.release_marks(release) }
+        Marks { objects, own: Some(self.keys.len()), ..self.release_marks(release) }
     }
 
     /// Returns the marks of the completed revision.
