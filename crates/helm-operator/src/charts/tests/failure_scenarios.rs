@@ -213,7 +213,8 @@ async fn a_rollback_whose_record_is_rejected_is_not_retried_without_limit() {
     refuse(&world, "\"2\"");
     world.server.refuse(move |call| {
         let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
-        let is_third = call.method == http::Method::POST && body.contains("sh.helm.release.v1.web.v3");
+        let is_record = call.method == http::Method::POST && call.path.ends_with("/secrets");
+        let is_third = is_record && body.contains("sh.helm.release.v1.web.v3");
         is_third.then(|| {
             counted.fetch_add(1, Ordering::Relaxed);
             Error::from_status(403, "Forbidden", "exceeded quota")
