@@ -154,7 +154,7 @@ pub(crate) struct ReleaseMemory {
     /// The uid of a resource that was uninstalled completely.
     pub(crate) cleared: Option<Box<str>>,
     /// Whether an event said that the release is uninstalled without its hooks.
-    pub(crate) told_skipped: bool,
+    pub(crate) skip_published: bool,
 }
 
 /// What was done on demand or on schedule.
@@ -366,7 +366,7 @@ impl ResourceMemory {
             drift,
             detected: None,
             status,
-            release: ReleaseMemory { lost: None, took_over: false, cleared: None, told_skipped: false },
+            release: ReleaseMemory { lost: None, took_over: false, cleared: None, skip_published: false },
             triggers: Triggers { handled: None, resynced: None, test_again: None },
             competitor: None,
         } = self

@@ -217,7 +217,7 @@ pub(crate) async fn uninstall_failed(
 fn forget(context: &StepContext<'_>, primary: &Primary) {
     context.shared.memory.change(context.key, |memory| {
         (memory.release.lost, memory.release.cleared) = (None, Some(primary.uid().into()));
-        memory.release.told_skipped = false;
+        memory.release.skip_published = false;
     });
 }
 

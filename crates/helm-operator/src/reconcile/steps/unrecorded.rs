@@ -54,8 +54,8 @@ pub(super) async fn import_hooks(context: &StepContext<'_>, primary: &Primary) -
 
 /// Publishes once that no hook runs. An uninstall that waits for objects gets here again and again.
 fn publish_skipped(context: &StepContext<'_>, primary: &Primary, why: &str) {
-    let was_told = |memory: &mut ResourceMemory| std::mem::replace(&mut memory.release.told_skipped, true);
-    if context.shared.memory.change(context.key, was_told) {
+    let was_published = |memory: &mut ResourceMemory| std::mem::replace(&mut memory.release.skip_published, true);
+    if context.shared.memory.change(context.key, was_published) {
         return;
     }
     let message = format!("the release is uninstalled without its hooks: {why}");
