@@ -9,6 +9,7 @@ mod elsewhere;
 mod error;
 mod home;
 mod marks;
+mod marks_text;
 mod meta;
 mod proof;
 mod seal;

@@ -1,0 +1,194 @@
+//! The form of [`Marks`] in the annotation: JSON with short keys, whose inventory is compressed if it is large.
+
+use std::io::Read as _;
+use std::iter;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use helm::sequence::Turn;
+use outside::group_of;
+use serde::{Deserialize, Serialize};
+
+use super::marks::{MarkedObject, Marks};
+use crate::kube::{Adopted, DriftPolicy, Mark, ObjectDigest, ObjectKey, intern};
+
+/// All annotations of an object share 256 KiB. Beyond this size the inventory is compressed, which allows three to four
+/// times as many objects. If it is still too large, it is omitted except for adopted and deleted objects, and a restart
+/// applies all objects once more.
+const MAX_TEXT: usize = 200 << 10;
+
+/// Maximum size of an unpacked inventory, in bytes: as many objects as fit into a record.
+const MAX_UNPACKED: u64 = 4 << 20;
+
+/// Flags of an object in the annotation.
+const KEPT: u8 = 1;
+const CLIENT: u8 = 2;
+/// Offset of the drift policy: two bits, 0 for none.
+const DRIFT_SHIFT: u8 = 2;
+const DRIFTS: [Option<DriftPolicy>; 4] =
+    [None, Some(DriftPolicy::Repair), Some(DriftPolicy::Detect), Some(DriftPolicy::Off)];
+/// Offset of the adoption: three bits, 0 for an object that the release made.
+const ADOPTED_SHIFT: u8 = 4;
+const ADOPTED: [Option<Adopted>; 8] = [
+    None,
+    Some(Adopted::Owned),
+    Some(Adopted::Claimed),
+    Some(Adopted::Unclaimed),
+    Some(Adopted::Named),
+    None,
+    None,
+    None,
+];
+/// The adoption of a deleted object, which is no longer an adopted one. Older processes read it as none.
+const DELETED: u8 = 5;
+/// After the three bits of the adoption.
+const EXPIRES: u8 = 1 << 7;
+
+/// The annotation's JSON.
+#[derive(Serialize)]
+struct Text<'a> {
+    #[serde(flatten)]
+    marks: &'a Marks,
+    #[serde(flatten)]
+    inventory: &'a Inventory,
+}
+
+/// The objects in the annotation's JSON.
+#[derive(Default, Serialize, Deserialize)]
+#[serde(default)]
+struct Inventory {
+    o: Vec<Entry>,
+    /// When each object of `o` is applied, if the release has an order.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    g: Vec<u16>,
+    /// `o` as compressed JSON in base64, if it is large.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    z: String,
+    /// The adopted and deleted objects in the form of `z`, if even that is too large.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    a: String,
+}
+
+/// `apiVersion`, kind, namespace, name, digest, mark and flags.
+type Entry = (String, String, String, String, String, String, u8);
+
+fn json(marks: &Marks, inventory: &Inventory) -> String {
+    serde_json::to_string(&Text { marks, inventory }).unwrap_or_default()
+}
+
+/// Returns an object's entry in the annotation.
+fn entry(object: &MarkedObject) -> Entry {
+    let mark = object.mark.map(|mark| mark.to_string()).unwrap_or_default();
+    let digest = object.digest.map(|digest| digest.to_string()).unwrap_or_default();
+    let ObjectKey { kind, namespace, name, .. } = &object.key;
+    let flag = |is_set, flag: u8| if is_set { flag } else { 0 };
+    let flags = flag(object.kept, KEPT)
+        | flag(object.client, CLIENT)
+        | flag(object.expires, EXPIRES)
+        | place(&DRIFTS, object.drift) << DRIFT_SHIFT
+        | adoption(object) << ADOPTED_SHIFT;
+    let (kind, namespace, name) = (kind.to_string(), namespace.to_string(), name.to_string());
+    (object.api_version.to_string(), kind, namespace, name, digest, mark, flags)
+}
+
+/// Returns the place of an object's adoption.
+fn adoption(object: &MarkedObject) -> u8 {
+    if object.deleted { DELETED } else { place(&ADOPTED, object.adopted) }
+}
+
+/// Returns the object of an entry, without its turn.
+fn listed((api_version, kind, namespace, name, digest, mark, flags): Entry) -> MarkedObject {
+    let has = |flag: u8| flags & flag != 0;
+    let adoption = (flags >> ADOPTED_SHIFT) & 7;
+    MarkedObject {
+        digest: ObjectDigest::parse(&digest),
+        mark: Mark::parse(&mark),
+        kept: has(KEPT),
+        client: has(CLIENT),
+        expires: has(EXPIRES),
+        drift: DRIFTS[usize::from(flags >> DRIFT_SHIFT) % DRIFTS.len()],
+        adopted: ADOPTED[usize::from(adoption)],
+        deleted: adoption == DELETED,
+        ..MarkedObject::new(ObjectKey::new(group_of(&api_version), &kind, &namespace, &name), intern(&api_version))
+    }
+}
+
+/// Returns the entries of adopted and deleted objects, compressed; empty if there are none.
+fn packed_adopted(adopted: &[MarkedObject]) -> String {
+    let entries: Vec<Entry> = adopted.iter().map(entry).collect();
+    if entries.is_empty() { String::new() } else { pack(&entries).unwrap_or_default() }
+}
+
+fn pack(entries: &[Entry]) -> Option<String> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::best());
+    serde_json::to_writer(&mut gzip, entries).ok()?;
+    Some(STANDARD.encode(gzip.finish().ok()?))
+}
+
+fn unpack(text: &str) -> Option<Vec<Entry>> {
+    let packed = STANDARD.decode(text).ok()?;
+    let mut json = Vec::new();
+    GzDecoder::new(&*packed).take(MAX_UNPACKED).read_to_end(&mut json).ok()?;
+    serde_json::from_slice(&json).ok()
+}
+
+/// Returns the position of a value that is stored in a few bits.
+fn place<T: PartialEq>(values: &[T], value: T) -> u8 {
+    values.iter().zip(0_u8..).find(|(known, _)| **known == value).map_or(0, |(_, at)| at)
+}
+
+impl Marks {
+    /// Parses the annotation; `None` if it is not ours.
+    pub fn parse(text: &str) -> Option<Marks> {
+        let mut marks: Marks = serde_json::from_str(text).ok()?;
+        let Inventory { mut o, g, z, a } = serde_json::from_str(text).ok()?;
+        if !z.is_empty() {
+            let unpacked = unpack(&z);
+            // Treated as if it had been omitted.
+            marks.complete &= unpacked.is_some();
+            o = unpacked.unwrap_or_default();
+        }
+        let turns = g.into_iter().map(Turn::from_number).chain(iter::repeat(Turn::default()));
+        marks.objects = o.into_iter().zip(turns).map(|(entry, turn)| MarkedObject { turn, ..listed(entry) }).collect();
+        if !a.is_empty() {
+            marks.adopted = unpack(&a).unwrap_or_default().into_iter().map(listed).collect();
+        }
+        (marks.owner, marks.owner_type) = (intern(&marks.owner), intern(&marks.owner_type));
+        marks.former.iter_mut().for_each(|uid| *uid = intern(uid));
+        Some(marks)
+    }
+
+    /// Formats the annotation. Omits the inventory but for adopted and deleted objects, and `complete`, if it would be too
+    /// large.
+    pub fn to_text(&self) -> String {
+        let whole = Inventory {
+            o: self.objects.iter().map(entry).collect(),
+            g: self.turns(),
+            z: String::new(),
+            a: packed_adopted(&self.adopted),
+        };
+        let text = json(self, &whole);
+        if text.len() <= MAX_TEXT {
+            return text;
+        }
+        let packed = Inventory { z: pack(&whole.o).unwrap_or_default(), o: Vec::new(), ..whole };
+        let text = json(self, &packed);
+        if text.len() <= MAX_TEXT && !packed.z.is_empty() {
+            return text;
+        }
+        let marks = self.without_inventory();
+        let adopted = Inventory { a: packed_adopted(&marks.adopted), ..Inventory::default() };
+        let text = json(&marks, &adopted);
+        // A record that holds the objects themselves has no room for so many.
+        if text.len() <= MAX_TEXT { text } else { json(&marks, &Inventory::default()) }
+    }
+
+    /// Returns the turn of each object as a number; none if the release has no order.
+    fn turns(&self) -> Vec<u16> {
+        let has_order = self.objects.iter().any(|object| object.turn != Turn::default());
+        self.objects.iter().filter(|_| has_order).map(|object| object.turn.to_number()).collect()
+    }
+}
