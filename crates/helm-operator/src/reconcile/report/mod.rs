@@ -17,4 +17,5 @@ pub(crate) mod history;
 pub(crate) mod unread_values;
 
 pub(crate) mod status_events;
+pub(crate) mod status_requests;
 pub(crate) mod status_writer;

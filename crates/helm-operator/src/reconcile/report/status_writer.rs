@@ -1,17 +1,17 @@
 //! Records the outcome of a reconcile with at most one status write, and schedules the next one.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
-use std::sync::Arc;
 
 use controller::metrics::ReconcileResult;
 use controller::report::{Outcome, chain};
 use controller::runtime::key::ResourceKey;
-use helm_release::kube::{Call, FIELD_MANAGER, ObjectKey, intern};
+use helm_release::kube::{ObjectKey, intern};
 use serde_json::json;
 use tokio::time::Instant;
 
 use super::diagnose::current_health;
 use super::fields::fields;
+use super::status_requests::{apply, held, remove};
 use super::{history, status_events};
 use crate::preflight::Refused;
 use crate::reconcile::controller_context::ControllerContext;
@@ -20,15 +20,11 @@ use crate::reconcile::decide::schedule::{End, Times, next_requeue};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
-use crate::status::declared_fields::Lesson;
 use crate::status::history::HistoryEntry;
 use crate::status::reason::Reason;
-use crate::status::{DeployedRelease, Facts, Fault, Health, ListType, ObjectCount, Stall, Status, condition};
-use crate::view::primary::{Primary, Received};
-use crate::view::release::{Holder, ReleaseRecords, Revision, Trust};
-
-/// Maximum number of times a status is sent again after a conflict.
-const MAX_RACES: usize = 3;
+use crate::status::{DeployedRelease, Facts, Fault, Health, ObjectCount, Stall, Status, condition};
+use crate::view::primary::Primary;
+use crate::view::release::{ReleaseRecords, Revision, Trust};
 
 /// Writes the status and schedules the next reconcile. `decided` is the resource that the last step was decided on, if any.
 /// If the cached one is newer, the status names the generation of `decided`. A new resource of the name gets no status.
@@ -188,11 +184,6 @@ fn revisions(context: &StepContext<'_>, primary: &Primary, shown: Option<&Deploy
         is_rendered.then(|| intern(&format!("{name}-{number}")))
     };
     history::history(old, &release, chart_of, outside::now())
-}
-
-/// Returns the release if it is the resource's own.
-fn held(shared: &ControllerContext, primary: &Primary) -> Option<Arc<ReleaseRecords>> {
-    shared.cache.release(&primary.key()).filter(|release| release.holder(&primary.owner()) == Holder::Resource)
 }
 
 /// Logs and publishes, once, why a status field keeps its old value.
@@ -386,19 +377,6 @@ async fn drop_manifest(context: &StepContext<'_>, primary: &Primary) {
     }
 }
 
-/// Removes the fields that are null here from the status, whoever owns them.
-async fn remove(
-    context: &StepContext<'_>,
-    primary: &Primary,
-    fields: &serde_json::Value,
-) -> Result<Received, helm_release::kube::Error> {
-    let path = context.shared.resource.path(primary.namespace(), primary.name())?;
-    let patch = json!({"metadata": {"uid": primary.uid()}, "status": fields});
-    let path = format!("{path}/status?fieldManager={FIELD_MANAGER}");
-    let call = Call::merge(path, patch.to_string().into_bytes());
-    context.shared.api_for(context.key).send(call).await?.parse()
-}
-
 /// Hashes a status without its times, and without fields whose change alone is not worth a write.
 fn timeless_hash(status: &Status) -> u64 {
     let mut status = Status { history: Box::default(), next_attempt: None, ..status.clone() };
@@ -410,76 +388,6 @@ fn hash(status: &Status) -> u64 {
     let mut hasher = DefaultHasher::new();
     status.hash(&mut hasher);
     hasher.finish()
-}
-
-/// Applies the status fields that the definition's schema declares; returns `None` if there are none.
-async fn apply(
-    shared: &ControllerContext,
-    primary: &Primary,
-    status: &Status,
-) -> Result<Option<Received>, helm_release::kube::Error> {
-    let inventory = held(shared, primary).and_then(|release| history::inventory(&release));
-    let mut races = 0;
-    loop {
-        // Others may have changed their conditions since the resource was read, which took as long as a diagnosis.
-        let known = shared.cache.primary_with_uid(&primary.key(), primary.uid());
-        let newest = known.as_deref().unwrap_or(primary);
-        let status = status.with_others_of(&newest.status);
-        let sends_others = newest.conditions == ListType::Atomic && status.has_others();
-        let read = sends_others.then(|| newest.resource_version());
-        let mut fields = status.to_apply(newest.conditions, inventory.as_ref());
-        if !shared.undeclared.remove_from(&mut fields) {
-            return Ok(None);
-        }
-        let error = match apply_fields(shared, primary, &fields, read).await {
-            Err(error) => error,
-            answer => return answer.map(Some),
-        };
-        let is_race = read.is_some() && error.is_conflict() && races < MAX_RACES;
-        if is_race && reread::read(shared, &primary.key(), primary).await.is_ok() {
-            races += 1;
-            continue;
-        }
-        match shared.undeclared.learn(&error) {
-            Lesson::Nothing => return Err(error),
-            Lesson::Learned(fields) => report_undeclared(primary, &fields),
-        }
-    }
-}
-
-/// Applies status fields. If `read` is given, they are only applied to that version of the resource.
-async fn apply_fields(
-    shared: &ControllerContext,
-    primary: &Primary,
-    fields: &serde_json::Value,
-    read: Option<&str>,
-) -> Result<Received, helm_release::kube::Error> {
-    let path = shared.resource.path(primary.namespace(), primary.name())?;
-    let mut metadata = json!({"name": primary.name(), "uid": primary.uid()});
-    if !primary.own_namespace().is_empty() {
-        metadata["namespace"] = primary.own_namespace().into();
-    }
-    if let Some(version) = read {
-        metadata["resourceVersion"] = version.into();
-    }
-    let body = json!({
-        "apiVersion": &*primary.api_version, "kind": &*primary.kind, "metadata": metadata, "status": fields,
-    });
-    let path = format!("{path}/status?fieldManager={FIELD_MANAGER}&force=true");
-    shared.api_for(&primary.key()).send(Call::apply(path, body.to_string().into_bytes())).await?.parse()
-}
-
-/// Logs, once per field, that the schema lacks a status field.
-fn report_undeclared(primary: &Primary, fields: &[String]) {
-    if !fields.is_empty() {
-        let (kind, fields) = (&*primary.kind, fields.join(", "));
-        tracing::warn!(
-            kind,
-            fields,
-            "The schema of the status lacks fields, which are not written: declare them in the CustomResourceDefinition, or let \
-             'helm-operator generate crds --force' write it"
-        );
-    }
 }
 
 /// Sets the resource's timer.

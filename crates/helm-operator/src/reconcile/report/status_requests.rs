@@ -1,0 +1,106 @@
+//! Sends a resource's status to the API server.
+
+use std::sync::Arc;
+
+use helm_release::kube::{Call, FIELD_MANAGER};
+use serde_json::json;
+
+use super::history;
+use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::reread;
+use crate::reconcile::step_context::StepContext;
+use crate::status::declared_fields::Lesson;
+use crate::status::{ListType, Status};
+use crate::view::primary::{Primary, Received};
+use crate::view::release::{Holder, ReleaseRecords};
+
+/// Maximum number of times a status is sent again after a conflict.
+const MAX_RACES: usize = 3;
+
+/// Returns the release if it is the resource's own.
+pub(super) fn held(shared: &ControllerContext, primary: &Primary) -> Option<Arc<ReleaseRecords>> {
+    shared.cache.release(&primary.key()).filter(|release| release.holder(&primary.owner()) == Holder::Resource)
+}
+
+/// Applies the status fields that the definition's schema declares; returns `None` if there are none.
+pub(super) async fn apply(
+    shared: &ControllerContext,
+    primary: &Primary,
+    status: &Status,
+) -> Result<Option<Received>, helm_release::kube::Error> {
+    let inventory = held(shared, primary).and_then(|release| history::inventory(&release));
+    let mut races = 0;
+    loop {
+        // Others may have changed their conditions since the resource was read, which took as long as a diagnosis.
+        let known = shared.cache.primary_with_uid(&primary.key(), primary.uid());
+        let newest = known.as_deref().unwrap_or(primary);
+        let status = status.with_others_of(&newest.status);
+        let sends_others = newest.conditions == ListType::Atomic && status.has_others();
+        let read = sends_others.then(|| newest.resource_version());
+        let mut fields = status.to_apply(newest.conditions, inventory.as_ref());
+        if !shared.undeclared.remove_from(&mut fields) {
+            return Ok(None);
+        }
+        let error = match apply_fields(shared, primary, &fields, read).await {
+            Err(error) => error,
+            answer => return answer.map(Some),
+        };
+        let is_race = read.is_some() && error.is_conflict() && races < MAX_RACES;
+        if is_race && reread::read(shared, &primary.key(), primary).await.is_ok() {
+            races += 1;
+            continue;
+        }
+        match shared.undeclared.learn(&error) {
+            Lesson::Nothing => return Err(error),
+            Lesson::Learned(fields) => report_undeclared(primary, &fields),
+        }
+    }
+}
+
+/// Applies status fields. If `read` is given, they are only applied to that version of the resource.
+async fn apply_fields(
+    shared: &ControllerContext,
+    primary: &Primary,
+    fields: &serde_json::Value,
+    read: Option<&str>,
+) -> Result<Received, helm_release::kube::Error> {
+    let path = shared.resource.path(primary.namespace(), primary.name())?;
+    let mut metadata = json!({"name": primary.name(), "uid": primary.uid()});
+    if !primary.own_namespace().is_empty() {
+        metadata["namespace"] = primary.own_namespace().into();
+    }
+    if let Some(version) = read {
+        metadata["resourceVersion"] = version.into();
+    }
+    let body = json!({
+        "apiVersion": &*primary.api_version, "kind": &*primary.kind, "metadata": metadata, "status": fields,
+    });
+    let path = format!("{path}/status?fieldManager={FIELD_MANAGER}&force=true");
+    shared.api_for(&primary.key()).send(Call::apply(path, body.to_string().into_bytes())).await?.parse()
+}
+
+/// Logs, once per field, that the schema lacks a status field.
+fn report_undeclared(primary: &Primary, fields: &[String]) {
+    if !fields.is_empty() {
+        let (kind, fields) = (&*primary.kind, fields.join(", "));
+        tracing::warn!(
+            kind,
+            fields,
+            "The schema of the status lacks fields, which are not written: declare them in the CustomResourceDefinition, or let \
+             'helm-operator generate crds --force' write it"
+        );
+    }
+}
+
+/// Removes the fields that are null here from the status, whoever owns them.
+pub(super) async fn remove(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    fields: &serde_json::Value,
+) -> Result<Received, helm_release::kube::Error> {
+    let path = context.shared.resource.path(primary.namespace(), primary.name())?;
+    let patch = json!({"metadata": {"uid": primary.uid()}, "status": fields});
+    let path = format!("{path}/status?fieldManager={FIELD_MANAGER}");
+    let call = Call::merge(path, patch.to_string().into_bytes());
+    context.shared.api_for(context.key).send(call).await?.parse()
+}
