@@ -45,4 +45,9 @@ impl Status {
     pub fn is_pending(self) -> bool {
         matches!(self, Status::PendingInstall | Status::PendingUpgrade | Status::PendingRollback)
     }
+
+    /// Returns whether an action failed, or was in progress when the record was written.
+    pub fn is_unsuccessful(self) -> bool {
+        self == Status::Failed || self.is_pending()
+    }
 }

@@ -194,8 +194,8 @@ fn check_rest(name: &str, all: &[RecordMeta], now: Timestamp) -> Result<(), Erro
     }
 }
 
-/// Returns whether a release with these records is this owner's: the newest one that names an owner decides, because others
-/// may have had the release before. If this operator has records of its own, only those count.
+/// Returns whether a release with these records is this owner's: the newest one that names an owner decides, because
+/// earlier ones may name a previous owner. If this operator wrote any of them, only its own count.
 fn is_held_by(all: &[RecordMeta], owner: &str) -> bool {
     naming_owners(all).next().is_some_and(|newest| newest.names_owner(owner))
 }
@@ -232,7 +232,7 @@ fn base_of(all: &[RecordMeta]) -> Option<usize> {
     all.iter().rposition(is_base).or_else(|| {
         let last = all.iter().rposition(was_deployed)?;
         let later = &all[last + 1..];
-        (!later.is_empty() && later.iter().all(is_unsuccessful)).then_some(last)
+        (!later.is_empty() && later.iter().all(|meta| meta.status.is_unsuccessful())).then_some(last)
     })
 }
 
@@ -244,15 +244,11 @@ fn left_behind(before: Vec<RecordMeta>, base: &RecordMeta) -> Vec<RecordMeta> {
     if base.marks.as_ref().is_some_and(|marks| !marks.inputs.is_empty()) {
         return Vec::new();
     }
-    let has_pruned = |meta: &RecordMeta| meta.marks.is_some() && !is_unsuccessful(meta);
+    let has_pruned = |meta: &RecordMeta| meta.marks.is_some() && !meta.status.is_unsuccessful();
     let first = before.iter().rposition(has_pruned).map_or(0, |last| last + 1);
     let is_helms = |meta: &RecordMeta| meta.proof == Proof::Foreign && !meta.owners.is_empty();
-    let may_have_left = |meta: &RecordMeta| is_unsuccessful(meta) && (meta.marks.is_some() || is_helms(meta));
+    let may_have_left = |meta: &RecordMeta| meta.status.is_unsuccessful() && (meta.marks.is_some() || is_helms(meta));
     before.into_iter().skip(first).filter(may_have_left).collect()
-}
-
-fn is_unsuccessful(meta: &RecordMeta) -> bool {
-    meta.status == Status::Failed || meta.status.is_pending()
 }
 
 #[cfg(test)]

@@ -80,9 +80,8 @@ fn remedy(release: &ReleaseRecords, policy: OnFailure, stage: Stage, is_vouched:
     let Some((_, newest)) = release.newest().filter(|(_, newest)| newest.is_sealed()) else {
         return Remedy::Nothing;
     };
-    let unfinished = newest.status == Status::Failed || newest.status.is_pending();
     match release.deployed() {
-        _ if !unfinished || policy == OnFailure::Keep => Remedy::Nothing,
+        _ if !newest.status.is_unsuccessful() || policy == OnFailure::Keep => Remedy::Nothing,
         Some((to, _)) if !is_vouched(to) => Remedy::Nothing,
         Some((to, _)) if policy != OnFailure::Uninstall => Remedy::RollBack(to),
         _ if stage == Stage::Render => Remedy::Nothing,
