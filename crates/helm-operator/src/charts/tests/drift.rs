@@ -322,14 +322,19 @@ fn scale(world: &World, replicas: u32) {
     world.server.restore(DEPLOYMENT, live);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_read_keeps_no_other_from_its_repair() {
+/// Returns a release with a changed ConfigMap, and a Deployment of which only a read shows whether it has drifted.
+async fn with_an_unread_object() -> World {
     let mut spec = spec();
     spec["objects"] = json!([deployment("a")]);
     let world = world(spec, DriftPolicy::Repair).await;
-    // Whether it has drifted shows only when it is read.
     scale(&world, 3);
     change(&world, "b", "mine", "kubectl");
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_keeps_no_other_from_its_repair() {
+    let world = with_an_unread_object().await;
     world.server.refuse(|call| {
         let is_read = call.method == http::Method::GET && call.path.contains("/deployments/web");
         is_read.then(|| Error::from_status(403, "Forbidden", "no"))
@@ -342,11 +347,7 @@ async fn an_object_that_cannot_be_read_keeps_no_other_from_its_repair() {
 
 #[tokio::test(start_paused = true)]
 async fn a_repair_that_loses_contact_after_another_failure_says_so() {
-    let mut spec = spec();
-    spec["objects"] = json!([deployment("a")]);
-    let world = world(spec, DriftPolicy::Repair).await;
-    scale(&world, 3);
-    change(&world, "b", "mine", "kubectl");
+    let world = with_an_unread_object().await;
     world.server.refuse(|call| match (call.method.as_str(), &*call.path) {
         ("GET", path) if path.contains("/deployments/web") => Some(Error::from_status(403, "Forbidden", "no")),
         ("PATCH", path) if path.contains("/configmaps/b") => Some(Error::Transport("reset".into())),

@@ -277,7 +277,7 @@ fn finish(world: &World) {
 }
 
 fn uid(world: &World) -> Value {
-    world.server.object(LOAD).expect("it has not finished")["metadata"]["uid"].clone()
+    world.server.object(LOAD).expect("the Job exists")["metadata"]["uid"].clone()
 }
 
 /// Checks that the Job exists with image `a`, and is still the one with this uid unless the operator deleted that.
@@ -394,6 +394,37 @@ async fn a_running_job_that_an_upgrade_dropped_is_made_again_wherever_the_upgrad
     survive_and(prepare, take_back, |world| check_kept(world, &before.borrow())).await;
 }
 
+fn recorded_elsewhere(server: Arc<MemoryApi>) -> World {
+    recording(server, Stub::default())
+}
+
+/// Ends the process after some writes, and lets another one go on, which makes the Job anew, once. Returns whether the
+/// first process died.
+async fn runs_once_more(
+    world: World,
+    process: fn(Arc<MemoryApi>) -> World,
+    (writes, before): (usize, &Value),
+    history: &str,
+) -> bool {
+    world.server.fail_after(Some(writes));
+    reconcile(&world).await;
+    let died = world.server.writes_left() == Some(0);
+    world.server.fail_after(None);
+    let world = process(world.server);
+    for _ in 0..3 {
+        reconcile(&world).await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert_ne!(uid(&world), *before, "after {writes} writes");
+    assert_eq!(world.server.object(LOAD).unwrap()["spec"]["image"], "a", "after {writes} writes");
+    world.server.remove(LOAD);
+    reconcile(&world).await;
+    assert!(!exists(&world), "it has finished, after {writes} writes");
+    assert_eq!(world.history(), [history]);
+    assert!(died || writes > 3, "the scenario wrote nothing");
+    died
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_job_that_a_repair_deleted_runs_once_wherever_the_repair_is_interrupted() {
     for writes in 0.. {
@@ -404,23 +435,7 @@ async fn a_job_that_a_repair_deleted_runs_once_wherever_the_repair_is_interrupte
         world.server.remove(LOAD);
         world.server.put(LOAD, theirs, "kubectl-replace");
         let before = uid(&world);
-        world.server.fail_after(Some(writes));
-        reconcile(&world).await;
-        let died = world.server.writes_left() == Some(0);
-        world.server.fail_after(None);
-        let world = World::on(world.server);
-        for _ in 0..3 {
-            reconcile(&world).await;
-            tokio::time::advance(Duration::from_secs(600)).await;
-        }
-        assert_ne!(uid(&world), before, "after {writes} writes");
-        assert_eq!(world.server.object(LOAD).unwrap()["spec"]["image"], "a", "after {writes} writes");
-        world.server.remove(LOAD);
-        reconcile(&world).await;
-        assert!(!exists(&world), "it has finished, after {writes} writes");
-        assert_eq!(world.history(), ["1 deployed"]);
-        if !died {
-            assert!(writes > 3, "the scenario wrote nothing");
+        if !runs_once_more(world, World::on, (writes, &before), "1 deployed").await {
             return;
         }
     }
@@ -444,24 +459,8 @@ async fn a_job_that_a_takeover_deleted_runs_once_wherever_the_takeover_is_interr
     for writes in 0.. {
         let world = with_the_job_of_a_kept_upgrade().await;
         let before = uid(&world);
-        let world = recording(world.server, Stub::default());
-        world.server.fail_after(Some(writes));
-        reconcile(&world).await;
-        let died = world.server.writes_left() == Some(0);
-        world.server.fail_after(None);
-        let world = recording(world.server, Stub::default());
-        for _ in 0..3 {
-            reconcile(&world).await;
-            tokio::time::advance(Duration::from_secs(600)).await;
-        }
-        assert_ne!(uid(&world), before, "after {writes} writes");
-        assert_eq!(world.server.object(LOAD).unwrap()["spec"]["image"], "a", "after {writes} writes");
-        world.server.remove(LOAD);
-        reconcile(&world).await;
-        assert!(!exists(&world), "it has finished, after {writes} writes");
-        assert_eq!(world.history(), ["3 deployed"]);
-        if !died {
-            assert!(writes > 3, "the scenario wrote nothing");
+        let world = recorded_elsewhere(world.server);
+        if !runs_once_more(world, recorded_elsewhere, (writes, &before), "3 deployed").await {
             return;
         }
     }

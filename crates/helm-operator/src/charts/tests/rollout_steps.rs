@@ -412,7 +412,7 @@ async fn what_is_missing_of_a_release_that_failed_comes_back_while_the_next_roll
     assert_eq!(world.value_of("d"), "x by v1", "as the deployed revision has it");
     assert_eq!(world.value_of("e"), "mine", "the failed upgrade may have applied it");
     let newest = world.shared.cache.release(&d).unwrap().newest().unwrap().1.status;
-    assert_eq!(newest, Status::Failed, "its turn has not come");
+    assert_eq!(newest, Status::Failed, "the rollout has not reached it");
 }
 
 #[tokio::test(start_paused = true)]
@@ -441,7 +441,7 @@ async fn what_an_upgrade_removed_before_it_failed_stays_away_while_the_next_roll
     assert!(!order(&world, from).contains(&"d".to_owned()), "{:?}", world.server.log());
     assert_eq!(world.server.object(&dropped), None);
     let newest = world.shared.cache.release(&d).unwrap().newest().unwrap().1.status;
-    assert_eq!(newest, Status::Failed, "its turn has not come");
+    assert_eq!(newest, Status::Failed, "the rollout has not reached it");
 }
 
 #[tokio::test(start_paused = true)]

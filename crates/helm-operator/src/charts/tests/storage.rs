@@ -274,19 +274,17 @@ async fn what_a_failed_upgrade_did_before_its_release_moved_is_undone() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_a_failed_upgrade_made_before_its_release_moved_is_known_after_a_restart_even_if_no_seal_proves_the_rest()
-{
-    let world = with_a_failed_upgrade().await;
-    let mut record = world.server.object(&record_path(1)).unwrap();
-    record["metadata"]["annotations"] = Value::Null;
-    world.server.restore(&record_path(1), record);
+/// Imports a release with a failed upgrade, whose next upgrade has to wait: the chart does not render.
+async fn imported_and_waiting(world: World) -> World {
     world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c"], "value": "1", "broken": true}));
     let world = recording(world.server, Stub::default());
     world.reconcile().await;
     assert_eq!((world.maps().len(), world.history()), (4, vec!["3 deployed".to_owned()]));
-    let imported = world.server.object(&format!("{RECORDS}.ns.web.v3")).unwrap();
-    assert!(imported["metadata"]["annotations"][MARKS_ANNOTATION].is_null(), "it lists nothing");
+    world
+}
+
+/// Checks that another process undoes what the failed upgrade did, once the chart renders.
+async fn undoes_the_failed_upgrade_after_a_restart(world: World) {
     world.edit(|p| p["spec"] = spec());
     let world = recording(world.server, Stub::default());
     world.reconcile().await;
@@ -294,21 +292,28 @@ async fn what_a_failed_upgrade_made_before_its_release_moved_is_known_after_a_re
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_failed_upgrade_made_before_its_release_moved_is_known_after_a_restart_even_if_no_seal_proves_the_rest()
+{
+    let world = with_a_failed_upgrade().await;
+    let mut record = world.server.object(&record_path(1)).unwrap();
+    record["metadata"]["annotations"] = Value::Null;
+    world.server.restore(&record_path(1), record);
+    let world = imported_and_waiting(world).await;
+    let imported = world.server.object(&format!("{RECORDS}.ns.web.v3")).unwrap();
+    assert!(imported["metadata"]["annotations"][MARKS_ANNOTATION].is_null(), "it lists nothing");
+    undoes_the_failed_upgrade_after_a_restart(world).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_failed_upgrade_made_before_its_release_moved_is_known_after_a_restart_although_the_marks_omit_it() {
     let world = with_a_failed_upgrade().await;
-    world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c"], "value": "1", "broken": true}));
-    let world = recording(world.server, Stub::default());
-    world.reconcile().await;
-    assert_eq!((world.maps().len(), world.history()), (4, vec!["3 deployed".to_owned()]));
+    let world = imported_and_waiting(world).await;
     let storage = &world.shared.storage;
     let imported = storage.get("ns", "web", 3).await.unwrap();
     let marks = imported.marks.as_ref().unwrap();
     assert!(marks.objects.iter().any(|object| &*object.key.name == "y"), "{marks:?}");
     storage.update(imported.release.facts(), &marks.without_inventory()).await.unwrap();
-    world.edit(|p| p["spec"] = spec());
-    let world = recording(world.server, Stub::default());
-    world.reconcile().await;
-    assert_eq!((world.maps(), world.value_of("a")), (vec!["a".to_owned(), "b".into(), "c".into()], json!("1")));
+    undoes_the_failed_upgrade_after_a_restart(world).await;
 }
 
 #[tokio::test(start_paused = true)]
