@@ -21,7 +21,7 @@ pub(crate) fn share_build(project: &Path) {
     fs::copy(root.join("Cargo.lock"), project.join("Cargo.lock")).unwrap();
 }
 
-/// Builds the project with this repository's library in place of its own copy, which has the same content.
+/// Points the project at this repository's library. Its own copy has the same content, but would be compiled again.
 pub(crate) fn share_library(project: &Path) {
     let path = project.join("Cargo.toml");
     let manifest = fs::read_to_string(&path).unwrap();

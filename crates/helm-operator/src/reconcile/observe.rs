@@ -195,8 +195,8 @@ impl StepContext<'_> {
     }
 
     /// Returns the objects to repair, which are missing or lost fields of ours. Without a watch, returns all objects
-    /// once per period. After a failed upgrade, returns only those that are missing and that the upgrade has, too: it may
-    /// have applied the others, and removed those that it has not.
+    /// once per period. After a failed upgrade, returns only missing objects that the upgrade also renders: it may have
+    /// applied the objects that exist, and pruned those that it does not render.
     pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
         let reading = self.reading(self.shared.memory.of(self.key).triggers.resynced);
         let repaired = marks.rendered().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);

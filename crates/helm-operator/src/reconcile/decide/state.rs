@@ -47,8 +47,8 @@ pub(crate) struct Observed {
     pub(crate) postponed: bool,
     /// Another process created the newest revision, and this one has not yet waited for it.
     pub(crate) contested: bool,
-    /// Revisions of others, or their seals on one, were replaced again and again, and this process has not yet waited
-    /// before it replaces the newest one.
+    /// Someone else keeps recording this release, this process has replaced that too often, and has not yet waited
+    /// before it replaces the newest record.
     pub(crate) disputed: bool,
     /// Changes of its records go unnoticed, because the server refuses to list or watch them.
     pub(crate) blind: bool,

@@ -35,8 +35,8 @@ impl StepContext<'_> {
         self.release().is_some_and(|release| release.winner().is_some_and(|(revision, _)| revision != waited_for))
     }
 
-    /// Returns whether revisions of others, or their seals on one, were replaced again and again, and this process has not
-    /// yet waited before it replaces the newest one.
+    /// Returns whether someone else keeps recording this release, this process has replaced that too often, and has not
+    /// yet waited before it replaces the newest record.
     pub(crate) fn is_disputed(&self) -> bool {
         let memory = self.shared.memory.of(self.key);
         let Some(met) = memory.competitor.as_deref().filter(|met| met.excess(self.decided) > 0) else { return false };

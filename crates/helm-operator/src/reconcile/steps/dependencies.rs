@@ -276,7 +276,7 @@ async fn fetch(shared: &ControllerContext, resource: &Resource, query: &Query) -
 }
 
 /// Reads all objects with a query's labels, page by page, and keeps only the verdicts. Ends early only if there are too
-/// many. A page that has not arrived takes no turn from those of other kinds.
+/// many. A page takes its turn once it has arrived, so a slow server holds up no other kind.
 async fn select(api: &dyn Api, dependencies: &Dependencies, query: &Query, call: Call) -> Result<Vec<Judged>, Error> {
     let mut pages = outside::pages_in_turn::<Seen, _, _>(api, call, || dependencies.page_turn());
     let mut found = Vec::new();

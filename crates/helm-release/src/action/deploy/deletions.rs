@@ -76,7 +76,7 @@ impl Attempt<'_> {
         Ok(())
     }
 
-    /// Returns whether an object exists and has not finished, as far as it may be read.
+    /// Returns whether an object exists and is unfinished. One that this process has no right to read counts as unfinished.
     async fn is_unfinished(&self, object: &MarkedObject) -> Result<bool, Error> {
         let (env, key) = (self.env, &object.key);
         if env.live.cached(key, &env.decoration) == Cached::Absent {

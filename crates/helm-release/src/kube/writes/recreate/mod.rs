@@ -34,8 +34,7 @@ pub use decide::Guard;
 
 /// Records which objects an action deletes in order to recreate them.
 pub trait Deletions: Send + Sync {
-    /// Records that these objects, which have not finished, are about to be deleted, so that nobody takes their absence
-    /// for their end.
+    /// Records that these unfinished objects are about to be deleted, so that a missing one does not count as finished.
     ///
     /// # Errors
     /// The record cannot be written. None of the objects is deleted then.
