@@ -71,8 +71,8 @@ pub(crate) fn pruned(objects: &[ObjectKey]) -> String {
     if objects.is_empty() { String::new() } else { format!("; deleted {}", named(objects.iter())) }
 }
 
-/// Returns the objects that a repair changed. Empty if someone removed only fields that the chart does not set: a
-/// client owns the defaults of objects that it creates.
+/// Returns the objects that a repair changed. Empty if nothing had drifted, or if someone removed only fields that the
+/// chart does not set: a client owns the defaults of objects that it creates.
 pub(crate) fn put_back(applied: &[Applied]) -> Vec<&ObjectKey> {
     applied.iter().filter(|one| one.changed).map(|one| &one.key).collect()
 }

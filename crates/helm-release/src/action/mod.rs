@@ -367,7 +367,7 @@ impl From<Cached> for Found {
     /// Converts a cached state to what a write may assume without a read.
     fn from(cached: Cached) -> Found {
         match cached {
-            Cached::Ours(live) => Found::Ours { uid: live.proven.uid, scaled: live.scaled, kept: live.kept },
+            Cached::Ours(live) => Found::Ours { proven: live.proven, scaled: live.scaled, kept: live.kept },
             Cached::Absent => Found::Absent,
             Cached::Unknown => Found::Unknown,
         }

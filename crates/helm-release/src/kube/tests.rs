@@ -43,6 +43,18 @@ async fn apply(applier: &Applier, target: Target<'_>) -> Result<Applied, ApplyEr
     Ok(applier.apply(&target, &WriteOptions::new(&decoration(), Policy::Auto, &())).await?.unwrap())
 }
 
+/// Returns the state of the release's object with this uid and resource version, as a watch shows it.
+fn ours(uid: &str, resource_version: &str) -> Found {
+    let proven = Proven { uid: uid.into(), resource_version: resource_version.into() };
+    Found::Ours { proven, scaled: false, kept: false }
+}
+
+/// Returns the current state of the service, as a watch shows it.
+fn current(server: &MemoryApi) -> Found {
+    let metadata = server.object(SERVICE).unwrap()["metadata"].clone();
+    ours(metadata["uid"].as_str().unwrap(), metadata["resourceVersion"].as_str().unwrap())
+}
+
 /// Applies the service without a known live object.
 async fn put(applier: &Applier, rule: Rule) -> Result<Applied, ApplyError> {
     apply(applier, target(&service(), rule, Found::Unknown)).await
@@ -134,9 +146,7 @@ async fn foreign_objects_are_unchanged_unless_adopted() {
         (service_of("other"), Rule::Keep, Some("it belongs to release \"other\" in namespace \"ns\"")),
         (service_of("other"), Rule::Adopt(Adopt::Any), None),
     ] {
-        for observed in
-            [Found::Unknown, Found::Absent, Found::Ours { uid: "another".into(), scaled: false, kept: false }]
-        {
+        for observed in [Found::Unknown, Found::Absent, ours("another", "1")] {
             server.remove(SERVICE);
             server.put(SERVICE, live.clone(), "kubectl");
             let result = apply(&applier, target(&service(), rule, observed.clone())).await;
@@ -214,18 +224,31 @@ async fn objects_that_change_hands_before_the_apply_are_judged_again() {
 async fn deleted_and_recreated_objects_are_applied() {
     let (server, applier) = server();
     put(&applier, Rule::Import).await.unwrap();
-    let uid = |server: &MemoryApi| server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
-    let old = uid(&server);
+    let uid = || server.object(SERVICE).unwrap()["metadata"]["uid"].clone();
+    let (old, observed) = (uid(), current(&server));
     server.remove(SERVICE);
-    apply(&applier, target(&service(), Rule::Keep, Found::Ours { uid: old.clone(), scaled: false, kept: false }))
-        .await
-        .unwrap();
-    assert_ne!(uid(&server), old);
+    apply(&applier, target(&service(), Rule::Keep, observed)).await.unwrap();
+    assert_ne!(uid(), old);
     let log = server.log().len();
-    apply(&applier, target(&service(), Rule::Keep, Found::Ours { uid: uid(&server), scaled: false, kept: false }))
-        .await
-        .unwrap();
+    apply(&applier, target(&service(), Rule::Keep, current(&server))).await.unwrap();
     assert_eq!(server.log().len(), log + 1, "one request if the observation is current");
+}
+
+#[tokio::test]
+async fn an_apply_that_finds_the_object_as_it_should_be_has_changed_nothing() {
+    let (server, applier) = server();
+    assert!(put(&applier, Rule::Import).await.unwrap().changed, "created");
+    let is_changed = async |is_watched: bool| {
+        let observed = if is_watched { current(&server) } else { Found::Unknown };
+        apply(&applier, target(&service(), Rule::Keep, observed)).await.unwrap().changed
+    };
+    for is_watched in [true, false] {
+        assert!(!is_changed(is_watched).await, "watched: {is_watched}");
+        let mut drifted = server.object(SERVICE).unwrap();
+        drifted["spec"]["port"] = 9.into();
+        server.put(SERVICE, drifted, "kubectl");
+        assert!(is_changed(is_watched).await, "watched: {is_watched}");
+    }
 }
 
 #[tokio::test]
@@ -547,11 +570,8 @@ fn sent(server: &MemoryApi, method: &str) -> usize {
 #[tokio::test]
 async fn an_apply_gives_up_after_five_conflicts() {
     let (server, applier) = refusing("PATCH", 409, "Conflict").await;
-    let uid = server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
     let previous = sent(&server, "PATCH");
-    let error = apply(&applier, target(&service(), Rule::Keep, Found::Ours { uid, scaled: false, kept: false }))
-        .await
-        .unwrap_err();
+    let error = apply(&applier, target(&service(), Rule::Keep, current(&server))).await.unwrap_err();
     assert!(matches!(error, ApplyError::Failed { source: Error::Refused { code: 409, .. }, .. }), "{error}");
     assert_eq!(sent(&server, "PATCH") - previous, 5);
 }

@@ -29,6 +29,10 @@ async fn detected(world: &World) -> Vec<String> {
     published(world).await.into_iter().filter(|event| event.contains("DriftDetected")).collect()
 }
 
+async fn corrected(world: &World) -> Vec<String> {
+    published(world).await.into_iter().filter(|event| event.contains("DriftCorrected")).collect()
+}
+
 const NOTHING: &str = "; the drift policy is detect, so nothing is repaired";
 
 #[tokio::test(start_paused = true)]
@@ -231,9 +235,6 @@ async fn an_object_that_the_server_refuses_to_repair_keeps_no_other_from_it() {
     let mut spec = spec();
     spec["objects"] = json!([deployment("a")]);
     let world = world(spec, DriftPolicy::Repair).await;
-    let corrected = async || {
-        published(&world).await.into_iter().filter(|event| event.contains("DriftCorrected")).collect::<Vec<_>>()
-    };
     world.server.refuse(|call| {
         let is_write = call.method == http::Method::PATCH && call.path.contains("configmaps/b");
         is_write.then(|| Error::from_status(422, "Invalid", "no"))
@@ -248,19 +249,36 @@ async fn an_object_that_the_server_refuses_to_repair_keeps_no_other_from_it() {
     let fault = world.condition("Irreconcilable").unwrap();
     assert!(fault.starts_with("True/ReconcileError/cannot apply ConfigMap \"b\""), "{fault}");
     assert_eq!((uid(), world.value_of("b")), (made, json!("mine")));
-    let events = corrected().await;
+    let events = corrected(&world).await;
     assert!(events.len() == 1 && events[0].contains("x1: repaired Deployment \"web\" (it was gone)"), "{events:?}");
 
     world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/reconcile-now": "1"}));
     world.server.remove(DEPLOYMENT);
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
     assert!(world.server.object(DEPLOYMENT).is_some(), "everything is applied again");
-    let (events, said) = (corrected().await, "x1: repaired ConfigMap \"a\", ConfigMap \"c\", Deployment \"web\"");
+    let (events, said) = (corrected(&world).await, "x1: repaired Deployment \"web\"");
     assert!(events.iter().any(|event| event.ends_with(said)), "{events:?}");
     world.server.accept();
     tokio::time::advance(600 * SECOND).await;
     world.reconcile().await;
     assert_eq!((world.value_of("b"), world.condition("Irreconcilable")), (json!("1"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn objects_that_are_applied_again_without_a_change_are_not_reported_as_repaired() {
+    let world = world(spec(), DriftPolicy::Detect).await;
+    let apply_again = async |token: &str| {
+        let before = world.server.log().len();
+        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/reconcile-now": token}));
+        world.reconcile().await;
+        let is_apply = |line: &&String| line.starts_with(&format!("PATCH {MAPS}/"));
+        assert_eq!(world.server.log()[before..].iter().filter(is_apply).count(), 3);
+        corrected(&world).await
+    };
+    assert_eq!(apply_again("1").await, [""; 0]);
+    change(&world, "b", "mine", "kubectl");
+    assert_eq!(apply_again("2").await, ["Normal DriftCorrected x1: repaired ConfigMap \"b\""]);
+    assert_eq!(world.value_of("b"), "1");
 }
 
 /// Reconciles once a second for a minute, while someone changes `b` back each time. Returns how often `b` was repaired.

@@ -64,7 +64,9 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
 
 /// Notes whether a repair of these objects put any of them back, and which it could not write.
 fn note_repair(context: &StepContext<'_>, drifted: &[ObjectKey], repaired: Option<&Repaired>) {
-    let has_put_back = repaired.is_some_and(|repaired| !put_back(&repaired.applied).is_empty());
+    // An apply that changed nothing counts, too: if the object still differs, its repairs must slow down.
+    let counts = |one: &Applied| one.changed || one.method == ApplyMethod::Server;
+    let has_put_back = repaired.is_some_and(|repaired| repaired.applied.iter().any(counts));
     let refused = repaired.map(|repaired| refused(drifted, repaired)).unwrap_or_default();
     context.shared.memory.change(context.key, |memory| match has_put_back {
         true => memory.drift.put_back(refused, Instant::now()),

@@ -60,7 +60,7 @@ pub struct Applied {
     pub live: Live,
     /// How it was written.
     pub method: ApplyMethod,
-    /// Whether a write was sent; a three-way merge may find nothing to change.
+    /// Whether the write changed it: an apply or a three-way merge may find nothing to change.
     pub changed: bool,
     /// When it is applied, if the release has an order.
     pub turn: Turn,

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::kube::Adopted;
 use crate::kube::writes::managed_fields::ManagedFields;
+use crate::kube::{Adopted, Proven};
 
 /// The known state of a live object before a write.
 #[derive(Clone, Debug)]
@@ -14,8 +14,8 @@ pub(crate) enum Found {
     Absent,
     /// A watch has shown that it is ours and was applied by us.
     Ours {
-        /// The object's uid.
-        uid: String,
+        /// The object's uid and resource version.
+        proven: Proven,
         /// Whether someone else set its number of replicas.
         scaled: bool,
         /// Whether its annotation keeps it.
@@ -50,6 +50,15 @@ impl Found {
             Found::Unknown => true,
             Found::Read(existing) => matches!(existing.managed_fields, ManagedFields::Move),
             Found::Absent | Found::Ours { .. } => false,
+        }
+    }
+
+    /// Returns the known resource version; `None` if no object is known.
+    pub(in crate::kube) fn resource_version(&self) -> Option<&str> {
+        match self {
+            Found::Ours { proven, .. } => Some(&proven.resource_version),
+            Found::Read(existing) => Some(&existing.resource_version),
+            Found::Unknown | Found::Absent => None,
         }
     }
 

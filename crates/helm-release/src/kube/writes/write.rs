@@ -60,6 +60,7 @@ pub enum ApplyMethod {
 pub(in crate::kube) struct Written {
     pub(in crate::kube) live: Live,
     pub(in crate::kube) method: ApplyMethod,
+    /// Whether the object differs from the observed one.
     pub(in crate::kube) changed: bool,
 }
 
@@ -235,7 +236,8 @@ impl Applier {
         let refused = match self.write_once_defined(body, observed, previous, options).await {
             Ok(answer) => {
                 let live = self.release(body, answer).await?;
-                return Ok(Written { live, method: ApplyMethod::Server, changed: true });
+                let changed = observed.resource_version() != live.metadata.resource_version.as_deref();
+                return Ok(Written { live, method: ApplyMethod::Server, changed });
             }
             Err(error) if options.policy == Policy::Auto && error.may_succeed_client_side() => error,
             Err(error) => return Err(error),
@@ -282,7 +284,7 @@ impl Applier {
     ) -> Result<Response, Error> {
         match observed {
             Found::Unknown | Found::Absent => self.create(&body.path, &body.json).await,
-            Found::Ours { uid, .. } => self.force_over_obstacles(body, uid).await,
+            Found::Ours { proven, .. } => self.force_over_obstacles(body, &proven.uid).await,
             Found::Read(existing) => {
                 let (body, managers) = taken_over(body, existing);
                 if previous != Previous::Apply {

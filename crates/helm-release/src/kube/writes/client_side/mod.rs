@@ -52,7 +52,7 @@ impl Applier {
                 let live = self.post(&body.resource, &body.key.namespace, &body.json).await?;
                 return Ok(Merged { live, changed: true });
             }
-            Found::Ours { uid, .. } => uid,
+            Found::Ours { proven, .. } => &proven.uid,
             Found::Read(existing) => &existing.uid,
         };
         let live = match self.api.send(Call::get(&body.path)).await {

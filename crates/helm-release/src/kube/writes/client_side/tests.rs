@@ -6,8 +6,8 @@ use super::patch::three_way;
 use super::schema::Document;
 use super::*;
 use crate::kube::{
-    Adopt, Applied, ApplyError, ApplyMethod, Decoration, Disturbance, MemoryApi, Policy, Previous, Purpose, Rule,
-    Target, Tie,
+    Adopt, Applied, ApplyError, ApplyMethod, Decoration, Disturbance, MemoryApi, Policy, Previous, Proven, Purpose,
+    Rule, Target, Tie,
 };
 use crate::sample;
 
@@ -239,8 +239,9 @@ async fn apply(
     last: &dyn MergeBases,
     mode: Mode,
 ) -> Result<Applied, ApplyError> {
-    let uid = server.object(DEPLOYMENT).map(|live| live["metadata"]["uid"].as_str().unwrap_or_default().to_owned());
-    let ours = Found::Ours { uid: uid.unwrap_or_else(|| "gone".into()), scaled: false, kept: false };
+    let gone = Proven { uid: "gone".into(), resource_version: "1".into() };
+    let live = server.object(DEPLOYMENT).map(|live| serde_json::from_value::<Live>(live).unwrap().proven());
+    let ours = Found::Ours { proven: live.unwrap_or(gone), scaled: false, kept: false };
     let (rule, observed, previous) = match mode {
         Mode::New => (Rule::Import, Found::Absent, Previous::Apply),
         Mode::Ours => (Rule::Keep, ours, Previous::Apply),
