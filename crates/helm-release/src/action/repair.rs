@@ -4,8 +4,8 @@ use super::handover::Handover;
 use super::last::RecordedBases;
 use super::{Admitted, Cached, Environment, Error, HELM_APPLY_METHOD, read_sealed};
 use crate::kube::{
-    AfterFailure, Applied, ApplyError, Deletions, Found, Inspection, Live, Object, ObjectKey, Ownership, OwnershipLoss,
-    Pointer, Previous, Rule, Target, Unchanged, WriteOptions, has_replicas, recorded_objects,
+    AfterFailure, Applied, ApplyError, Deletions, Failures, Found, Inspection, Live, Object, ObjectKey, Ownership,
+    OwnershipLoss, Pointer, Previous, Rule, Target, Unchanged, WriteOptions, has_replicas, recorded_objects,
 };
 use crate::release::{Packed, Release, Status};
 use crate::storage::{Body, MarkedObject, Marks, Precondition, Sealed, Stored, Written};
@@ -24,15 +24,6 @@ pub struct Repaired {
     /// The first failure. Objects of all kinds were applied nevertheless, unless contact to the server was lost: then it
     /// is that failure. After a takeover, those of later kinds were not applied.
     pub failed: Option<Error>,
-}
-
-impl Repaired {
-    /// Keeps the first failure, unless this one ended the repair.
-    fn fail(&mut self, error: Error, with: With<'_>) {
-        if self.failed.is_none() || !with.continues_after(&error) {
-            self.failed = Some(error);
-        }
-    }
 }
 
 /// Corrects drift: applies these objects of a revision again, each by the method that wrote it. Writes no record itself;
@@ -130,12 +121,6 @@ impl With<'_> {
     fn has_deleted(self, key: &ObjectKey) -> bool {
         matches!(self, With::All(known) if known.find(key).is_some_and(|object| object.deleted))
     }
-
-    /// Returns whether the other objects are written although this one failed before.
-    fn continues_after(self, failure: &Error) -> bool {
-        let Error::Apply(failure) = failure else { return false };
-        !matches!(self, With::All(_)) && failure.is_answered()
-    }
 }
 
 async fn apply(
@@ -147,29 +132,30 @@ async fn apply(
 ) -> Result<Repaired, Error> {
     let objects = recorded_objects(&release.get().manifest, &env.decoration.namespace)?;
     let handover = Handover::new(env, &objects);
+    let bases = RecordedBases::of(env, release);
+    let options = WriteOptions { deletions, ..with.options(bases.write_options()) };
     let mut targets: Vec<Target<'_>> = Vec::new();
-    let mut repaired = Repaired::default();
+    let (mut repaired, mut failures) = (Repaired::default(), Failures::default());
     for object in &objects {
         match target(env, object, (with, rule), &handover, &mut repaired).await {
             Ok(target) => targets.extend(target),
-            Err(error) if with.continues_after(&error) => repaired.fail(error, with),
+            Err(Error::Apply(error)) if options.continues_after(&error) => failures.add(error, &options),
             Err(error) => return Err(error),
         }
     }
-    let bases = RecordedBases::of(env, release);
-    let options = WriteOptions { deletions, ..with.options(bases.write_options()) };
-    let applied = env.applier.apply_each(&targets, &options, &mut repaired.applied).await;
-    if let Err(error) = applied {
-        repaired.fail(error.into(), with);
-        return Ok(repaired);
-    }
-    for target in targets.iter().filter(|target| target.expires) {
-        // It may have finished after it was found.
-        let key = env.applier.key(target.object, &env.decoration).await?;
-        if !repaired.applied.iter().any(|applied| applied.key == key) {
-            repaired.finished.push(finished(env, key, target.object));
+    match env.applier.apply_each(&targets, &options, &mut repaired.applied).await {
+        Err(error) => failures.add(error, &options),
+        Ok(()) => {
+            for target in targets.iter().filter(|target| target.expires) {
+                // It may have finished after it was found.
+                let key = env.applier.key(target.object, &env.decoration).await?;
+                if !repaired.applied.iter().any(|applied| applied.key == key) {
+                    repaired.finished.push(finished(env, key, target.object));
+                }
+            }
         }
     }
+    repaired.failed = failures.result().err().map(Error::Apply);
     Ok(repaired)
 }
 

@@ -74,7 +74,7 @@ pub(crate) use writes::delete::Removal;
 pub(crate) use writes::found::Found;
 pub(crate) use writes::leave::Left;
 pub(crate) use writes::limit::WriteLimit;
-pub(crate) use writes::write::{AfterFailure, Previous, Unchanged, WriteOptions};
+pub(crate) use writes::write::{AfterFailure, Failures, Previous, Unchanged, WriteOptions};
 
 /// The field manager of all our writes; the same as that of operator-sdk's binary.
 pub const FIELD_MANAGER: &str = "helm-operator";

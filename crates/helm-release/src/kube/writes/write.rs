@@ -130,7 +130,7 @@ impl<'a> WriteOptions<'a> {
     }
 
     /// Returns whether other objects are written after this failure.
-    fn continues_after(&self, failure: &ApplyError) -> bool {
+    pub(crate) fn continues_after(&self, failure: &ApplyError) -> bool {
         self.after_failure == AfterFailure::Continue && failure.is_answered()
     }
 
@@ -156,7 +156,7 @@ impl<'a> WriteOptions<'a> {
 
 /// Why objects of an action were not written.
 #[derive(Default)]
-pub(in crate::kube) struct Failures {
+pub(crate) struct Failures {
     /// The failure that ended the action, or else the first one.
     decisive: Option<ApplyError>,
     /// Whether the remaining objects are not written. A later failure may say so although the first did not.
@@ -164,7 +164,7 @@ pub(in crate::kube) struct Failures {
 }
 
 impl Failures {
-    pub(in crate::kube) fn add(&mut self, failure: ApplyError, options: &WriteOptions<'_>) {
+    pub(crate) fn add(&mut self, failure: ApplyError, options: &WriteOptions<'_>) {
         let stops = !options.continues_after(&failure);
         if self.decisive.is_none() || (stops && !self.stops) {
             self.decisive = Some(failure);
@@ -177,7 +177,7 @@ impl Failures {
     /// # Errors
     /// The failure that ended it: nothing is known of the objects that were not written. If they all were, the first
     /// failure.
-    pub(in crate::kube) fn result(self) -> Result<(), ApplyError> {
+    pub(crate) fn result(self) -> Result<(), ApplyError> {
         self.decisive.map_or(Ok(()), Err)
     }
 }
