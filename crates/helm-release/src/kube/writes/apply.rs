@@ -147,7 +147,7 @@ pub enum ApplyError {
 
 impl ApplyError {
     /// Returns whether the failure concerns only this object, because contact with the server is not lost.
-    pub(crate) fn is_answered(&self) -> bool {
+    pub(crate) fn concerns_one_object(&self) -> bool {
         let ApplyError::Failed { source, .. } = self else { return true };
         !matches!(source, Error::Transport(_) | Error::TimedOut { .. } | Error::Outdated | Error::Moved)
     }

@@ -131,7 +131,7 @@ impl<'a> WriteOptions<'a> {
 
     /// Returns whether other objects are written after this failure.
     pub(crate) fn continues_after(&self, failure: &ApplyError) -> bool {
-        self.after_failure == AfterFailure::Continue && failure.is_answered()
+        self.after_failure == AfterFailure::Continue && failure.concerns_one_object()
     }
 
     fn defines(&self, resource: &Resource) -> bool {
