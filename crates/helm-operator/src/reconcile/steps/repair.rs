@@ -41,7 +41,7 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
     }
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
     let inspected = if watched { MAX_NAMED } else { 0 };
-    let noted = NotedDeletions::new(context, primary, version, &marks);
+    let noted = RepairDeletions::new(context, primary, version, &marks);
     let repaired = action::repair(&env, (version, packed.as_ref()), &objects, inspected, &noted).await;
     if watched {
         note_repair(context, &drifted, repaired.as_ref().ok());
@@ -230,7 +230,7 @@ async fn take(
     // The record may have had other hooks than the chart, which count.
     whole.delete_hooks = admitted.has_delete_hooks();
     env.decoration.tie = whole.tie();
-    let noted = NotedDeletions::new(context, primary, version, marks);
+    let noted = RepairDeletions::new(context, primary, version, marks);
     let taken = action::take_ownership(&env, &admitted, marks, &noted).await.map_err(|e| fault(&e))?;
     let applied = taken.applied;
     if let Some(error) = taken.failed {
@@ -395,7 +395,7 @@ pub(crate) async fn update_marks(
 /// The deletions of Jobs that a repair or a takeover recreates, noted in the marks of the deployed revision before they
 /// are sent. Otherwise, a Job that was deleted and not yet created would count as finished after a restart. A record that
 /// this operator did not write notes nothing: while it is taken over, such a Job is lost if the process dies.
-pub(super) struct NotedDeletions<'a> {
+pub(super) struct RepairDeletions<'a> {
     context: &'a StepContext<'a>,
     primary: &'a Primary,
     version: u32,
@@ -403,15 +403,15 @@ pub(super) struct NotedDeletions<'a> {
     marks: Mutex<Arc<Marks>>,
 }
 
-impl<'a> NotedDeletions<'a> {
+impl<'a> RepairDeletions<'a> {
     /// Creates an empty list. `marks` are those of the revision.
     pub(super) fn new(
         context: &'a StepContext<'a>,
         primary: &'a Primary,
         version: u32,
         marks: &Arc<Marks>,
-    ) -> NotedDeletions<'a> {
-        NotedDeletions { context, primary, version, marks: Mutex::new(marks.clone()) }
+    ) -> RepairDeletions<'a> {
+        RepairDeletions { context, primary, version, marks: Mutex::new(marks.clone()) }
     }
 
     /// Returns the revision's marks, with the deletions.
@@ -428,7 +428,7 @@ impl<'a> NotedDeletions<'a> {
     }
 }
 
-impl Deletions for NotedDeletions<'_> {
+impl Deletions for RepairDeletions<'_> {
     fn record<'a>(&'a self, objects: &'a [ObjectKey]) -> BoxFuture<'a, Result<(), DeletionError>> {
         Box::pin(async move { Ok(self.note(objects).await?) })
     }

@@ -6,7 +6,7 @@ use helm_release::kube::DriftPolicy;
 use helm_release::storage::MarkedObject;
 
 use super::remediate;
-use super::repair::{self, NotedDeletions, deployed, fault};
+use super::repair::{self, RepairDeletions, deployed, fault};
 use crate::reconcile::changes::{self, put_back};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, NextStep};
@@ -22,7 +22,7 @@ pub(crate) async fn reapply(context: &StepContext<'_>, primary: &Primary) -> Res
     let asked = context.full_reconcile(primary).is_some();
     let is_due = |object: &&MarkedObject| asked || context.drift_policy(object, primary) == DriftPolicy::Repair;
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(is_due).collect();
-    let noted = NotedDeletions::new(context, primary, version, &marks);
+    let noted = RepairDeletions::new(context, primary, version, &marks);
     let repaired = action::reapply(&env, (version, packed.as_ref()), &objects, &noted).await;
     let Some(repaired) = context.unless_unproven(version, repaired)? else { return Ok(NextStep::Again.into()) };
     let (applied, failed, marks) = (repaired.applied, repaired.failed, noted.into_marks());

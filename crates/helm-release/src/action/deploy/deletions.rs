@@ -13,7 +13,7 @@ use crate::release::Release;
 use crate::storage::{MarkedObject, Marks, Storage};
 
 /// The deletions of objects that the action recreates, which are recorded before they are sent.
-pub(super) struct NotedDeletions<'a> {
+pub(super) struct AttemptDeletions<'a> {
     storage: &'a Storage,
     release: &'a Release,
     /// What the release had before the action.
@@ -23,11 +23,11 @@ pub(super) struct NotedDeletions<'a> {
     noted: Mutex<Option<Marks>>,
 }
 
-impl<'a> NotedDeletions<'a> {
+impl<'a> AttemptDeletions<'a> {
     /// Creates an empty list. `ahead` are the marks in the record.
-    pub(super) fn new(attempt: &'a Attempt<'_>, release: &'a Release, ahead: &'a Marks) -> NotedDeletions<'a> {
+    pub(super) fn new(attempt: &'a Attempt<'_>, release: &'a Release, ahead: &'a Marks) -> AttemptDeletions<'a> {
         let before = attempt.current.map(|current| &current.inventory);
-        NotedDeletions { storage: attempt.env.storage, release, before, ahead, noted: Mutex::default() }
+        AttemptDeletions { storage: attempt.env.storage, release, before, ahead, noted: Mutex::default() }
     }
 
     /// Returns the marks with the deletions, as they were recorded; `None` if there are none.
@@ -42,7 +42,7 @@ impl<'a> NotedDeletions<'a> {
     }
 }
 
-impl Deletions for NotedDeletions<'_> {
+impl Deletions for AttemptDeletions<'_> {
     fn record<'a>(&'a self, objects: &'a [ObjectKey]) -> BoxFuture<'a, Result<(), DeletionError>> {
         Box::pin(async move {
             let Some(marks) = self.with(objects) else { return Ok(()) };

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use helm::sequence::Turn;
 
-use super::deletions::NotedDeletions;
+use super::deletions::AttemptDeletions;
 use super::{ActionKind, Attempt, Changes};
 use crate::action::order::{Awaited, order, rounds, until_ready};
 use crate::action::uninstall::delete;
@@ -75,7 +75,7 @@ impl Attempt<'_> {
         let target = |at: &usize| self.target(&self.candidate.objects[*at], &self.keys[*at], observations);
         let targets: Vec<Target<'_>> = round.iter().filter_map(target).collect();
         let before = applied.len();
-        let deletions = NotedDeletions::new(self, release, ahead);
+        let deletions = AttemptDeletions::new(self, release, ahead);
         let options = WriteOptions { deletions: &deletions, ..self.write_options() };
         let each = self.env.applier.apply_each(&targets, &options, applied).await;
         if let Some(noted) = deletions.into_marks() {
