@@ -83,10 +83,11 @@ impl Storage {
             if is_current && is_taken_over_from(&all, owner) {
                 return Err(Error::TakenOver { name: name.into() });
             }
-            if is_current && is_held_by(&all, owner) {
+            let is_held = is_held_by(&all, owner);
+            if is_current && is_held {
                 check_rest(name, &all, outside::now())?;
             }
-            if let Some(Listed { base, newest, unsuccessful }) = listed(all, owner) {
+            if is_held && let Some(Listed { base, newest, unsuccessful }) = listed(all) {
                 if !is_current {
                     return Ok(None);
                 }
@@ -136,7 +137,8 @@ impl Storage {
     }
 
     async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Listed>, Error> {
-        Ok(listed(self.history(namespace, name).await?, owner))
+        let all = self.history(namespace, name).await?;
+        Ok(if is_held_by(&all, owner) { listed(all) } else { None })
     }
 
     async fn listings(
@@ -168,12 +170,9 @@ impl Storage {
     }
 }
 
-/// Returns the release that these records describe; `None` if it is not this owner's, or if nothing of it was deployed.
-fn listed(mut all: Vec<RecordMeta>, owner: &str) -> Option<Listed> {
+/// Returns the release that these records describe; `None` if nothing of it was deployed.
+fn listed(mut all: Vec<RecordMeta>) -> Option<Listed> {
     let newest = all.last()?.version;
-    if !is_held_by(&all, owner) {
-        return None;
-    }
     // An action that was interrupted before it was deployed is installed again.
     let later = all.split_off(base_of(&all)? + 1);
     let base = all.pop()?;
