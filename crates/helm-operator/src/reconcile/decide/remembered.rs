@@ -60,9 +60,9 @@ pub(crate) struct Met {
     /// The process that was reported last.
     pub(crate) reported: Option<Arc<str>>,
     /// The revision that this process has already waited for.
-    pub(crate) waited_for: u32,
+    pub(crate) waited_for_revision: u32,
     /// The record that this process has already waited for.
-    pub(crate) waited: Option<RecordVersion>,
+    pub(crate) waited_for_record: Option<RecordVersion>,
     /// The last record of others that this process replaced, or began to.
     replaced: Option<(RecordVersion, Instant)>,
     /// How many it replaced, each soon after the previous one.

@@ -31,7 +31,7 @@ const FIRST_WAIT: u32 = 3;
 impl StepContext<'_> {
     /// Returns whether another process wrote the newest revision and this one has not yet waited for it.
     pub(crate) fn is_contested(&self) -> bool {
-        let waited_for = self.shared.memory.of(self.key).competitor.as_ref().map_or(0, |met| met.waited_for);
+        let waited_for = self.shared.memory.of(self.key).competitor.as_ref().map_or(0, |met| met.waited_for_revision);
         self.release().is_some_and(|release| release.winner().is_some_and(|(revision, _)| revision != waited_for))
     }
 
@@ -40,7 +40,7 @@ impl StepContext<'_> {
     pub(crate) fn is_disputed(&self) -> bool {
         let memory = self.shared.memory.of(self.key);
         let Some(met) = memory.competitor.as_deref().filter(|met| met.excess(self.decided) > 0) else { return false };
-        self.release().as_deref().and_then(others_newest).is_some_and(|newest| met.waited != Some(newest))
+        self.release().as_deref().and_then(others_newest).is_some_and(|newest| met.waited_for_record != Some(newest))
     }
 
     /// Counts an action that replaces what others recorded last.
@@ -91,8 +91,8 @@ impl StepContext<'_> {
         let at = Instant::now() + backoff::wait(rounds.max(excess).saturating_add(FIRST_WAIT));
         tracing::warn!(resource = %self.key, reason = fault.reason.as_str(), error = fault.message, "Waiting with the next revision");
         self.change_met(|met| {
-            met.waited_for = release.newest().map_or(0, |(revision, _)| revision);
-            met.waited = others_newest(&release);
+            met.waited_for_revision = release.newest().map_or(0, |(revision, _)| revision);
+            met.waited_for_record = others_newest(&release);
         });
         let failure = LastFailure {
             failed: Failed::Blocked(fault.clone()),
