@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Error, Marks, Proof, Record, RecordMeta, Storage, Stored};
+use super::{Error, Maker, Marks, Proof, Record, RecordMeta, Storage, Stored, left_behind};
 use crate::release::{Release, Status};
 
 /// How long someone else's action is left alone after its last sign of life. Helm gives up after five minutes.
@@ -176,7 +176,7 @@ fn listed(mut all: Vec<RecordMeta>) -> Option<Listed> {
     // An action that was interrupted before it was deployed is installed again.
     let later = all.split_off(base_of(&all)? + 1);
     let base = all.pop()?;
-    let before = left_behind(all, &base);
+    let before = left_before(&base, all);
     Some(Listed { base, newest, unsuccessful: Unsuccessful { before, later } })
 }
 
@@ -235,19 +235,22 @@ fn base_of(all: &[RecordMeta]) -> Option<usize> {
     })
 }
 
-/// Returns the revisions among those before the base that may have left objects which no later one lists, as for records in
-/// place: if this operator did not make the base, the unsuccessful ones since the last that it deployed. Helm compares with
-/// what was deployed. What Helm left before a resource had the release is not ours to delete.
-fn left_behind(before: Vec<RecordMeta>, base: &RecordMeta) -> Vec<RecordMeta> {
+/// Returns the revisions among those before the base that may have left objects which no later one lists; none if this
+/// operator made the base.
+fn left_before(base: &RecordMeta, before: Vec<RecordMeta>) -> Vec<RecordMeta> {
     // The marks of a revision that this operator only read have no inputs.
     if base.marks.as_ref().is_some_and(|marks| !marks.inputs.is_empty()) {
         return Vec::new();
     }
-    let has_pruned = |meta: &RecordMeta| meta.marks.is_some() && !meta.status.is_unsuccessful();
-    let first = before.iter().rposition(has_pruned).map_or(0, |last| last + 1);
-    let is_helms = |meta: &RecordMeta| meta.proof == Proof::Foreign && !meta.owners.is_empty();
-    let may_have_left = |meta: &RecordMeta| meta.status.is_unsuccessful() && (meta.marks.is_some() || is_helms(meta));
-    before.into_iter().skip(first).filter(may_have_left).collect()
+    left_behind(before.into_iter(), |meta| (meta.status, maker(meta)))
+}
+
+fn maker(meta: &RecordMeta) -> Maker {
+    match meta.proof {
+        _ if meta.marks.is_some() => Maker::Operator,
+        Proof::Foreign if !meta.owners.is_empty() => Maker::HelmForResource,
+        _ => Maker::Other,
+    }
 }
 
 #[cfg(test)]
@@ -333,7 +336,7 @@ mod tests {
                 .map(|(version, (status, (owners, is_own)))| meta(version, *status, owners, *is_own));
             let mut all: Vec<_> = all.map(change).collect();
             let base = all.pop().unwrap();
-            left_behind(all, &base).iter().map(|meta| meta.version).collect::<Vec<_>>()
+            left_before(&base, all).iter().map(|meta| meta.version).collect::<Vec<_>>()
         };
         for (behaviour, revisions, expected) in [
             ("ours", vec![(Superseded, helms), (Failed, ours), (Deployed, helms)], vec![2]),

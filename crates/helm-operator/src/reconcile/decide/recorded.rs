@@ -4,7 +4,7 @@
 use helm::sequence::Turn;
 use helm_release::kube::{Adopt, Owner};
 use helm_release::release::Status;
-use helm_release::storage::{MarkedObject, Marks, PATIENCE};
+use helm_release::storage::{Maker, MarkedObject, Marks, PATIENCE, left_behind};
 use jiff::Timestamp;
 
 use super::state::Recorded;
@@ -80,12 +80,9 @@ impl ReleaseRecords {
     /// it deployed. Objects that only they made may still be live, because Helm compares with what was deployed.
     pub(crate) fn left_behind(&self) -> impl Iterator<Item = (u32, &Revision)> {
         let base = self.base().filter(|(_, base)| !is_made_by_us(base)).map_or(0, |(version, _)| version);
-        let has_pruned = |revision: &Revision| revision.is_sealed() && was_deployed(revision);
-        let last = self.revisions.iter().rev().find(|(version, one)| **version < base && has_pruned(one));
-        let first = last.map_or(0, |(version, _)| *version) + 1;
-        let is_left = move |version: u32, one: &Revision| (first..base).contains(&version) && may_have_left(one);
-        let left = self.revisions.iter().filter(move |(version, one)| is_left(**version, one));
-        left.map(|(version, revision)| (*version, revision))
+        let before = self.revisions.iter().filter(|(version, _)| **version < base);
+        let left = left_behind(before, |(_, revision)| (revision.status, maker(revision))).into_iter();
+        left.filter(|(_, revision)| !revision.is_settled).map(|(version, revision)| (*version, revision))
     }
 
     /// Returns the revisions that may have live objects but no marks, because Helm created them, or dropped our marks
@@ -215,15 +212,12 @@ fn is_made_by_us(revision: &Revision) -> bool {
     revision.is_sealed() && revision.marks.as_ref().is_some_and(|marks| !marks.inputs.is_empty())
 }
 
-fn was_deployed(revision: &Revision) -> bool {
-    revision.status != Status::Failed && !revision.status.is_pending()
-}
-
-/// Returns whether a revision of ours, or one that Helm made while a resource had the release, may have made objects that
-/// no later revision lists. What Helm left before that is not ours to delete.
-fn may_have_left(revision: &Revision) -> bool {
-    let is_helms = revision.trust == Trust::Foreign && !revision.owners.is_empty();
-    !was_deployed(revision) && !revision.is_settled && (revision.is_sealed() || is_helms)
+fn maker(revision: &Revision) -> Maker {
+    match revision.trust {
+        Trust::Written(_) | Trust::Sealed(_) => Maker::Operator,
+        Trust::Foreign if !revision.owners.is_empty() => Maker::HelmForResource,
+        Trust::Foreign | Trust::Broken => Maker::Other,
+    }
 }
 
 /// Returns whether the revision's objects are known. Marks without objects belong to an empty release, or to one with

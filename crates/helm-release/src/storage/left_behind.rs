@@ -1,0 +1,28 @@
+//! Which revisions may have left objects behind: unsuccessful ones before one that this operator did not make. Helm deletes
+//! what the deployed revision has and the new one lacks, not what only a failed one has made.
+
+use crate::release::Status;
+
+/// Who made a revision, as its record shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Maker {
+    /// This operator.
+    Operator,
+    /// Helm or an upstream operator, while a resource had the release.
+    HelmForResource,
+    /// Helm before a resource had the release, or anyone: the record looks like ours, but its seal is invalid.
+    Other,
+}
+
+/// Returns the revisions among those before a base that may have left objects which no later one lists: the unsuccessful
+/// ones since the last that this operator deployed, which pruned those of earlier ones. What Helm left before a resource
+/// had the release is not ours to delete. `of` returns a revision's status and maker.
+pub fn left_behind<T>(before: impl DoubleEndedIterator<Item = T>, of: impl Fn(&T) -> (Status, Maker)) -> Vec<T> {
+    let has_pruned = |one: &T| matches!(of(one), (status, Maker::Operator) if !status.is_unsuccessful());
+    let may_have_left =
+        |one: &T| matches!(of(one), (status, maker) if status.is_unsuccessful() && maker != Maker::Other);
+    let since = before.rev().take_while(|one| !has_pruned(one));
+    let mut left: Vec<T> = since.filter(may_have_left).collect();
+    left.reverse();
+    left
+}
