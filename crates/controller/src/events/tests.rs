@@ -324,7 +324,7 @@ async fn events_rest_for_a_second_at_most() {
 }
 
 #[tokio::test]
-async fn an_event_tells_when_it_happened() {
+async fn an_event_records_when_it_happened() {
     let world = World::new();
     let (on, outcome) = (on(), Outcome::normal("Installed", "Install", "x"));
     let named = world.events.named.as_ref().unwrap();

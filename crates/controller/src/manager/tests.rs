@@ -99,7 +99,7 @@ impl Controller for Herald {
 
     fn run(self: Box<Self>, context: Context) -> BoxFuture<'static, Result<(), reconciler::Error>> {
         async move {
-            context.publish(Outcome::normal("Told", "Tell", "all of you"));
+            context.publish(Outcome::normal("Announced", "Announce", "all of you"));
             context.shutdown.cancelled().await;
             Ok(())
         }
@@ -122,10 +122,10 @@ async fn run(
     let diary = Diary::default();
     let fake = Fake { diary: diary.clone(), finish: Duration::from_secs(finish), ends };
     let shutdown = CancellationToken::new();
-    let told = shutdown.clone();
+    let asked = shutdown.clone();
     let stop = async move {
         tokio::time::sleep(Duration::from_secs(60)).await;
-        told.cancel();
+        asked.cancel();
         std::future::pending().await
     };
     let result = tokio::select! {
@@ -175,8 +175,8 @@ async fn events_about_the_process_are_on_its_lease_or_without_one_on_its_pod() {
         ),
         (false, json!({"apiVersion": "v1", "kind": "Pod", "namespace": "default", "name": "operator-0"})),
     ] {
-        let told = Arc::new(Mutex::new(Vec::new()));
-        let heard = told.clone();
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let heard = events.clone();
         let service = tower::service_fn(move |request: Request<Body>| {
             let heard = heard.clone();
             async move {
@@ -211,7 +211,7 @@ async fn events_about_the_process_are_on_its_lease_or_without_one_on_its_pod() {
         config.controllers.pod_name = Some("operator-0".into());
         let manager = Manager::new(config).controller(Herald);
         manager.run_until(Client::new(service, "default"), shutdown).await.unwrap();
-        assert_eq!(*told.lock().unwrap(), [expected]);
+        assert_eq!(*events.lock().unwrap(), [expected]);
     }
 }
 

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn each_revision_tells_which_input_made_it() {
+    fn each_revision_names_the_input_that_made_it() {
         let mut all = vec![
             seen(1, "superseded", "shop-1", Some("2:a.own.chart=1,overrides=1")),
             seen(2, "superseded", "shop-1", Some("2:b.other.chart=1,overrides=1")),

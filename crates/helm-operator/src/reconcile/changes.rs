@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn hooks_are_told_once_with_their_durations() {
+    fn hooks_are_named_once_with_their_durations() {
         let ran = RanHooks::default();
         for (name, took) in [("a", 0), ("b", 64), ("c", 7400)] {
             ran.add(RanHook { object: format!("Job {name:?}"), took: Duration::from_secs(took) });

@@ -57,14 +57,14 @@ impl<'c> Example<'c> {
     }
 
     /// Waits until a resource says this in a condition: its status or reason, and then its message.
-    fn says(&self, operator: &Process, [kind, name, condition]: [&str; 3], told: &str) {
-        eventually(&format!("{kind} {name}: {told}"), || {
+    fn says(&self, operator: &Process, [kind, name, condition]: [&str; 3], wanted: &str) {
+        eventually(&format!("{kind} {name}: {wanted}"), || {
             let resource = self.get(kind, name);
             let conditions = resource["status"]["conditions"].as_array().cloned().unwrap_or_default();
             let found = conditions.iter().find(|one| one["type"] == condition).cloned().unwrap_or_default();
             let text = |key: &str| found[key].as_str().unwrap_or_default().to_owned();
             let all = [text("status"), text("reason"), text("message")].join(" ");
-            if all.contains(told) { Ok(()) } else { Err(format!("{conditions:?} {}", operator.log())) }
+            if all.contains(wanted) { Ok(()) } else { Err(format!("{conditions:?} {}", operator.log())) }
         });
     }
 }

@@ -79,7 +79,7 @@ impl Registry {
 }
 
 #[test]
-fn a_version_in_a_registry_is_shown_before_it_is_served_and_told_of_when_it_is() {
+fn a_version_in_a_registry_is_shown_before_it_is_served_and_published_when_it_is() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     if !program("registry").is_file() {
         eprintln!("skipped: make cluster builds the registry");
@@ -132,14 +132,14 @@ fn a_version_in_a_registry_is_shown_before_it_is_served_and_told_of_when_it_is()
     eventually("the second version", || if page() == "good day, world!" { Ok(()) } else { Err(operator.log()) });
     registry.push("1.2.0", "good night");
     eventually("the third version", || if page() == "good night, world!" { Ok(()) } else { Err(operator.log()) });
-    let told = eventually("the event", || {
+    let notes = eventually("the event", || {
         let reason = ["get", "events", "-A", "--field-selector", "reason=ChartUpdated", "-o", "json"];
         let all: Value = serde_json::from_str(&cluster.kubectl(reason).unwrap()).unwrap();
         let notes = all["items"].as_array().unwrap().iter().map(|event| event["message"].as_str().unwrap().to_owned());
         let notes: Vec<String> = notes.collect();
         if notes.is_empty() { Err(operator.log()) } else { Ok(notes) }
     });
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("/charts/page 1.1.0 (sha256:") && told[0].contains(" → 1.2.0 (sha256:"), "{told:?}");
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains("/charts/page 1.1.0 (sha256:") && notes[0].contains(" → 1.2.0 (sha256:"), "{notes:?}");
     operator.terminate();
 }

@@ -282,7 +282,7 @@ impl Events {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_open_page_is_told_of_changes_that_its_reader_may_see_until_its_minute_ends() {
+async fn an_open_page_is_notified_of_changes_that_its_reader_may_see_until_its_minute_ends() {
     let (api, site) = (reviewer(), Arc::new(Echo::default()));
     *api.readers.lock().unwrap() = vec![("prometheus", "a")];
     api.allowed.lock().unwrap().clear();
@@ -306,8 +306,8 @@ async fn an_open_page_is_told_of_changes_that_its_reader_may_see_until_its_minut
     site.generation.fetch_add(1, Relaxed);
     let pause = Duration::from_secs(5);
     for silent in [&mut reader, &mut other] {
-        let told = tokio::time::timeout(pause, silent.next()).await;
-        assert!(told.is_err(), "nothing changed for them: {told:?}");
+        let next = tokio::time::timeout(pause, silent.next()).await;
+        assert!(next.is_err(), "nothing changed for them: {next:?}");
     }
     assert_eq!(api.calls.load(Relaxed), calls, "known rights are not asked for again");
     assert_eq!(reader.next().await, None);

@@ -57,7 +57,7 @@ async fn the_first_upgrade_after_a_restart_names_fields_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_is_recreated_is_told_with_its_immutable_field() {
+async fn an_object_that_is_recreated_is_reported_with_its_immutable_field() {
     let metadata = json!({"name": "web", "annotations": {"helm.sdk.operatorframework.io/recreate": "true"}});
     let deployment = |selector: &str| json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata, "spec": {"selector": selector}});
     let world = World::new(json!({"objects": [deployment("1")]}));
@@ -97,7 +97,7 @@ async fn an_adopted_object_names_who_lost_fields() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn hooks_are_told_with_their_outcome() {
+async fn hooks_are_reported_with_their_outcome() {
     let world = World::new(with_hooks(json!([hook("before", "pre-install"), hook("after", "post-install")])));
     super::hooks::reconcile(&world, "Complete").await;
     let lines = did(&world, 1).await;

@@ -243,13 +243,13 @@ async fn what_a_person_keeps_loses_its_owner_before_anything_is_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_person_keeps_has_no_owner_after_its_records_were_removed() {
-    for is_told in [true, false] {
+    for has_status in [true, false] {
         let world = World::new(spec());
         world.reconcile().await;
         let before = uid(&world);
         keep_a(&world);
         world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
-        if !is_told {
+        if !has_status {
             let mut resource = world.server.object(PRIMARY).unwrap();
             resource["status"] = Value::Null;
             world.server.put(PRIMARY, resource, "user");
@@ -258,7 +258,11 @@ async fn what_a_person_keeps_has_no_owner_after_its_records_were_removed() {
         world.delete();
         world.reconcile().await;
         let [_, _, owners] = left(&world);
-        assert_eq!((uid(&world), owners, world.maps()), (before, Value::Null, vec!["a".into()]), "status: {is_told}");
+        assert_eq!(
+            (uid(&world), owners, world.maps()),
+            (before, Value::Null, vec!["a".into()]),
+            "status: {has_status}"
+        );
     }
 }
 

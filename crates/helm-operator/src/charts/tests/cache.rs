@@ -217,7 +217,7 @@ async fn what_a_confirmation_finds_counts_at_once() {
     cache.confirm(&a, Some((&marked(7, 6), Claim { ours: false, ..claim() })));
     let known = cache.dependent(&a).unwrap();
     assert_eq!((known.mark, known.ours, known.resource_version), (Some(Mark(7)), false, 5));
-    assert!(cache.store_dependent(a.clone(), &marked(8, 6), claim(), epoch(1)).is_some(), "its event tells the rest");
+    assert!(cache.store_dependent(a.clone(), &marked(8, 6), claim(), epoch(1)).is_some(), "its event has the rest");
 }
 
 #[tokio::test(start_paused = true)]

@@ -399,7 +399,7 @@ fn close(server: &MemoryApi, what: &'static str) {
 const ACCOUNT: &str = "/api/v1/namespaces/ns/serviceaccounts/deployer";
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_tells_nothing_of_objects_that_the_account_may_not_read() {
+async fn an_annotation_reveals_nothing_of_objects_that_the_account_may_not_read() {
     let mut conditions = BTreeMap::new();
     for state in ["absent", "not ready", "ready"] {
         let (path, resource) = annotated("web", &on_database(json!({})));
@@ -442,7 +442,7 @@ async fn an_entry_of_the_watch_holds_but_names_nothing_that_the_account_may_not_
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_that_may_read_is_told() {
+async fn an_account_that_may_read_is_informed() {
     let server = World::new(json!({"maps": ["a"], "value": "1"})).server;
     server.put(ACCOUNT, json!({"metadata": {"name": "deployer"}}), "user");
     let world = depending(server, on_database(json!({})), |settings| {

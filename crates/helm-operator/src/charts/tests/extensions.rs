@@ -19,7 +19,7 @@ fn mapping(server: Arc<MemoryApi>, answer: &Answer) -> World {
         async move {
             let mut values = mapping.values.clone();
             let answer = answer.ok_or("no such setting")?;
-            if answer == "told" {
+            if answer == "published" {
                 mapping.publish(Outcome::normal("Mapped", "Map", "mapped"));
             }
             values["value"] = format!("{answer} for {}", mapping.resource.name_any()).into();
@@ -87,8 +87,8 @@ async fn a_mapper_that_fails_does_not_keep_a_release_from_being_uninstalled() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_mapper_may_tell_the_resources_users() {
-    let (world, _) = answering("told");
+async fn a_mapper_may_publish_events_on_the_resource() {
+    let (world, _) = answering("published");
     world.reconcile().await;
     // Events are published in the background.
     tokio::time::sleep(SECOND).await;

@@ -330,19 +330,19 @@ fn helm_repeats(world: &World, manifest: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn what_a_post_renderer_did_in_an_upgrade_with_the_same_values_is_undone_once() {
-    for (restarts, is_told) in [(false, false), (true, false), (true, true)] {
+    for (restarts, is_reported) in [(false, false), (true, false), (true, true)] {
         let stub = || Arc::new(super::with_sources());
         let world = World::rendering(World::new(spec()).server, stub());
         world.reconcile().await;
         helm_applies(&world, "a", "rendered again");
         helm_supersedes(&world, 1).await;
         helm_repeats(&world, &manifest(&["a", "b", "c"], "rendered again"));
-        if is_told {
+        if is_reported {
             world.edit(|p| p["status"]["deployedRelease"]["revision"] = 2.into());
         }
         let world = if restarts { World::rendering(world.server, stub()) } else { world };
         world.reconcile().await;
-        assert_eq!(world.value_of("a"), "1", "restarts: {restarts}, the status names it: {is_told}");
+        assert_eq!(world.value_of("a"), "1", "restarts: {restarts}, the status names it: {is_reported}");
         assert_eq!(world.history(), ["1 superseded", "2 superseded", "3 deployed"]);
         assert_eq!(world.requests().await, 0);
     }

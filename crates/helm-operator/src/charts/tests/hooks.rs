@@ -106,7 +106,7 @@ async fn a_chart_without_hooks_costs_no_extra_write_and_each_hook_costs_one_reco
 async fn a_deletion_says_that_no_hook_runs_because_the_records_are_gone() {
     let start = |server| World::with_events(server, Arc::new(with_sources()), |_| {});
     let hooked = || with_hooks(json!([hook("backup", "pre-delete")]));
-    for (resource, is_seen, is_told) in [(hooked(), true, true), (hooked(), false, true), (spec(), true, false)] {
+    for (resource, is_seen, is_published) in [(hooked(), true, true), (hooked(), false, true), (spec(), true, false)] {
         let world = start(World::new(resource).server);
         world.reconcile().await;
         world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
@@ -115,9 +115,9 @@ async fn a_deletion_says_that_no_hook_runs_because_the_records_are_gone() {
         reconcile(&world, "Complete").await;
         assert_eq!((world.server.object(PRIMARY), count(&world, &format!("POST {JOBS}"))), (None, 0));
         let events = published(&world).await;
-        let told =
+        let skipped =
             "Warning HookSkipped x1: the release is uninstalled without its hooks: no record of it has them any more";
-        assert_eq!(events.iter().any(|event| event == told), is_told, "seen: {is_seen}: {events:?}");
+        assert_eq!(events.iter().any(|event| event == skipped), is_published, "seen: {is_seen}: {events:?}");
     }
 }
 
@@ -154,8 +154,8 @@ async fn a_deletion_without_records_that_waits_for_objects_says_once_that_no_hoo
     }
     assert_eq!(world.maps(), ["a"], "it still waits");
     let events = published(&world).await;
-    let told: Vec<_> = events.iter().filter(|event| event.contains("HookSkipped")).collect();
-    assert!(matches!(&told[..], [once] if once.starts_with("Warning HookSkipped x1: ")), "{told:?}");
+    let skipped: Vec<_> = events.iter().filter(|event| event.contains("HookSkipped")).collect();
+    assert!(matches!(&skipped[..], [once] if once.starts_with("Warning HookSkipped x1: ")), "{skipped:?}");
 }
 
 #[tokio::test(start_paused = true)]

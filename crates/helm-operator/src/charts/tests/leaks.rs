@@ -322,8 +322,8 @@ async fn the_reason_why_a_rollback_writes_an_object_client_side_shows_no_value()
     world.reconcile().await;
     assert_eq!(world.history().last().unwrap(), "3 deployed");
     let seen = visible(&world, &log).await;
-    let is_told = seen.contains("ClientSideApply") && seen.contains("**** and ");
-    assert!(found(&seen).is_empty() && is_told, "{:?} in {seen}", found(&seen));
+    let is_reported = seen.contains("ClientSideApply") && seen.contains("**** and ");
+    assert!(found(&seen).is_empty() && is_reported, "{:?} in {seen}", found(&seen));
 }
 
 #[tokio::test(start_paused = true)]

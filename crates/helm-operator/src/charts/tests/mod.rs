@@ -944,7 +944,7 @@ async fn a_conflict_is_found_before_anything_is_written_and_names_the_owner() {
     assert_eq!((world.value_of("a"), world.history()), (json!("1"), vec!["1 deployed".to_owned()]));
     assert_eq!(world.server.object(&format!("{MAPS}/z")).unwrap()["metadata"]["annotations"], annotations);
     let status = &world.server.object(PRIMARY).unwrap()["status"];
-    assert_eq!(status["deployedRelease"]["revision"], 1, "what runs is still told");
+    assert_eq!(status["deployedRelease"]["revision"], 1, "what runs is still reported");
     let message = world.condition("ReleaseFailed").unwrap();
     let first =
         "True/ReleaseConflict/ConfigMap \"z\" in namespace \"ns\" belongs to release \"other\" in namespace \"ns\": ";

@@ -113,7 +113,7 @@ async fn after_ten_seconds_the_message_names_pod_container_and_reason() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_are_listed_only_where_nothing_else_tells() {
+async fn events_are_listed_only_where_nothing_else_explains() {
     let world = deployments();
     world.work_for(SECOND).await;
     world.roll_out("web", false, "NewReplicaSetCreated");
@@ -121,10 +121,10 @@ async fn events_are_listed_only_where_nothing_else_tells() {
     assert!(world.looks() > 2 && world.event_lists() == 0, "no pod: a condition of the Deployment would tell why");
     world.put_pod("ErrImagePull");
     world.work_for(10 * MINUTE).await;
-    assert_eq!(world.event_lists(), 0, "the pod tells");
+    assert_eq!(world.event_lists(), 0, "the pod says why");
     world.put_pod("ContainerCreating");
     world.work_for(10 * MINUTE).await;
-    assert!(world.event_lists() > 0, "only an event tells what the pod waits for");
+    assert!(world.event_lists() > 0, "only an event says what the pod waits for");
 }
 
 #[tokio::test(start_paused = true)]

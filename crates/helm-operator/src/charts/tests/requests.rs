@@ -82,7 +82,7 @@ async fn reconcile_now_ends_a_fight_and_a_token_of_a_suspended_resource_waits() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_reconcile_that_fails_is_told_at_once_and_completed_by_a_retry() {
+async fn a_full_reconcile_that_fails_is_reported_at_once_and_completed_by_a_retry() {
     let world = installed_with(Arc::default()).await;
     world.server.refuse(|call| {
         (call.path.contains("/configmaps/") && call.body.is_some())

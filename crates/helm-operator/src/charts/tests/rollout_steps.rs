@@ -117,7 +117,7 @@ async fn rollout_events(world: &World) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_are_told_of_each_step_once_however_many_releases_and_processes_there_are() {
+async fn each_step_is_published_once_however_many_releases_and_processes_there_are() {
     let world = installed(OnGateFailure::Halt).await;
     let world = serving(world.server, "v1", OnGateFailure::Halt);
     world.work_for(10 * SECOND).await;
@@ -143,7 +143,7 @@ async fn people_are_told_of_each_step_once_however_many_releases_and_processes_t
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_halt_and_its_end_are_told_once_and_counted_by_metrics() {
+async fn a_halt_and_its_end_are_published_once_and_counted_by_metrics() {
     let world = installed(OnGateFailure::Halt).await;
     refuse(&world.server, "x");
     let mut world = serving(world.server, "v2", OnGateFailure::Halt);
@@ -175,7 +175,7 @@ async fn a_halt_and_its_end_are_told_once_and_counted_by_metrics() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollback_is_told_once() {
+async fn a_rollback_is_published_once() {
     let world = installed(OnGateFailure::Rollback).await;
     refuse(&world.server, "b");
     let mut world = serving(world.server, "v2", OnGateFailure::Rollback);

@@ -209,7 +209,7 @@ async fn a_record_that_was_imported_before_is_not_imported_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn records_that_no_known_key_seals_still_tell_that_a_release_is_recorded_elsewhere() {
+async fn records_that_no_known_key_seals_still_show_that_a_release_is_recorded_elsewhere() {
     let world = recording(World::new(spec()).server, random());
     world.reconcile().await;
     let path = format!("{RECORDS}.ns.web.v1");

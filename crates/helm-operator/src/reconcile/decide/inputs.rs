@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_tells_whether_only_sources_changed() {
+    fn a_digest_shows_whether_only_sources_changed() {
         let current = "2:abc.def.chart=1,Secret/web-auth/password=2,mapped=3";
         for (recorded, expected) in [
             ("2:abd.def.chart=1,Secret/web-auth/password=1,mapped=3", true),
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_tells_whether_the_resource_itself_changed() {
+    fn a_digest_shows_whether_the_resource_itself_changed() {
         for (recorded, expected) in [
             ("2:abc.def", false),
             ("2:abd.def", true),

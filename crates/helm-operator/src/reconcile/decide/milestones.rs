@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn each_change_of_a_rollout_is_told_once() {
+    fn each_change_of_a_rollout_is_reported_once() {
         let (moving, halted) = (|step| at(Phase::Moving, step), |step| at(Phase::Halted, step));
         let baking = |step| at(Phase::Baking(Timestamp::UNIX_EPOCH), step);
         let (back, over) = (at(Phase::TakingBack, 0), RolloutProgress::default());
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_starts_does_not_repeat_what_its_predecessor_told() {
+    fn a_process_that_starts_does_not_repeat_what_its_predecessor_reported() {
         for (found, expected) in [
             (RolloutProgress::default(), None),
             (untouched(0), Some(Started)),

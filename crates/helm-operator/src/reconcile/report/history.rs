@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_life_of_a_release_is_told_newest_first() {
+    fn the_history_of_a_release_is_listed_newest_first() {
         let first = next(&[], &[(1, Deployed, None)], "shop-1", 10);
         assert_eq!(lines(&first), ["1 shop-1 install deployed 10"]);
         assert_eq!(&*first[0].digest, "own", "of the resource's own part only");

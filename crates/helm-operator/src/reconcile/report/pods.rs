@@ -41,7 +41,7 @@ pub(crate) enum Problem {
 }
 
 /// Events worth quoting: their texts come from controllers, not from containers.
-const TELLING: [&str; 14] = [
+const EXPLAINING: [&str; 14] = [
     "ExternalProvisioning",
     "FailedAttachVolume",
     "FailedBinding",
@@ -79,12 +79,12 @@ pub(crate) fn culprit(pods: &[Value]) -> Option<Culprit> {
 
 /// Returns the newest event that explains why something does not happen: `FailedMount: secret "x" not found`.
 pub(crate) fn event(events: &[Value]) -> Option<String> {
-    let telling = events.iter().filter(|event| TELLING.contains(&text(event, "/reason")));
+    let explaining = events.iter().filter(|event| EXPLAINING.contains(&text(event, "/reason")));
     let time = |event: &&Value| {
         let times = ["/series/lastObservedTime", "/lastTimestamp", "/eventTime", "/metadata/creationTimestamp"];
         times.into_iter().map(|at| text(event, at)).find(|t| !t.is_empty()).unwrap_or("").to_owned()
     };
-    let newest = telling.max_by_key(time)?;
+    let newest = explaining.max_by_key(time)?;
     Some(quote(text(newest, "/reason"), text(newest, "/message")))
 }
 
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn the_gravest_problem_of_the_newest_pod_is_told_with_how_many_share_it() {
+    fn the_gravest_problem_of_the_newest_pod_is_reported_with_how_many_share_it() {
         let unready = json!({"phase": "Pending"});
         let mut newest = pod("web-9", &waits("ErrImagePull", ""));
         newest["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z".into();
@@ -346,13 +346,13 @@ mod tests {
 
     #[test]
     fn only_events_of_controllers_are_quoted_and_the_newest_wins() {
-        let one = |reason: &str, time: &str| json!({"reason": reason, "message": format!("told at {time}"), "lastTimestamp": time});
+        let one = |reason: &str, time: &str| json!({"reason": reason, "message": format!("seen at {time}"), "lastTimestamp": time});
         let events = [
             one("FailedMount", "2026-01-01T00:00:01Z"),
             one("FailedMount", "2026-01-01T00:00:02Z"),
             one("Unhealthy", "2026-01-01T00:00:03Z"),
         ];
-        assert_eq!(event(&events).unwrap(), "FailedMount: told at 2026-01-01T00:00:02Z");
+        assert_eq!(event(&events).unwrap(), "FailedMount: seen at 2026-01-01T00:00:02Z");
         assert_eq!(event(&events[2..]), None, "a probe's output may hold secrets");
         let new = json!({"reason": "FailedCreate", "message": "", "eventTime": "2026-01-01T00:00:09.000000Z"});
         assert_eq!(event(&[events[0].clone(), new]).unwrap(), "FailedCreate");

@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_without_parts_tells_only_of_spec_and_chart() {
+    fn a_record_without_parts_names_only_spec_and_chart() {
         let current = digest("b", "p", "chart=9,overrides=2");
         let charts = Charts { from: "shop-0.1.0", to: "shop-0.2.0" };
         let expected = ["spec changed (generation 4)", "chart shop-0.1.0 → shop-0.2.0"];

@@ -1,7 +1,7 @@
 //! Waits for the objects that a resource depends on. Watches wake it, so that no worker waits and no request is sent;
 //! only what is not known yet is read once.
 //!
-//! With a ServiceAccount, the status tells only of objects that the account may read, and the annotation waits for no
+//! With a ServiceAccount, the status names only objects that the account may read, and the annotation waits for no
 //! others: otherwise, a user could find out with the operator's rights whether an object exists.
 
 use std::collections::BTreeSet;

@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_record_tells_what_is_elsewhere() {
+    fn a_record_shows_what_is_elsewhere() {
         use Misplaced::{Records, Release};
         let (beside, in_one) = (Home::default(), Home::in_namespace("records"));
         for (behaviour, home, record, expected) in [

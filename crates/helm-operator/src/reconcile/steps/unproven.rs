@@ -239,7 +239,7 @@ impl StepContext<'_> {
     /// Publishes that an uninstall runs no hooks.
     pub(crate) fn publish_unproven_hooks(&self, primary: &Primary, why: &str) {
         let message = format!(
-            "the release is uninstalled without its hooks: this operator did not write its record, and the chart cannot tell them: {why}"
+            "the release is uninstalled without its hooks: this operator did not write its record, and the hooks of the chart are unknown: {why}"
         );
         tracing::warn!(resource = %self.key, message, "Skipped hooks");
         self.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));

@@ -30,7 +30,7 @@ pub(super) struct Kind {
 pub(super) struct Entry {
     pub(super) query: Arc<Query>,
     /// The resources with this query, and whether their accounts may read its objects.
-    pub(super) users: BTreeMap<User, Option<Told>>,
+    pub(super) users: BTreeMap<User, Option<Checked>>,
     /// When the first of them came, or when objects that were left out began to matter. A list that began earlier may have
     /// dropped them.
     since: Instant,
@@ -55,7 +55,7 @@ struct Read {
 }
 
 /// The standing that an account was checked for, and whether it may read the objects.
-pub(super) type Told = (Standing, Access);
+pub(super) type Checked = (Standing, Access);
 
 struct Found {
     version: u64,

@@ -34,8 +34,8 @@ impl World {
         let mapper = Applier::new(server.clone()).mapper;
         let registry = Dependencies::new(client, Default::default(), mapper, Arc::default());
         let woken = Arc::<Mutex<Vec<String>>>::default();
-        let told = woken.clone();
-        let wake = move |_: &str, name: &str| told.lock().unwrap().push(name.to_owned());
+        let waking = woken.clone();
+        let wake = move |_: &str, name: &str| waking.lock().unwrap().push(name.to_owned());
         registry.connect(CONTROLLER.into(), &databases(), Arc::default(), wake);
         World { registry, woken }
     }
