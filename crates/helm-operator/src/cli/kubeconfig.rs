@@ -1,10 +1,35 @@
 //! The cluster that a command's caller means: the kubeconfig and the context of its flags.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
+use clap::Args;
 use controller::client::find_cluster;
 use controller::report::chain;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+
+/// The flags that name the cluster.
+#[derive(Args, Clone, Debug, Default)]
+pub(crate) struct ClusterFlags {
+    /// Path to the kubeconfig [default: as kubectl]
+    #[arg(long, value_name = "PATH")]
+    pub(super) kubeconfig: Option<PathBuf>,
+
+    /// The kubeconfig's context
+    #[arg(long, alias = "kube-context", value_name = "NAME")]
+    pub(super) context: Option<String>,
+}
+
+impl ClusterFlags {
+    /// Returns how to reach the cluster.
+    pub(super) async fn configuration(&self) -> Result<kube::Config, String> {
+        configuration(self.kubeconfig.as_deref(), self.context.as_deref()).await
+    }
+
+    /// Returns a client of the cluster.
+    pub(super) async fn client(&self) -> Result<kube::Client, String> {
+        client(self.kubeconfig.as_deref(), self.context.as_deref()).await
+    }
+}
 
 /// Returns how to reach the cluster. Without a file and a context, looks where kubectl looks.
 pub(super) async fn configuration(kubeconfig: Option<&Path>, context: Option<&str>) -> Result<kube::Config, String> {

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::diff::{self, Diff, Form};
 use super::flags::WATCHES_FILE;
-use super::kubeconfig;
+use super::kubeconfig::ClusterFlags;
 use super::values::watch;
 use crate::manager::operator::Operator;
 use crate::watches::{self, Watch};
@@ -55,13 +55,8 @@ pub(crate) struct Rollback {
     #[arg(long, default_value = WATCHES_FILE, value_name = "PATH")]
     watches_file: PathBuf,
 
-    /// The kubeconfig
-    #[arg(long, value_name = "PATH")]
-    kubeconfig: Option<PathBuf>,
-
-    /// The kubeconfig's context
-    #[arg(long, alias = "kube-context", value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
 
     /// With --dry-run, the namespace of the Secret that holds the key of release records: the operator's [default: the
     /// kubeconfig's]
@@ -122,8 +117,7 @@ impl Rollback {
             output: Form::Text,
             full: false,
             watches_file: self.watches_file.clone(),
-            kubeconfig: self.kubeconfig.clone(),
-            context: self.context.clone(),
+            cluster: self.cluster.clone(),
             record_key_namespace: self.record_key_namespace.clone(),
             annotate: Some(self.annotation()),
         }
@@ -136,7 +130,7 @@ impl Rollback {
 
     /// Sets or removes the annotation, and waits for its effect.
     async fn pin(&self) -> Result<String, String> {
-        let client = kubeconfig::client(self.kubeconfig.as_deref(), self.context.as_deref()).await?;
+        let client = self.cluster.client().await?;
         let namespace = self.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned());
         let path = self.path(&client, &namespace).await?;
         let patch = self.annotation().to_string().into_bytes();

@@ -13,6 +13,7 @@ use clap::{Args, ValueEnum};
 use controller::report::chain;
 
 use crate::charts::rehearsals::Rehearsed;
+use crate::cli::kubeconfig::ClusterFlags;
 use crate::manager::operator::Operator;
 use crate::plan::diff::Colour;
 use crate::plan::text::{Style, text};
@@ -73,13 +74,8 @@ pub(crate) struct Diff {
     #[arg(long, default_value = "./watches.yaml", value_name = "PATH")]
     pub(crate) watches_file: PathBuf,
 
-    /// Path to the kubeconfig [default: as kubectl]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) kubeconfig: Option<PathBuf>,
-
-    /// The kubeconfig's context
-    #[arg(long, alias = "kube-context", value_name = "NAME")]
-    pub(crate) context: Option<String>,
+    #[command(flatten)]
+    pub(crate) cluster: ClusterFlags,
 
     /// Namespace of the Secret that holds the key of release records: the operator's [default: the kubeconfig's]
     #[arg(long, env = "RECORD_KEY_NAMESPACE", hide_env = true, value_name = "NAMESPACE")]

@@ -22,7 +22,6 @@ use tokio_util::sync::CancellationToken;
 use super::{Diff, inputs, rollout};
 use crate::charts::Rendering;
 use crate::charts::rehearsals::{self, Planner, Rehearsals, Rehearsed};
-use crate::cli::kubeconfig;
 use crate::manager::operator::Operator;
 use crate::manager::{self, Config as ManagerConfig};
 use crate::watches::Watch;
@@ -120,8 +119,7 @@ pub(super) fn of_document(document: &Value) -> Gvk {
 
 /// Connects as the kubeconfig says. Nothing that the client sends writes.
 async fn connect(diff: &Diff) -> Result<Client, Failure> {
-    let configuration = kubeconfig::configuration(diff.kubeconfig.as_deref(), diff.context.as_deref());
-    let config = configuration.await.map_err(Failure::Cluster)?;
+    let config = diff.cluster.configuration().await.map_err(Failure::Cluster)?;
     let connection = client::connect(config, "helm-operator-diff", &Metrics::of("helm-operator"), &Term::default());
     Ok(Rehearsal::client(connection.map_err(|error| Failure::Cluster(chain(&error)))?.client))
 }

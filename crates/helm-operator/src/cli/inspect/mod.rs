@@ -18,7 +18,7 @@ use controller::report::chain;
 use tokio::runtime::Builder;
 
 use super::flags::WATCHES_FILE;
-use super::kubeconfig;
+use super::kubeconfig::ClusterFlags;
 use ask::Asked;
 use watch::Screen;
 
@@ -40,13 +40,8 @@ pub(crate) struct Target {
     #[arg(long, default_value = WATCHES_FILE, value_name = "PATH")]
     watches_file: PathBuf,
 
-    /// The kubeconfig
-    #[arg(long, value_name = "PATH")]
-    kubeconfig: Option<PathBuf>,
-
-    /// The kubeconfig's context
-    #[arg(long, alias = "kube-context", value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
 }
 
 /// How an answer is printed.
@@ -156,7 +151,7 @@ fn run(target: Target, ask: impl AsyncFnOnce(&Asked) -> Result<Answer, String>) 
     let answered =
         Builder::new_current_thread().enable_all().build().map_err(|error| error.to_string()).and_then(|runtime| {
             runtime.block_on(async {
-                let config = kubeconfig::configuration(target.kubeconfig.as_deref(), target.context.as_deref()).await?;
+                let config = target.cluster.configuration().await?;
                 let namespace = target.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
                 let client = kube::Client::try_from(config).map_err(|error| chain(&error))?;
                 ask(&Asked::new(Arc::new(client), namespace, &target)?).await

@@ -7,7 +7,6 @@ use helm_release::kube::{Api, Call, Error as ApiError, Mapper};
 use kube::config::Kubeconfig;
 
 use super::{Args, Resource, watch};
-use crate::cli::kubeconfig;
 use crate::values_from::{Content, Resolved};
 use crate::view::primary::{Primary, Received};
 use crate::view::sources::named::{self, named};
@@ -34,8 +33,7 @@ pub(super) fn read<'w>(args: &Args, watches: &'w [Watch]) -> Result<Resource<'w>
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Error::Unreachable(error.to_string()))?;
     runtime.block_on(async {
-        let client = kubeconfig::client(args.kubeconfig.as_deref(), args.context.as_deref());
-        let api: Arc<dyn Api> = Arc::new(client.await.map_err(Error::Unreachable)?);
+        let api: Arc<dyn Api> = Arc::new(args.cluster.client().await.map_err(Error::Unreachable)?);
         let namespace = args.namespace.clone().unwrap_or_else(|| namespace(args));
         resource(&api, watch, &namespace, args.name().unwrap_or_default()).await
     })
@@ -98,12 +96,12 @@ async fn content(api: &dyn Api, source: &Resolved, notes: &mut Vec<String>) -> R
 
 /// Returns the namespace of the kubeconfig's context.
 fn namespace(args: &Args) -> String {
-    let file = match &args.kubeconfig {
+    let file = match &args.cluster.kubeconfig {
         Some(path) => Kubeconfig::read_from(path),
         None => Kubeconfig::read(),
     };
     let context = file.ok().and_then(|file| {
-        let name = args.context.clone().or(file.current_context)?;
+        let name = args.cluster.context.clone().or(file.current_context)?;
         file.contexts.into_iter().find(|context| context.name == name)?.context?.namespace
     });
     context.filter(|namespace| !namespace.is_empty()).unwrap_or_else(|| "default".to_owned())

@@ -30,6 +30,7 @@ use crate::watches::Watch;
 use shown::Shown;
 
 use super::flags::WATCHES_FILE;
+use super::kubeconfig::ClusterFlags;
 
 /// The replacement of a value that may not be shown.
 const HIDDEN: &str = "****";
@@ -65,13 +66,8 @@ pub(crate) struct Args {
     #[arg(long)]
     changed: bool,
 
-    /// The kubeconfig
-    #[arg(long, value_name = "PATH")]
-    kubeconfig: Option<PathBuf>,
-
-    /// The kubeconfig's context
-    #[arg(long, alias = "kube-context", value_name = "NAME")]
-    context: Option<String>,
+    #[command(flatten)]
+    cluster: ClusterFlags,
 }
 
 impl Args {
