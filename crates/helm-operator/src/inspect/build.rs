@@ -8,6 +8,7 @@ use super::model::{Event, Name, ReleaseReport, State};
 use super::nodes::{node, text};
 use super::seen::Seen;
 use super::state::{is_behind, is_true, state};
+use crate::plan;
 use crate::status::{Status, condition};
 use crate::view::primary::{Primary, Received};
 use outside::group_of;
@@ -43,6 +44,16 @@ pub(crate) fn name(primary: &Primary) -> Name {
         kind: primary.kind.to_string(),
         namespace: primary.namespace().to_owned(),
         name: primary.name().to_owned(),
+    }
+}
+
+/// Returns the name of a resource in a plan, which adds the namespace of the release.
+pub(crate) fn plan_name(primary: &Primary) -> plan::Name {
+    plan::Name {
+        api_version: primary.api_version.to_string(),
+        kind: primary.kind.to_string(),
+        name: primary.name().to_owned(),
+        ..plan::Name::default()
     }
 }
 

@@ -7,6 +7,7 @@ use helm_release::kube::Error;
 use serde_json::Value;
 
 use super::sight::Found;
+use crate::inspect::build::plan_name;
 use crate::inspect::model::Name;
 use crate::mask::Mask;
 use crate::plan::account::Account;
@@ -79,12 +80,7 @@ async fn read(found: &Found, from: u32, to: u32) -> Result<Compared, String> {
         version => Some(record(version).await?.0),
     };
     let (after, did) = record(to).await?;
-    let name = plan::Name {
-        api_version: primary.api_version.to_string(),
-        kind: primary.kind.to_string(),
-        name: primary.name().to_owned(),
-        ..plan::Name::default()
-    };
+    let name = plan_name(primary);
     let compared = outside::apart(move || {
         let (plan, mask) = between(name, before.as_ref(), Some(&after));
         Compared { plan, mask, did: did.as_deref().and_then(Account::read) }

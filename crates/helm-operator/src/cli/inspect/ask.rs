@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::read::Reader;
 use super::records::Records;
 use super::{Answer, Get, Output, Target};
-use crate::inspect::build::build;
+use crate::inspect::build::{build, plan_name};
 use crate::inspect::model::State;
 use crate::inspect::revisions::{Revision, revisions};
 use crate::inspect::{overview, text};
@@ -106,13 +106,7 @@ impl Asked {
         let (after, did) = records.read(to).await.map_err(|error| chain(&error))?;
         let mut accounts = self.accounts_between(&records, from, to).await?;
         accounts.extend(did.map(|did| (to, did)));
-        let primary = &resource.primary;
-        let name = plan::Name {
-            api_version: primary.api_version.to_string(),
-            kind: primary.kind.to_string(),
-            name: primary.name().to_owned(),
-            ..plan::Name::default()
-        };
+        let name = plan_name(&resource.primary);
         let (plan, mask) = plan::revisions::between(name, before.as_ref(), Some(&after));
         let text = match self.output {
             Output::Json => {
