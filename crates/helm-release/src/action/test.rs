@@ -50,7 +50,7 @@ async fn run(env: &Environment<'_>, release: &mut Release, due: &Marks) -> Resul
     if is_cleaned_up(release) {
         // Before the clean-up, or a restart would not know that the deleted ones succeeded.
         env.storage.update(release, due).await?;
-        env.applier.clean_up_hooks(release, HookEvent::Test, &run).await?;
+        env.applier.clean_up_hooks(release, HookEvent::Test, None, &run).await?;
     }
     Ok(())
 }

@@ -691,6 +691,24 @@ async fn a_hook_of_both_events_runs_twice_although_its_first_end_was_not_recorde
     assert_eq!(runs_after_continuation(&world, hooks).await, 2);
 }
 
+#[tokio::test]
+async fn a_continued_action_deletes_nothing_that_its_post_hooks_have_made_or_need() {
+    let (before, after) = (HookEvent::PreInstall, HookEvent::PostInstall);
+    let gone = |policies: &[DeletePolicy], hook| Hook { delete_policies: policies.to_vec(), ..hook };
+    let both = [DeletePolicy::BeforeHookCreation, DeletePolicy::HookSucceeded];
+    let account = Hook { weight: -1, ..gone(&both, sample::hook("account", &[before, after])) };
+    let of_a_subchart = Hook { path: "c/charts/s/templates/h.yaml".into(), ..sample::hook("h", &[after]) };
+    for (writes, hooks, runs) in [
+        (5, vec![account, sample::hook("h", &[after])], 3),
+        (4, vec![gone(&[DeletePolicy::HookSucceeded], sample::hook("h", &[before])), of_a_subchart], 2),
+    ] {
+        let world = World::new();
+        // The last write says that the post hooks have succeeded.
+        world.refuse_records(move |number, _| number >= writes);
+        assert_eq!(runs_after_continuation(&world, hooks).await, runs, "{:#?}", world.server.log());
+    }
+}
+
 /// Returns what a revision keeps of what it did.
 async fn did(world: &World, version: u32) -> String {
     let plan = world.storage.get("ns", "web", version).await.unwrap().plan;

@@ -81,7 +81,7 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     let written = at.take(written);
     let left_out = ran?;
     written?;
-    env.applier.clean_up_hooks(&release, HookEvent::PreDelete, &run).await?;
+    env.applier.clean_up_hooks(&release, HookEvent::PreDelete, Some(HookEvent::PostDelete), &run).await?;
     Ok(left_out)
 }
 
@@ -105,7 +105,7 @@ async fn abandon_running(env: &Environment<'_>, at: &mut Uninstalling) -> Result
 /// Deletes the objects of pre-delete hooks that an interrupted attempt may have left. Those that cannot be deleted, because
 /// someone else has or keeps them, do not stop the uninstall.
 async fn clean_up_again(env: &Environment<'_>, release: &Release, run: &HookRun<'_>) -> Result<(), Error> {
-    match env.applier.clean_up_hooks(release, HookEvent::PreDelete, run).await {
+    match env.applier.clean_up_hooks(release, HookEvent::PreDelete, Some(HookEvent::PostDelete), run).await {
         Err(error) if error.is_unanswered() => Err(error.into()),
         Err(error) => {
             tracing::warn!(release = release.name, %error, "cannot delete a hook's object");
@@ -167,7 +167,7 @@ pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Re
     let error = match ran {
         Ok(left_out) => {
             at.take(env.storage.update(&release, &at.marks).await)?;
-            env.applier.clean_up_hooks(&release, HookEvent::PostDelete, &run).await?;
+            env.applier.clean_up_hooks(&release, HookEvent::PostDelete, None, &run).await?;
             return Ok(PostDelete::Done(left_out));
         }
         Err(error) => error,

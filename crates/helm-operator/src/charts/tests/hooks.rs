@@ -302,15 +302,41 @@ async fn interrupted_while_jobs_end(how: &str, spec: Value, change: impl Fn(&Wor
 async fn no_hook_runs_twice_wherever_an_upgrade_is_interrupted() {
     let both = json!({"name": "both", "events": ["pre-upgrade", "post-upgrade"]});
     let gone = json!({"name": "gone", "events": ["post-upgrade"], "policies": ["hook-succeeded"]});
+    let both_gone =
+        json!({"name": "both-gone", "events": ["pre-upgrade", "post-upgrade"], "policies": ["hook-succeeded"]});
     let after = hook("after", "post-upgrade");
-    let hooks = json!([hook("before", "pre-upgrade"), both, gone, after]);
+    let hooks = json!([hook("before", "pre-upgrade"), both, both_gone, gone, after]);
     let upgrade = |world: &World| world.edit(|p| p["spec"]["value"] = "2".into());
     interrupted_after_each_write(with_hooks(hooks), upgrade, |world, writes| {
         assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("2"), "2 deployed"));
-        // `before`, `both` twice, `gone` and `after`.
-        assert_eq!(count(world, &format!("POST {JOBS}")), 5, "after {writes} writes: {:#?}", world.server.log());
+        // `before`, `both` and `both-gone` twice, `gone` and `after`.
+        assert_eq!(count(world, &format!("POST {JOBS}")), 7, "after {writes} writes: {:#?}", world.server.log());
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_of_both_events_goes_on_when_its_upgrade_is_continued() {
+    for spec in [Value::Null, json!({"ttlSecondsAfterFinished": 60})] {
+        let events = ["pre-upgrade", "post-upgrade"];
+        let both = json!({"name": "both", "events": events, "policies": ["hook-succeeded"], "spec": spec});
+        let world = World::new(with_hooks(json!([both])));
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        killed_after_the_end_of(&world, "both").await;
+        assert_eq!((world.value_of("a"), phases(&world, 2).await), (json!("2"), vec!["both Running".to_owned()]));
+        let second = uid_of(&world, "both");
+        let world = World::on(world.server);
+        let ends = async {
+            sleep(Duration::from_secs(20)).await;
+            assert!(second.is_string() && uid_of(&world, "both") == second, "{spec}: {:#?}", world.server.log());
+            complete(&world.server, "both");
+        };
+        tokio::join!(world.reconcile(), ends);
+        assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+        let runs = (count(&world, &format!("POST {JOBS}")), count(&world, &format!("DELETE {JOBS}/both")));
+        assert_eq!((runs, uid_of(&world, "both")), ((2, 2), Value::Null), "{spec}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -383,11 +409,13 @@ async fn an_object_that_is_gone_is_not_awaited_although_no_event_reports_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_leaves_no_hook_that_goes_when_it_succeeds_wherever_it_is_interrupted() {
-    let gone = |event: &str| json!({"name": event, "events": [event], "policies": ["hook-succeeded"]});
-    let spec = with_hooks(json!([gone("pre-delete"), gone("post-delete")]));
+    let gone = |name: &str, events: &[&str]| json!({"name": name, "events": events, "policies": ["hook-succeeded"]});
+    let both = gone("both", &["pre-delete", "post-delete"]);
+    let spec = with_hooks(json!([gone("farewell", &["pre-delete"]), both, gone("gone", &["post-delete"])]));
     interrupted_after_each_write(spec, World::delete, |world, writes| {
         assert!(world.server.paths().is_empty(), "after {writes} writes: {:?}", world.server.paths());
-        assert_eq!(count(world, &format!("POST {JOBS}")), 2, "after {writes} writes");
+        // `farewell`, `both` twice and `gone`.
+        assert_eq!(count(world, &format!("POST {JOBS}")), 4, "after {writes} writes: {:#?}", world.server.log());
     })
     .await;
 }

@@ -137,7 +137,7 @@ impl Attempt<'_> {
             // Before the clean-up, or a restart would not know that the deleted ones succeeded.
             env.storage.update(release, ahead).await?;
         }
-        Ok(env.applier.clean_up_hooks(release, kind.before, &run).await?)
+        Ok(env.applier.clean_up_hooks(release, kind.before, Some(kind.after), &run).await?)
     }
 
     async fn run_after(&self, release: &mut Release, ahead: &Marks) -> Result<(), Error> {
@@ -149,6 +149,6 @@ impl Attempt<'_> {
         let run = env.hook_run(&records);
         env.applier.run_hooks(release, kind.after, &run).await?;
         env.storage.update(release, ahead).await?;
-        Ok(env.applier.clean_up_hooks(release, kind.after, &run).await?)
+        Ok(env.applier.clean_up_hooks(release, kind.after, None, &run).await?)
     }
 }

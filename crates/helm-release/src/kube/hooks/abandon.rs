@@ -2,12 +2,10 @@
 
 use futures::future::BoxFuture;
 
-use super::clock::Clock;
-use super::objects::Stamp;
-use super::{CLEAN_UP, HookError, HookRun, Patience, decide, deleted_by, log_cleanup};
+use super::{CLEAN_UP, HookError, HookRun, Patience, decide, log_cleanup};
 use crate::kube::waiting::slot::without_slot;
-use crate::kube::writes::apply::{Applier, describe};
-use crate::release::{DeletePolicy, Release};
+use crate::kube::writes::apply::Applier;
+use crate::release::Release;
 
 impl Applier {
     /// Marks the hooks failed that began and did not end, records that, and then deletes by policy what all hooks
@@ -36,24 +34,5 @@ impl Applier {
             without_slot(run.slot, delete).await;
             Ok(())
         })
-    }
-
-    /// Deletes the objects of a hook's recorded run if it has one of these policies. Those of another run stay.
-    async fn delete_run(
-        &self,
-        release: &Release,
-        at: usize,
-        policies: &[DeletePolicy],
-        run: &HookRun<'_>,
-    ) -> Result<(), HookError> {
-        let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
-        let clock = Clock::start(hook, run);
-        for object in &deleted_by(hook, policies)? {
-            let what = format!("{} to be found", describe(object));
-            if clock.retry(&what, || self.find(object, &stamp, run)).await?.is_some() {
-                self.delete_hook(object, &clock).await?;
-            }
-        }
-        Ok(())
     }
 }

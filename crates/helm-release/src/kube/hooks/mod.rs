@@ -300,8 +300,9 @@ impl Applier {
         Ok(false)
     }
 
-    /// Deletes the objects of an event's hooks with the policy `hook-succeeded`, in reverse order, and waits until they
-    /// are gone. Repeating it is safe.
+    /// Deletes what the recorded runs of an event's hooks with the policy `hook-succeeded` made, in reverse order, and
+    /// waits until it is gone. Leaves out hooks that have begun again at `next`, the action's next event: they are
+    /// cleaned up after that one. Repeating it is safe, also while the hooks of `next` run.
     ///
     /// # Errors
     /// An object belongs to someone else, or cannot be deleted within the hook's timeout.
@@ -309,14 +310,14 @@ impl Applier {
         &'a self,
         release: &'a Release,
         event: HookEvent,
+        next: Option<HookEvent>,
         run: &'a HookRun<'a>,
     ) -> BoxFuture<'a, Result<(), HookError>> {
         Box::pin(async move {
-            let mut order = decide::order(&release.hooks, event);
-            order.retain(|at| release.hooks[*at].delete_policies.contains(&DeletePolicy::HookSucceeded));
+            let order = decide::to_clean_up(&release.hooks, event, next);
             let delete = async {
                 for at in order.iter().rev() {
-                    self.delete_by_policy(&release.hooks[*at], SUCCEEDED, run).await?;
+                    self.delete_run(release, *at, SUCCEEDED, run).await?;
                 }
                 Ok(())
             };
@@ -353,7 +354,24 @@ impl Applier {
     ) -> Result<(), HookError> {
         let clock = Clock::start(hook, run);
         for object in &deleted_by(hook, policies)? {
-            self.delete_hook(object, &clock).await?;
+            self.delete_hook(object, None, &clock).await?;
+        }
+        Ok(())
+    }
+
+    /// Deletes the objects of a hook's recorded run if it has one of these policies, and waits until they are gone.
+    /// Those of another run stay.
+    async fn delete_run(
+        &self,
+        release: &Release,
+        at: usize,
+        policies: &[DeletePolicy],
+        run: &HookRun<'_>,
+    ) -> Result<(), HookError> {
+        let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
+        let clock = Clock::start(hook, run);
+        for object in &deleted_by(hook, policies)? {
+            self.delete_hook(object, Some(&stamp), &clock).await?;
         }
         Ok(())
     }

@@ -107,8 +107,14 @@ impl Applier {
         Ok(Body { resource, key, path, json, handed_over: Vec::new(), owner })
     }
 
-    /// Deletes an object of this release and waits until it is gone. Succeeds if it does not exist.
-    pub(super) async fn delete_hook(&self, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
+    /// Deletes an object of this release and waits until it is gone. Succeeds if it does not exist, or if another run
+    /// than `made_by` made it.
+    pub(super) async fn delete_hook(
+        &self,
+        object: &Object,
+        made_by: Option<&Stamp>,
+        clock: &Clock<'_>,
+    ) -> Result<(), HookError> {
         let what = format!("{} to be deleted", describe(object));
         let resource = clock.retry(&what, || self.mapper.resource(&object.api_version, &object.kind)).await?;
         let namespace = clock.run.decoration.namespace_of(object, &resource);
@@ -116,6 +122,9 @@ impl Applier {
         let path = path.map_err(|source| HookError::Api { path: clock.hook.path.clone(), source })?;
         let mut pause = Pause::default();
         while let Some(metadata) = clock.retry(&what, || self.read_metadata::<Value>(&path)).await? {
+            if made_by.is_some_and(|stamp| !stamp.is_on(&metadata)) {
+                return Ok(());
+            }
             let live = clock.retry(&what, || async { Response::from(bytes(&metadata)).parse::<Live>() }).await?;
             if live.deleting {
                 clock.wait(&what, None, &mut pause).await?;

@@ -153,7 +153,7 @@ impl Applier {
     /// Deletes the object with this one's name if the hook's policy says so. It belongs to an earlier run.
     async fn delete_before_creation(&self, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
         match clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
-            true => self.delete_hook(object, clock).await,
+            true => self.delete_hook(object, None, clock).await,
             false => Ok(()),
         }
     }

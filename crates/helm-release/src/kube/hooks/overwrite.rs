@@ -46,7 +46,7 @@ impl Applier {
                     Ok(false) => {}
                     // The hook that made it has finished, and this one differs in an immutable field.
                     Err(HookError::Api { source, .. }) if standing == Standing::Finished && source.is_immutable() => {
-                        self.delete_hook(object, clock).await?;
+                        self.delete_hook(object, None, clock).await?;
                         return Ok(None);
                     }
                     Err(error) => return Err(error),

@@ -4,7 +4,9 @@ use jiff::{SignedDuration, Timestamp};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::decide::{Absence, Evidence, Expiry, HookResult, abandon, absence, evidence, expiry, order, outcome};
+use super::decide::{
+    Absence, Evidence, Expiry, HookResult, abandon, absence, evidence, expiry, order, outcome, to_clean_up,
+};
 use super::*;
 
 /// A reach without limits.
@@ -106,7 +108,7 @@ impl World {
         let decoration = decoration();
         let run = self.hook_run(&decoration);
         self.applier.run_hooks(release, HookEvent::PreInstall, &run).await?;
-        self.applier.clean_up_hooks(release, HookEvent::PreInstall, &run).await
+        self.applier.clean_up_hooks(release, HookEvent::PreInstall, None, &run).await
     }
 
     /// Runs the hooks of an event; returns the skipped ones.
@@ -348,6 +350,27 @@ fn only_hooks_that_began_are_abandoned_and_lose_what_an_interruption_would_delet
     let mut never_begun = release(vec![job("")]);
     never_begun.hooks[0].last_run.phase = Unknown;
     assert!(abandon(&mut never_begun.hooks, Timestamp::now()).is_empty());
+}
+
+#[test]
+fn a_hook_that_has_begun_at_the_next_event_is_cleaned_up_after_that() {
+    use HookEvent::{PostInstall, PreInstall};
+    use HookPhase::{Failed, NotRun, Running, Succeeded};
+    let next = Some(PostInstall);
+    for (events, phase, next, goes) in [
+        (vec![PreInstall], Succeeded, next, true),
+        (vec![PreInstall, PostInstall], NotRun, next, true),
+        (vec![PreInstall, PostInstall], Running, next, false),
+        (vec![PreInstall, PostInstall], Succeeded, next, false),
+        (vec![PreInstall, PostInstall], Failed, next, false),
+        (vec![PreInstall, PostInstall], Succeeded, None, true),
+        (vec![PostInstall], Succeeded, next, false),
+    ] {
+        let (mut release, _) = begun(job(""), phase, Duration::from_secs(1));
+        let hook = &mut release.hooks[0];
+        (hook.events, hook.delete_policies) = (events.clone(), vec![DeletePolicy::HookSucceeded]);
+        assert_eq!(!to_clean_up(&release.hooks, PreInstall, next).is_empty(), goes, "{events:?} {phase:?} {next:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -1024,7 +1047,7 @@ async fn the_worker_slot_is_released_only_for_hooks() {
     };
     let mut release = release(vec![map("a", 0)]);
     world.applier.run_hooks(&mut release, HookEvent::PostInstall, &run).await.unwrap();
-    world.applier.clean_up_hooks(&release, HookEvent::PreInstall, &run).await.unwrap();
+    world.applier.clean_up_hooks(&release, HookEvent::PreInstall, None, &run).await.unwrap();
     assert!(places.0.lock().unwrap().is_empty());
     world.applier.run_hooks(&mut release, HookEvent::PreInstall, &run).await.unwrap();
     assert_eq!(*places.0.lock().unwrap(), ["leave", "enter"]);
