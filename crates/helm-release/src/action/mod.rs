@@ -145,8 +145,8 @@ impl Candidate {
         Marks { delete_hooks: has_delete_hooks(&self.hooks), ..Marks::default() }.tie()
     }
 
-    /// Converts a recorded revision to a candidate that equals its original render. `inputs` is its digest, and `marks`
-    /// are its own.
+    /// Converts a recorded revision to a candidate that equals its original render, except that no action applies its
+    /// `crds` again. `inputs` is its digest, and `marks` are its own.
     ///
     /// # Errors
     /// The stored manifest cannot be parsed.

@@ -4,6 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt as _;
 use http::Method;
 use serde_json::{Value, json};
@@ -500,9 +502,13 @@ async fn what_a_trimmed_history_lacks_may_have_been_applied_since_the_last_good_
 
 const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/dbs.x.y";
 
+fn definition() -> Value {
+    object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "dbs.x.y")
+}
+
 /// Returns a chart with a definition in `crds` and an object of the new kind.
 fn with_definition() -> Candidate {
-    let definition = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "dbs.x.y");
+    let definition = definition();
     Candidate { crds: vec![Object::new(definition).unwrap()], ..candidate(&[object("x.y/v1", "Db", "db")]) }
 }
 
@@ -998,7 +1004,7 @@ async fn orphans_are_found_where_the_operator_may_list() {
 #[tokio::test]
 async fn what_hooks_made_is_no_orphan() {
     let world = world_with_definitions();
-    let definition = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "dbs.x.y").to_string();
+    let definition = definition().to_string();
     let of_kind = |hook: Hook| Hook { kind: "CustomResourceDefinition".into(), manifest: definition, ..hook };
     let event = [HookEvent::PreInstall];
     let hooks = vec![sample::hook("h", &event), of_kind(sample::hook("dbs.x.y", &event))];
@@ -1369,7 +1375,7 @@ impl World {
     /// Installs a chart that has a definition among its templates. Returns the release, and a chart that has it in its
     /// `crds` folder.
     async fn with_definition_among_templates(&self) -> (Current, Candidate) {
-        let definition = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "dbs.x.y");
+        let definition = definition();
         let installed = self.install(&candidate(&[definition.clone(), map("a", "1")])).await;
         let crds = vec![Object::new(definition).unwrap()];
         (installed, Candidate { crds, ..candidate(&[map("a", "2")]) })
@@ -1415,6 +1421,57 @@ async fn a_rollback_imports_the_definition_that_the_failed_upgrade_left_or_was_a
         assert!(back.marks.objects.iter().all(|object| object.adopted.is_none()));
         delete_objects(&world.env(), &back.marks).await.unwrap();
         assert!(world.server.object(DEFINITION).is_none(), "{policy:?} {refused}: it is the release's again");
+    }
+}
+
+/// Returns the recorded charts, each with whether it may have the definition in its `crds` folder, and whether it has.
+fn recorded_charts() -> [(Value, bool, bool); 6] {
+    let file = |name: &str| json!({"name": name, "data": STANDARD.encode(definition().to_string())});
+    [
+        (json!({"files": [file("crds/dbs.yaml")]}), true, true),
+        (json!({"files": [file("files/dbs.yaml")]}), false, false),
+        (json!({"files": [], "filesDigest": "of what did not fit"}), true, false),
+        (json!({"subchartsDigest": "of what no record has"}), true, false),
+        (json!({"metadata": {"name": "memcached", "dependencies": [{"name": "db"}]}}), true, false),
+        (json!({}), false, false),
+    ]
+}
+
+/// Returns a candidate of this chart, without definitions among its templates.
+fn of_chart(chart: &Value) -> Candidate {
+    let chart = Arc::new(ChartDocument::from_json(&chart.to_string()).unwrap());
+    Candidate { chart, ..candidate(&[map("a", "1"), map("b", "1")]) }
+}
+
+#[tokio::test]
+async fn a_rollback_leaves_a_deployed_definition_that_its_target_ships_or_may_ship_in_its_crds_folder() {
+    for (chart, stays, _) in recorded_charts() {
+        let mut world = world_with_definitions();
+        world.options.adopt = Adopt::Any;
+        world.server.put(DEFINITION, definition(), "someone");
+        let before = world.uid_of_definition();
+        let first = world.install(&of_chart(&chart)).await;
+        let second = upgrade(&world.env(), &candidate(&[definition(), map("a", "2")]), &first).await.unwrap();
+        let back = rollback_to(&world.env(), &current(&second), 1).await.unwrap();
+        assert_eq!(names(&back.marks), ["a", "b"], "{chart}");
+        delete_objects(&world.env(), &back.marks).await.unwrap();
+        let left = world.server.object(DEFINITION).map(|definition| definition["metadata"]["uid"].clone());
+        assert_eq!(left, stays.then_some(before), "{chart}");
+    }
+}
+
+#[tokio::test]
+async fn a_rollback_deletes_a_definition_that_only_the_failed_upgrade_made_unless_its_target_ships_it() {
+    for (chart, _, stays) in recorded_charts() {
+        let world = world_with_definitions();
+        let first = world.install(&of_chart(&chart)).await;
+        world.server.refuse(|call| is_write(call, "b").then(|| kube::Error::from_status(403, "Forbidden", "no")));
+        let next = candidate(&[definition(), map("a", "2"), map("b", "2")]);
+        let failure = upgrade(&world.env(), &next, &first).await.unwrap_err();
+        assert!(world.server.object(DEFINITION).is_some());
+        world.server.accept();
+        rollback(&world.env(), &current_after(&first, failure), 1, "inputs").await.unwrap();
+        assert_eq!(world.server.object(DEFINITION).is_some(), stays, "{chart}");
     }
 }
 

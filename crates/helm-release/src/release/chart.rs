@@ -5,7 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Map, Value, json};
 
 use super::codec::{ChartDocument, Error};
-use super::sources::SUBCHARTS;
+use super::sources::{FILES, SUBCHARTS};
 use go_encoding::json::to_serde;
 use helm::chart::{Chart, Dependency, File, Metadata};
 
@@ -30,6 +30,29 @@ impl ChartDocument {
         }
         ChartDocument::from_json(&document.to_string())
     }
+
+    /// Returns the chart's `crds` folder, as far as the record has it.
+    pub(crate) fn crds_folder(&self) -> CrdsFolder {
+        let Ok(chart) = self.to_json() else { return CrdsFolder { files: Vec::new(), is_partial: true } };
+        let is_in_folder = |file: &&Value| file["name"].as_str().is_some_and(|name| name.starts_with("crds/"));
+        let files = chart["files"].as_array().into_iter().flatten().filter(is_in_folder);
+        let declares_subcharts = chart["metadata"]["dependencies"].as_array().is_some_and(|all| !all.is_empty());
+        let omits_subcharts = declares_subcharts || !chart[SUBCHARTS].is_null();
+        CrdsFolder { files: files.filter_map(text).collect(), is_partial: omits_subcharts || !chart[FILES].is_null() }
+    }
+}
+
+/// The `crds` folder of a recorded chart.
+pub(crate) struct CrdsFolder {
+    /// The texts of its files.
+    pub(crate) files: Vec<String>,
+    /// Whether the record omits files or subcharts, which may have more definitions.
+    pub(crate) is_partial: bool,
+}
+
+fn text(file: &Value) -> Option<String> {
+    let data = STANDARD.decode(file["data"].as_str()?).ok()?;
+    Some(String::from_utf8_lossy(&data).into_owned())
 }
 
 fn file(file: &File) -> Value {

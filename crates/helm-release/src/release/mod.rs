@@ -18,6 +18,7 @@ use jiff::Timestamp;
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub(crate) use chart::CrdsFolder;
 pub use codec::{ChartDocument, Error, Packed};
 pub use hook::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
 pub use sources::Difference;

@@ -1,10 +1,11 @@
 //! The steps shared by all actions that make a revision: check ownership, write ahead, pre hooks, apply, prune, post
 //! hooks, complete.
 //!
-//! `objects` decides what to write to the cluster; `records` builds, writes and completes the record; `deletions` notes
-//! in it which unfinished objects are deleted.
+//! `objects` decides what to write to the cluster; `records` builds, writes and completes the record; `dropped` decides
+//! which objects only leave the release; `deletions` notes which unfinished objects are deleted.
 
 mod deletions;
+mod dropped;
 mod objects;
 mod records;
 

@@ -1,12 +1,10 @@
 //! Builds a revision's record, writes it ahead and completes it.
 
-use std::collections::HashSet;
-
 use super::{ActionKind, Attempt, Changes, Observations};
 use crate::action::give_up::{GivenUp, give_up};
 use crate::action::resume::{await_next, has, has_delete_hooks};
 use crate::action::{Candidate, Completed, Current, Environment, Error, Failure, RecordedFailure, failure};
-use crate::kube::{Adopted, Applied, Decoration, Found, Object, ObjectKey, Owner, intern};
+use crate::kube::{Applied, Decoration, Found, Object, ObjectKey, Owner, intern};
 use crate::release::{HookEvent, Info, Release, Status};
 use crate::storage::{Known, MarkedObject, Marks, Record, Stored, Tests};
 
@@ -36,9 +34,6 @@ impl Attempt<'_> {
     /// Returns the marks to write ahead: the candidate's objects, then those to prune. They are incomplete, since
     /// nothing is applied yet. Their inputs digest lets a retry with the same inputs continue this action. Objects that
     /// exist and are new to the release are adopted.
-    ///
-    /// Definitions that the chart ships apart from now on are noted, because a continuation knows only the manifest: they
-    /// leave the release as an object that Helm would import again, and no clean-up deletes them.
     pub(super) fn inventory(&self, release: &Release, observations: &Observations) -> Marks {
         let known = |key: &ObjectKey| self.current.and_then(|c| c.inventory.find(key));
         let adopted = |key: &ObjectKey| match (observations.get(key), known(key)) {
@@ -62,13 +57,7 @@ impl Attempt<'_> {
             ..MarkedObject::unapplied(key.clone(), object, namespace)
         };
         let mut objects: Vec<MarkedObject> = self.candidate.objects.iter().zip(&self.keys).map(object).collect();
-        let new: HashSet<&ObjectKey> = self.keys.iter().collect();
-        let old = self.current.iter().flat_map(|c| &c.inventory.objects).filter(|o| !new.contains(&o.key));
-        let left = |o: &MarkedObject| {
-            let is_shipped = self.candidate.ships_apart(&o.key, namespace);
-            o.adopted.or(is_shipped.then_some(Adopted::Claimed))
-        };
-        objects.extend(old.map(|o| MarkedObject { mark: None, expires: false, adopted: left(o), ..o.clone() }));
+        objects.extend(self.dropped());
         Marks { objects, own: Some(self.keys.len()), ..self.release_marks(release) }
     }
 

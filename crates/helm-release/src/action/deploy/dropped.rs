@@ -1,0 +1,56 @@
+//! Lists the objects that a revision drops, and decides which of them only leave the release: definitions that its chart
+//! still ships, outside of its manifest.
+
+use std::collections::HashSet;
+
+use super::Attempt;
+use crate::kube::{Adopted, ObjectKey, objects_of};
+use crate::release::CrdsFolder;
+use crate::storage::MarkedObject;
+
+impl Attempt<'_> {
+    /// Returns the dropped objects, for the record that is written ahead.
+    ///
+    /// Definitions that the chart ships apart from now on are noted, because a continuation knows only the manifest: they
+    /// leave the release as an object that Helm would import again, and no clean-up deletes them.
+    pub(super) fn dropped(&self) -> Vec<MarkedObject> {
+        let new: HashSet<&ObjectKey> = self.keys.iter().collect();
+        let known = self.current.iter().flat_map(|current| &current.inventory.objects);
+        let dropped: Vec<&MarkedObject> = known.filter(|known| !new.contains(&known.key)).collect();
+        let folder = self.target_folder(&dropped);
+        let noted = |dropped: &MarkedObject| {
+            let left = || self.ships_apart(&dropped.key, folder.as_ref()).then_some(Adopted::Claimed);
+            MarkedObject { mark: None, expires: false, adopted: dropped.adopted.or_else(left), ..dropped.clone() }
+        };
+        dropped.into_iter().map(noted).collect()
+    }
+
+    /// Returns the `crds` folder of the revision that a rollback returns to, if a definition is dropped.
+    fn target_folder(&self, dropped: &[&MarkedObject]) -> Option<CrdsFolder> {
+        let is_needed = self.is_rollback() && dropped.iter().any(|dropped| is_definition(&dropped.key));
+        is_needed.then(|| self.candidate.chart.crds_folder())
+    }
+
+    fn ships_apart(&self, key: &ObjectKey, folder: Option<&CrdsFolder>) -> bool {
+        let is_in_folder = |folder: &CrdsFolder| is_definition(key) && self.is_in_folder(key, folder);
+        self.candidate.ships_apart(key, &self.env.decoration.namespace) || folder.is_some_and(is_in_folder)
+    }
+
+    /// Returns whether a recorded chart has a definition in its `crds` folder. If the record cannot say, one that was
+    /// deployed counts: its deletion would delete every object of its kind.
+    fn is_in_folder(&self, key: &ObjectKey, folder: &CrdsFolder) -> bool {
+        let namespace = &self.env.decoration.namespace;
+        let mut objects = folder.files.iter().filter_map(|text| objects_of(text).ok()).flatten();
+        objects.any(|object| object.has_key(key, namespace)) || (folder.is_partial && self.may_be_deployed(key))
+    }
+
+    /// Returns whether the deployed revision has an object, as far as is known.
+    fn may_be_deployed(&self, key: &ObjectKey) -> bool {
+        let deployed = self.current.and_then(|current| current.marks.as_deref());
+        deployed.is_none_or(|deployed| deployed.find(key).is_some())
+    }
+}
+
+fn is_definition(key: &ObjectKey) -> bool {
+    &*key.kind == "CustomResourceDefinition"
+}
