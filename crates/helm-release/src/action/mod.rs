@@ -37,8 +37,8 @@
 //! [`RecordedFailure`] or the storage describes.
 //! - After an error caused by the candidate, the revision is `failed`; the next attempt makes a new revision.
 //! - After any other error ([`Error::is_unanswered`]), the revision stays pending; the next attempt continues it under
-//!   the same number. With other inputs, the next attempt gives it up and makes a new revision ([`give_up()`]): what its
-//!   hooks started is deleted as after an interruption, and it is marked failed.
+//!   the same number. With other inputs, or as another action, the next attempt gives it up and makes a new revision
+//!   ([`give_up()`]): what its hooks started is deleted as after an interruption, and it is marked failed.
 //! - If [`Slot::interruption`] ends a hook, the hook and the revision have failed.
 //! - Dropping the future, or a crash, has the same effect as a request without an answer. With the same inputs, the
 //!   next attempt of a chart with hooks continues from the recorded manifest, including its random values, and waits
@@ -433,6 +433,11 @@ impl Current {
     fn lacks_revisions(&self) -> bool {
         let is_known = |version: u32| self.records.iter().any(|known| known.version == version);
         !(self.last_good.unwrap_or(1)..=self.version).all(is_known)
+    }
+
+    /// Returns the release as an action sees it that does not continue the interrupted one.
+    fn giving_up(&self) -> Current {
+        Current { interrupted: None, ..self.clone() }
     }
 
     /// Returns whether the candidate continues an interrupted action: it has the same inputs.

@@ -18,11 +18,27 @@ pub(super) struct Resumed {
     pub(super) record_uid: Option<Arc<str>>,
 }
 
+/// What the pending revision is to an action.
+pub(super) enum Interrupted {
+    /// The same action, which is continued.
+    Same(Box<Resumed>),
+    /// Another action with the same inputs, such as a rollback to them. It is given up: its hooks are not those of this
+    /// one.
+    Other,
+    /// Nothing to continue: there is none, it has other inputs, or this operator did not write its record.
+    Nothing,
+}
+
+impl Interrupted {
+    /// Returns the action to continue.
+    pub(super) fn same(self) -> Option<Box<Resumed>> {
+        if let Interrupted::Same(resumed) = self { Some(resumed) } else { None }
+    }
+}
+
 /// Returns an interrupted action from its record alone. What this process remembers may differ from it, because the
 /// last write of the record failed; and the candidate may have been rendered before the record's event arrived, with
 /// other random values.
-///
-/// Returns `None` for another action or other inputs, and for a record that this operator did not write.
 ///
 /// # Errors
 /// The record cannot be read, or the action has ended, although no answer said so.
@@ -31,16 +47,16 @@ pub(super) async fn resume(
     candidate: &Candidate,
     current: Option<&Current>,
     pending: Status,
-) -> Result<Option<Resumed>, Error> {
+) -> Result<Interrupted, Error> {
     let is_continued = |current: &&Current| current.is_continued_by(candidate);
-    let Some(current) = current.filter(is_continued) else { return Ok(None) };
+    let Some(current) = current.filter(is_continued) else { return Ok(Interrupted::Nothing) };
     let record = env.storage.get(&env.decoration.namespace, &env.decoration.release, current.version).await?;
-    let Some(release) = record.release.sealed().map(Sealed::into_inner) else { return Ok(None) };
+    let Some(release) = record.release.sealed().map(Sealed::into_inner) else { return Ok(Interrupted::Nothing) };
     if !release.info.status.is_pending() {
         return Err(Error::Ended { version: current.version });
     }
     if release.info.status != pending {
-        return Ok(None);
+        return Ok(Interrupted::Other);
     }
     let mut objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     if let Some(marks) = &record.marks {
@@ -59,7 +75,8 @@ pub(super) async fn resume(
         inputs: candidate.inputs.clone(),
     };
     let record_uid = release.record_uid;
-    Ok(Some(Resumed { candidate, record_uid, hooks_done: record.marks.is_some_and(|marks| marks.hooks_done) }))
+    let hooks_done = record.marks.is_some_and(|marks| marks.hooks_done);
+    Ok(Interrupted::Same(Box::new(Resumed { candidate, record_uid, hooks_done })))
 }
 
 /// Returns the hooks with their last runs cleared, for a new action.

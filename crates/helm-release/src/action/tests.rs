@@ -104,6 +104,12 @@ impl World {
         self.server.put(&format!("{MAPS}/{name}"), live, "kubectl");
     }
 
+    /// Returns the statuses of the recorded revisions, oldest first.
+    async fn statuses(&self) -> Vec<Status> {
+        let history = self.storage.history("ns", "web").await.unwrap();
+        history.iter().map(|revision| revision.status).collect()
+    }
+
     /// Returns the requests for the ConfigMap after the first `since` requests.
     fn requests(&self, since: usize, name: &str) -> Vec<String> {
         let path = format!("{MAPS}/{name}");
@@ -415,9 +421,38 @@ async fn merges_drop_what_an_interrupted_attempt_has_applied_that_no_other_conti
     let other = Candidate { inputs: "others".into(), ..first };
     let upgraded = upgrade(&world.env(), &other, &cut_off).await.unwrap();
     assert_eq!(world.map("a")["data"], json!({"x": "1"}));
-    let history = world.storage.history("ns", "web").await.unwrap();
-    let statuses: Vec<Status> = history.iter().map(|revision| revision.status).collect();
-    assert_eq!((upgraded.version, statuses), (3, vec![Status::Superseded, Status::Failed, Status::Deployed]));
+    let expected = vec![Status::Superseded, Status::Failed, Status::Deployed];
+    assert_eq!((upgraded.version, world.statuses().await), (3, expected));
+}
+
+#[tokio::test]
+async fn an_upgrade_with_the_inputs_of_an_interrupted_rollback_is_another_revision() {
+    let world = World::new();
+    let first = candidate(&[map("a", "1")]);
+    let installed = world.install(&first).await;
+    world.server.refuse(|call| is_write(call, "a").then(|| kube::Error::from_status(403, "Forbidden", "no")));
+    let other = Candidate { inputs: "others".into(), ..candidate(&[map("a", "2")]) };
+    let failed = current_after(&installed, upgrade(&world.env(), &other, &installed).await.unwrap_err());
+    world.server.refuse(|call| is_write(call, "a").then(|| kube::Error::from_status(503, "", "away")));
+    let cut_off = current_after(&failed, rollback(&world.env(), &failed, 1, "inputs").await.unwrap_err());
+    assert_eq!((cut_off.version, cut_off.interrupted.as_deref()), (3, Some("inputs")));
+    world.server.accept();
+    let upgraded = upgrade(&world.env(), &first, &cut_off).await.unwrap();
+    let expected = vec![Status::Superseded, Status::Failed, Status::Failed, Status::Deployed];
+    assert_eq!((upgraded.version, world.statuses().await), (4, expected));
+    assert_eq!(did(&world, 4).await, "deployed [\"a\"] without [] over Some(1)", "nothing is continued");
+}
+
+#[tokio::test]
+async fn a_rollback_to_the_inputs_of_an_interrupted_upgrade_is_another_revision() {
+    let first = candidate(&[map("a", "1"), map("b", "1")]);
+    let (world, cut_off) = half_upgraded(&first, 503, "").await;
+    assert_eq!((cut_off.version, cut_off.interrupted.as_deref()), (2, Some("inputs")));
+    world.server.accept();
+    let back = rollback_to(&world.env(), &cut_off, 1).await.unwrap();
+    let expected = vec![Status::Superseded, Status::Failed, Status::Deployed];
+    assert_eq!((back.version, world.statuses().await), (3, expected));
+    assert_eq!(world.map("a")["data"], json!({"x": "1"}));
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ use crate::release::{HookEvent, Status};
 /// shows the recorded ownership mark. Everything else is applied; objects that only the inventory contains are pruned,
 /// except kept ones.
 ///
-/// A pending `current` with the candidate's inputs is continued under the same number from its recorded manifest. With
-/// other inputs, it is marked failed, and the candidate becomes the next revision.
+/// A pending upgrade in `current` with the candidate's inputs is continued under the same number from its recorded
+/// manifest. Any other pending revision is marked failed, and the candidate becomes the next one.
 ///
 /// # Errors
 /// As [`install`](super::install::install). The previous revision stays `deployed` until the upgrade succeeds; nothing

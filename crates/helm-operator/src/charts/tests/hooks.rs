@@ -1002,16 +1002,43 @@ async fn a_resource_whose_finalizers_someone_removes_ends_the_wait_for_its_hook(
     assert_eq!(phases(&world, 1).await, ["migrate Failed"]);
 }
 
+/// Refuses changes of the ConfigMap `a`, and changes the resource: its upgrade fails.
+fn refuse_the_next_value(world: &World) {
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.server.refuse(|call| {
+        let is_new = call.path.starts_with(&format!("{MAPS}/a")) && call.method == http::Method::PATCH;
+        is_new.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_of_a_rollback_that_a_dead_process_began_ends_before_those_of_an_upgrade_to_the_same_inputs_begin() {
+    let world = World::new(with_hooks(json!([hook("back", "pre-rollback"), hook("migrate", "pre-upgrade")])));
+    world.reconcile().await;
+    refuse_the_next_value(&world);
+    killed_after_the_end_of(&world, "migrate").await;
+    assert_eq!(phases(&world, 3).await, ["back Running", "migrate NotRun"]);
+    assert!(uid_of(&world, "back").is_string());
+    world.server.accept();
+    world.edit(|p| p["spec"]["value"] = "1".into());
+    let world = World::on(world.server);
+    reconcile(&world, "Complete").await;
+    // The history has room for three revisions.
+    assert_eq!(
+        (world.history(), world.value_of("a")),
+        (["1 superseded", "3 failed", "4 deployed"].map(str::to_owned).to_vec(), json!("1"))
+    );
+    assert_eq!((uid_of(&world, "back"), count(&world, &format!("POST {JOBS}"))), (Value::Null, 3));
+    assert!(last(&world, &format!("DELETE {JOBS}/back")) < last(&world, &format!("POST {JOBS}")));
+    assert_eq!(phases(&world, 3).await, ["back Failed", "migrate NotRun"]);
+    assert_eq!(phases(&world, 4).await, ["back NotRun", "migrate Succeeded"]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn another_spec_ends_the_wait_for_a_hook_of_a_rollback() {
     let world = World::new(with_hooks(json!([hook("back", "pre-rollback")])));
     world.reconcile().await;
-    let refuse = |call: &helm_release::kube::Call| {
-        let is_new = call.path.starts_with(&format!("{MAPS}/a")) && call.method == http::Method::PATCH;
-        is_new.then(|| Error::from_status(422, "Invalid", "no"))
-    };
-    world.edit(|p| p["spec"]["value"] = "2".into());
-    world.server.refuse(refuse);
+    refuse_the_next_value(&world);
     reconcile_while(&world, |world| {
         world.server.accept();
         world.edit(|p| p["spec"]["value"] = "3".into());

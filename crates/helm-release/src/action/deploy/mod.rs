@@ -17,7 +17,7 @@ use records::pending_release;
 
 use super::handover::Handover;
 use super::last::RecordedBases;
-use super::resume::{await_next, has, resume};
+use super::resume::{Interrupted, await_next, has, resume};
 use super::{Candidate, Completed, Current, Environment, Error, Failure, Records, failure};
 use crate::kube::{Applied, Decoration, ObjectKey};
 use crate::release::{HookEvent, Release, Status};
@@ -62,11 +62,13 @@ pub(super) async fn deploy(
     kind: ActionKind,
 ) -> Result<Completed, Failure> {
     check_size(env, candidate, current, &kind)?;
-    let resumed = match resume(env, candidate, current, kind.pending).await {
+    let interrupted = match resume(env, candidate, current, kind.pending).await {
         // A damaged record is replaced.
-        Err(Error::Storage(error)) if error.is_damage() => None,
-        resumed => resumed.map_err(|error| failure::unread(error, current))?,
+        Err(Error::Storage(error)) if error.is_damage() => Interrupted::Nothing,
+        interrupted => interrupted.map_err(|error| failure::unread(error, current))?,
     };
+    let given_up = current.filter(|_| matches!(interrupted, Interrupted::Other)).map(Current::giving_up);
+    let (current, resumed) = (given_up.as_ref().or(current), interrupted.same());
     let candidate = resumed.as_ref().map_or(candidate, |resumed| &resumed.candidate);
     // As its marks will say: those of the last revision may say something else.
     let decoration = Decoration { tie: candidate.tie(), ..env.decoration.clone() };
