@@ -6,9 +6,10 @@
 
 use serde_json::{Map, Value};
 
+use super::keys::served;
 use super::resume::{has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error};
-use crate::kube::{ApplyError, Decoration, Object, ObjectKey, recorded_objects};
+use crate::kube::{ApplyError, Decoration, Object, recorded_objects};
 use crate::release::{Hook, HookEvent, Release, Status};
 use crate::storage::{Content, Sealed, Unproven};
 
@@ -63,8 +64,8 @@ pub async fn admit(
     candidate: &Candidate,
 ) -> Result<Admission, Error> {
     let (release, namespace) = (recorded.facts(), &env.decoration.namespace);
-    let objects = keyed(env, recorded_objects(&release.manifest, namespace)?).await?;
-    let rendered = keyed(env, candidate.objects.clone()).await?;
+    let objects = served(env, recorded_objects(&release.manifest, namespace)?).await?;
+    let rendered = served(env, candidate.objects.clone()).await?;
     if let Some((key, _)) = rendered.iter().find(|(key, _)| !objects.iter().any(|(known, _)| known == key)) {
         return Ok(Admission::Refused(format!("it lacks {key}, which the chart renders")));
     }
@@ -95,17 +96,6 @@ fn run_the_same(recorded: &[Hook], rendered: &[Hook]) -> bool {
     let (recorded, rendered): (Vec<&Hook>, Vec<&Hook>) =
         (recorded.iter().filter(runs).collect(), rendered.iter().filter(runs).collect());
     recorded.len() == rendered.len() && recorded.into_iter().zip(rendered).all(same)
-}
-
-/// Returns the objects of served kinds, with their keys.
-async fn keyed(env: &Environment<'_>, objects: Vec<Object>) -> Result<Vec<(ObjectKey, Object)>, Error> {
-    let mut keyed = Vec::new();
-    for object in objects {
-        if let Some(key) = env.applier.recorded_key(&object, &env.decoration).await? {
-            keyed.push((key, object));
-        }
-    }
-    Ok(keyed)
 }
 
 /// Returns whether everything that an object has beyond the chart's is live. A missing Job counts as live if the server

@@ -1,6 +1,7 @@
 //! Finds the managers that took over fields of a release's live objects. Writes nothing.
 
 use super::handover::Handover;
+use super::keys::served;
 use super::{Environment, Error, read_sealed};
 use crate::kube::{ApplyError, Inspection, ObjectKey, recorded_objects};
 use crate::release::Packed;
@@ -21,13 +22,13 @@ pub async fn inspect(
     let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     let handover = Handover::new(env, &objects);
     let mut found = Vec::new();
-    for object in &objects {
-        let key = env.applier.recorded_key(object, &env.decoration).await?;
-        if let Some(key) = key.filter(|key| at.contains(key)) {
-            let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
-            let inspection = env.applier.inspect(object, &env.decoration, &handover.of(&key)).await.map_err(failed)?;
-            found.push((key, inspection));
+    for (key, object) in served(env, objects).await? {
+        if !at.contains(&key) {
+            continue;
         }
+        let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
+        let inspection = env.applier.inspect(&object, &env.decoration, &handover.of(&key)).await.map_err(failed)?;
+        found.push((key, inspection));
     }
     Ok(found)
 }

@@ -3,6 +3,7 @@
 use futures::future::BoxFuture;
 use tokio::sync::OnceCell;
 
+use super::keys::served;
 use super::{Current, Environment, Error, Options, read_sealed};
 use crate::kube::{self, ApplyError, MergeBases, Object, ObjectKey, WriteOptions, recorded_objects};
 use crate::release::{Packed, Release};
@@ -83,13 +84,7 @@ impl<'a> RecordedBases<'a> {
                 read.get()
             }
         };
-        let mut objects = Vec::new();
-        for object in recorded_objects(&release.manifest, &self.env.decoration.namespace)? {
-            if let Some(key) = self.env.applier.recorded_key(&object, &self.env.decoration).await? {
-                objects.push((key, object));
-            }
-        }
-        Ok(objects)
+        served(self.env, recorded_objects(&release.manifest, &self.env.decoration.namespace)?).await
     }
 
     /// Reads a record; `None` for one that cannot be decoded or is not ours: then no field counts as dropped.

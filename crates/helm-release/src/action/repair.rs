@@ -136,8 +136,8 @@ async fn apply(
     let options = WriteOptions { deletions, ..with.options(bases.write_options()) };
     let mut targets: Vec<Target<'_>> = Vec::new();
     let (mut repaired, mut failures) = (Repaired::default(), Failures::default());
-    for object in &objects {
-        match target(env, object, (with, rule), &handover, &mut repaired).await {
+    for (at, object) in objects.iter().enumerate() {
+        match target(env, (object, &objects[at + 1..]), (with, rule), &handover, &mut repaired).await {
             Ok(target) => targets.extend(target),
             Err(Error::Apply(error)) if options.continues_after(&error) => failures.add(error, &options),
             Err(error) => return Err(error),
@@ -159,16 +159,21 @@ async fn apply(
     Ok(repaired)
 }
 
-/// Returns how to write an object; `None` if it is left as it is, which is noted.
+/// Returns how to write an object; `None` if it is left as it is, which is noted, or if one of the `later` ones has its
+/// key.
 async fn target<'o>(
     env: &Environment<'_>,
-    object: &'o Object,
+    (object, later): (&'o Object, &[Object]),
     (with, rule): (With<'_>, Rule),
     handover: &Handover<'_>,
     repaired: &mut Repaired,
 ) -> Result<Option<Target<'o>>, Error> {
     // Objects of a kind that is no longer served cannot drift.
     let Some(key) = env.applier.recorded_key(object, &env.decoration).await? else { return Ok(None) };
+    // Only a cluster-scoped object has the key of one that names another namespace.
+    if key.namespace.is_empty() && later.iter().any(|later| later.has_key(&key, &env.decoration.namespace)) {
+        return Ok(None);
+    }
     let known = match with {
         With::All(_) => None,
         With::These(objects) | With::Drifted { objects, .. } => match objects.iter().find(|known| known.key == key) {

@@ -1554,6 +1554,59 @@ async fn an_object_that_becomes_a_hook_that_does_not_run_is_pruned() {
     }
 }
 
+#[tokio::test]
+async fn of_cluster_scoped_objects_that_name_different_namespaces_the_last_counts() {
+    const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/r";
+    let role = |verb: &str| {
+        let mut role = object("rbac.authorization.k8s.io/v1", "ClusterRole", "r");
+        role["rules"] = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}]);
+        role
+    };
+    let chart = |verb: &str| {
+        let mut ignored = role("delete");
+        ignored["metadata"]["namespace"] = "elsewhere".into();
+        candidate(&[ignored, role(verb)])
+    };
+    let world = World::new();
+    let live = || world.server.object(ROLE).unwrap();
+    let verb = || live()["rules"][0]["verbs"][0].clone();
+    let installed = world.install(&chart("get")).await;
+    let applies = world.server.log().iter().filter(|line| line.starts_with(&format!("PATCH {ROLE}"))).count();
+    assert_eq!((applies, verb(), names(&installed.inventory)), (1, json!("get"), vec!["r"]));
+    let (recorded, _) = inventory_of(&world.env(), 1).await.unwrap();
+    assert_eq!((names(&recorded), recorded.objects[0].digest), (vec!["r"], installed.inventory.objects[0].digest));
+    let known: Vec<&MarkedObject> = installed.inventory.objects.iter().collect();
+    let before = live()["metadata"]["uid"].clone();
+    let reapplied = reapply(&world.env(), (1, None), &known, &()).await.unwrap();
+    assert!(reapplied.failed.is_none());
+    assert_eq!((reapplied.applied.len(), verb(), &live()["metadata"]["uid"]), (1, json!("get"), &before));
+    let upgraded = upgrade(&world.env(), &chart("list"), &installed).await.unwrap();
+    assert_eq!((names(&upgraded.marks), upgraded.pruned, verb()), (vec!["r"], vec![], json!("list")));
+}
+
+#[tokio::test]
+async fn objects_that_are_the_same_on_the_server_are_found_before_an_action() {
+    let elsewhere = |api_version: &str, kind: &str, name: &str| {
+        let mut object = object(api_version, kind, name);
+        object["metadata"]["namespace"] = "elsewhere".into();
+        object
+    };
+    let rbac = "rbac.authorization.k8s.io/v1";
+    let world = World::new();
+    let rendered = |objects: Vec<Value>| deduplicated(&world.applier, &world.decoration, candidate(&objects));
+    let apart = rendered(vec![elsewhere(rbac, "ClusterRole", "r"), object(rbac, "ClusterRole", "s")]).await;
+    assert_eq!((apart.objects.len(), world.server.log().len()), (2, 0), "no request is needed");
+    for (api_version, kind, kept) in
+        [(rbac, "ClusterRole", 1), (rbac, "Role", 2), ("v1", "ConfigMap", 2), ("x.y/v1", "Unserved", 2)]
+    {
+        let objects = vec![elsewhere(api_version, kind, "r"), map("a", "1"), object(api_version, kind, "r")];
+        let unique = rendered(objects).await;
+        let namespaces: Vec<_> = unique.objects.iter().filter(|o| o.name == "r").map(|o| o.namespace.clone()).collect();
+        assert_eq!((namespaces.len(), namespaces.last()), (kept, Some(&None)), "{kind}");
+        assert_eq!(unique.duplicates.len(), 2 - kept, "{kind}");
+    }
+}
+
 /// Returns a reach of the release's own namespace and, among cluster-scoped kinds, only `ClusterRole`.
 fn own_namespace() -> Arc<kube::Reach> {
     let these = |names: &[&str]| kube::Allowed::These(names.iter().map(|name| (*name).to_owned()).collect());

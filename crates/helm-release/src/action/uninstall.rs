@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use futures::future::try_join_all;
 
+use super::keys::served;
 use super::order::order;
 use super::orphans::{claimed, names};
 use super::resume::{await_next, has, has_delete_hooks, not_run};
@@ -322,9 +323,8 @@ pub(super) async fn marks_of(env: &Environment<'_>, release: &Release) -> Result
         ..Marks::default()
     };
     let was_applied = matches!(release.info.status, Status::Deployed | Status::Superseded);
-    for object in &objects {
-        let Some(key) = env.applier.recorded_key(object, &env.decoration).await? else { continue };
-        let unapplied = MarkedObject::unapplied(key, object, &env.decoration.namespace);
+    for (key, object) in served(env, objects).await? {
+        let unapplied = MarkedObject::unapplied(key, &object, &env.decoration.namespace);
         marks.objects.push(MarkedObject { expires: was_applied && object.expires(), ..unapplied });
     }
     Ok(marks)

@@ -128,6 +128,32 @@ async fn the_rules_of_an_aggregated_role_are_no_drift_and_stay() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cluster_scoped_object_that_is_rendered_with_two_namespaces_is_one_object_and_no_drift() {
+    const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/all";
+    let role = |metadata: Value, verb: &str| {
+        let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}]);
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules})
+    };
+    let mut spec = spec();
+    spec["objects"] =
+        json!([role(json!({"name": "all", "namespace": "elsewhere"}), "delete"), role(json!({"name": "all"}), "get")]);
+    let world = world(spec, DriftPolicy::Repair).await;
+    let live = || world.server.object(ROLE).unwrap();
+    let installed = live();
+    assert_eq!(installed["rules"][0]["verbs"], json!(["get"]));
+    let events = published(&world).await;
+    let duplicates: Vec<_> = events.iter().filter(|event| event.contains("DuplicateObject")).collect();
+    assert!(matches!(&duplicates[..], [one] if one.contains("ClusterRole \"all\"")), "{events:#?}");
+    assert_eq!(world.requests().await, 0);
+    // The chart renders the same.
+    world.edit(|p| p["spec"]["unused"] = 1.into());
+    world.reconcile().await;
+    assert_eq!((world.history(), live()), (vec!["1 deployed".to_owned()], installed));
+    let restarted = World::on(world.server.clone());
+    assert_eq!((restarted.requests().await, restarted.condition("Irreconcilable")), (0, None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_most_specific_policy_wins() {
     let map = |name: &str, policy: &str| {
         let metadata = json!({"name": name, "annotations": {POLICY: policy}});

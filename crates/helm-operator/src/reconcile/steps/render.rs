@@ -215,6 +215,7 @@ impl StepContext<'_> {
         };
         self.note_unread(primary, &candidate.unread);
         let candidate = self.decorated(primary, candidate).await?;
+        let candidate = action::deduplicated(&self.applier, &self.decoration(primary), candidate).await;
         let candidate = self.ordered(candidate)?;
         // The status shows the notes.
         let parts = (&*candidate.objects, &*candidate.hooks);

@@ -11,11 +11,10 @@ mod records;
 
 pub(super) use objects::Observations;
 
-use futures::future::try_join_all;
-
 use records::pending_release;
 
 use super::handover::Handover;
+use super::keys::keyed;
 use super::last::RecordedBases;
 use super::resume::{Interrupted, await_next, has, resume};
 use super::{Candidate, Completed, Current, Environment, Error, Failure, Records, failure};
@@ -73,7 +72,8 @@ pub(super) async fn deploy(
     // As its marks will say: those of the last revision may say something else.
     let decoration = Decoration { tie: candidate.tie(), ..env.decoration.clone() };
     let env = &Environment { decoration, options: env.options.clone(), ..*env };
-    let keys = keys(env, candidate).await?;
+    let (unique, keys) = keyed(env, candidate).await?;
+    let candidate = &*unique;
     let handover = Handover::new(env, &candidate.objects);
     let bases = RecordedBases::before(env, current);
     let attempt = Attempt { env, candidate, keys, current, kind, handover, bases };
@@ -111,11 +111,6 @@ pub(super) fn check_size(
     kind: &ActionKind,
 ) -> Result<(), Error> {
     Ok(check_fits(&pending_release(env, candidate, current, kind))?)
-}
-
-async fn keys(env: &Environment<'_>, candidate: &Candidate) -> Result<Vec<ObjectKey>, Error> {
-    let keys = candidate.objects.iter().map(|object| env.applier.key(object, &env.decoration));
-    Ok(try_join_all(keys).await?)
 }
 
 impl Attempt<'_> {

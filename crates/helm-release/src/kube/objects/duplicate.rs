@@ -33,24 +33,30 @@ impl fmt::Display for Duplicate {
 /// Keeps the last of several objects with the same key. Returns the kept objects, in order, and the ignored ones that
 /// differ. `namespace` is the release's.
 pub fn deduplicate(objects: Vec<Object>, namespace: &str) -> (Vec<Object>, Vec<Duplicate>) {
+    let (kept, duplicates) = last_of_each(objects.into_iter().map(|object| (object.key(namespace), object)).collect());
+    (kept.into_iter().map(|(_, object)| object).collect(), duplicates)
+}
+
+/// Keeps the last of several objects with the same key, as [`deduplicate`] does, by these keys.
+pub(crate) fn last_of_each(keyed: Vec<(ObjectKey, Object)>) -> (Vec<(ObjectKey, Object)>, Vec<Duplicate>) {
     let mut last: HashMap<ObjectKey, usize> = HashMap::new();
-    for (i, object) in objects.iter().enumerate() {
-        last.insert(object.key(namespace), i);
+    for (i, (key, _)) in keyed.iter().enumerate() {
+        last.insert(key.clone(), i);
     }
-    if last.len() == objects.len() {
-        return (objects, Vec::new());
+    if last.len() == keyed.len() {
+        return (keyed, Vec::new());
     }
     let mut duplicates = Vec::new();
-    for (i, object) in objects.iter().enumerate() {
-        let key = object.key(namespace);
-        let kept = &objects[last[&key]];
-        if last[&key] != i && object.body != kept.body {
-            duplicates.push(Duplicate { key, dropped: object.template.clone(), kept: kept.template.clone() });
+    for (i, (key, object)) in keyed.iter().enumerate() {
+        let (_, kept) = &keyed[last[key]];
+        if last[key] != i && object.body != kept.body {
+            let (dropped, kept) = (object.template.clone(), kept.template.clone());
+            duplicates.push(Duplicate { key: key.clone(), dropped, kept });
         }
     }
     let counts: HashSet<usize> = last.into_values().collect();
-    let kept = objects.into_iter().enumerate().filter(|(i, _)| counts.contains(i));
-    (kept.map(|(_, object)| object).collect(), duplicates)
+    let kept = keyed.into_iter().enumerate().filter(|(i, _)| counts.contains(i));
+    (kept.map(|(_, one)| one).collect(), duplicates)
 }
 
 #[cfg(test)]

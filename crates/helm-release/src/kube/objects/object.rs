@@ -149,7 +149,7 @@ impl Object {
     }
 
     /// Returns its key as written, without discovery. `namespace` is the release's.
-    pub(in crate::kube) fn key(&self, namespace: &str) -> ObjectKey {
+    pub(crate) fn key(&self, namespace: &str) -> ObjectKey {
         ObjectKey::new(self.group(), &self.kind, self.namespace.as_deref().unwrap_or(namespace), &self.name)
     }
 

@@ -1,0 +1,66 @@
+//! Finds the keys of objects, and keeps the last of several with one key. A cluster-scoped object may name a namespace,
+//! which does not count; only discovery shows that such objects are the same.
+
+use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
+
+use futures::future::try_join_all;
+
+use super::{Candidate, Environment, Error};
+use crate::kube::{Applier, Decoration, Object, ObjectKey, last_of_each};
+
+/// Drops the objects of a rendered candidate that a later one replaces, and adds them to its duplicates. Objects of
+/// kinds that are not served yet are compared as written; an action finds their keys.
+pub async fn deduplicated(applier: &Applier, decoration: &Decoration, mut candidate: Candidate) -> Candidate {
+    let have_namesakes = have_namesakes(&candidate.objects);
+    if !have_namesakes.contains(&true) {
+        return candidate;
+    }
+    let mut keyed = Vec::with_capacity(candidate.objects.len());
+    for (object, has_namesake) in std::mem::take(&mut candidate.objects).into_iter().zip(have_namesakes) {
+        let known = if has_namesake { applier.recorded_key(&object, decoration).await.ok().flatten() } else { None };
+        keyed.push((known.unwrap_or_else(|| object.key(&decoration.namespace)), object));
+    }
+    let (kept, duplicates) = last_of_each(keyed);
+    candidate.objects = kept.into_iter().map(|(_, object)| object).collect();
+    candidate.duplicates.extend(duplicates);
+    candidate
+}
+
+/// Returns for each object whether another one has its name, in whichever namespace.
+fn have_namesakes(objects: &[Object]) -> Vec<bool> {
+    fn name(object: &Object) -> (&str, &str, &str) {
+        (object.group(), &object.kind, &object.name)
+    }
+    let mut counts: HashMap<(&str, &str, &str), usize> = HashMap::new();
+    for object in objects {
+        *counts.entry(name(object)).or_default() += 1;
+    }
+    objects.iter().map(|object| counts[&name(object)] > 1).collect()
+}
+
+/// Returns the candidate with the last of several objects with one key, and the keys of its objects, in the same order.
+pub(super) async fn keyed<'c>(
+    env: &Environment<'_>,
+    candidate: &'c Candidate,
+) -> Result<(Cow<'c, Candidate>, Vec<ObjectKey>), Error> {
+    let keys = candidate.objects.iter().map(|object| env.applier.key(object, &env.decoration));
+    let keys: Vec<ObjectKey> = try_join_all(keys).await?;
+    if keys.iter().collect::<HashSet<_>>().len() == keys.len() {
+        return Ok((Cow::Borrowed(candidate), keys));
+    }
+    let (kept, _) = last_of_each(keys.into_iter().zip(candidate.objects.iter().cloned()).collect());
+    let (keys, objects) = kept.into_iter().unzip();
+    Ok((Cow::Owned(Candidate { objects, ..candidate.clone() }), keys))
+}
+
+/// Returns the objects of served kinds, with their keys; of several with one key, the last.
+pub(super) async fn served(env: &Environment<'_>, objects: Vec<Object>) -> Result<Vec<(ObjectKey, Object)>, Error> {
+    let mut keyed = Vec::with_capacity(objects.len());
+    for object in objects {
+        if let Some(key) = env.applier.recorded_key(&object, &env.decoration).await? {
+            keyed.push((key, object));
+        }
+    }
+    Ok(last_of_each(keyed).0)
+}
