@@ -300,6 +300,7 @@ fn acceptance(
     };
     let version = versions.map(|versions| (watch.version.clone(), versions));
     Ok(Acceptance {
+        selector: watch.selector.clone(),
         release_namespace,
         annotations: watch.annotations.clone(),
         version,

@@ -16,6 +16,8 @@ use crate::watches::{AnnotationNames, Field};
 /// One controller's rules for accepting resources.
 #[derive(Clone, Default)]
 pub(crate) struct Acceptance {
+    /// The labels that the watch selects. The server applies it to events, but not to answers.
+    pub(crate) selector: Selector,
     /// The namespace of the releases, if resources are cluster-scoped.
     pub(crate) release_namespace: Option<Arc<str>>,
     /// The configured names of control annotations.
@@ -36,9 +38,13 @@ pub(crate) struct Acceptance {
 
 impl Acceptance {
     /// Returns the resource as this controller sees it, with the status fields that watches.yaml defines. Returns
-    /// `None` if the watch of another version or another shard serves it, or the author's filter rejects it.
+    /// `None` if the watch does not select it, the watch of another version or another shard serves it, or the author's
+    /// filter rejects it.
     pub(crate) fn admit(&self, received: Received, fields: &[Field]) -> Option<Primary> {
         let Received { mut primary, status, .. } = received;
+        if !self.selects(&primary) {
+            return None;
+        }
         match self.standing(&primary) {
             Standing::Ours => {}
             Standing::Drained => primary.is_drained = true,
@@ -62,6 +68,10 @@ impl Acceptance {
         }
         primary.raw = self.keep_metadata.then_some(raw);
         Some(primary)
+    }
+
+    fn selects(&self, primary: &Primary) -> bool {
+        primary.raw.as_ref().is_none_or(|raw| self.selector.matches(&raw.labels))
     }
 
     fn standing(&self, primary: &Primary) -> Standing {

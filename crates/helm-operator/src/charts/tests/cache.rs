@@ -124,6 +124,21 @@ async fn the_newer_version_of_a_resource_wins_and_another_uid_replaces_it() {
     assert!(cache.remove_primary(&key(), "other"));
 }
 
+#[test]
+fn only_a_resource_with_the_labels_that_the_watch_selects_is_admitted() {
+    let selector = kube::core::Selector::from_iter([("tier", "prod")]);
+    let acceptance = Acceptance { selector, ..Acceptance::default() };
+    let admits = |labels: &Value| {
+        let metadata = json!({"name": "web", "namespace": "ns", "uid": "u", "labels": labels});
+        let received = serde_json::from_value::<Received>(json!({"metadata": metadata})).unwrap();
+        acceptance.admit(received, &[]).is_some()
+    };
+    assert!(admits(&json!({"tier": "prod", "a": "b"})));
+    for labels in [json!({"tier": "test"}), json!({"a": "prod"}), json!({}), Value::Null] {
+        assert!(!admits(&labels), "{labels}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_event_from_before_a_deletion_does_not_bring_a_resource_back() {
     let list = || Epoch { number: 1, began: Instant::now(), is_list: true };

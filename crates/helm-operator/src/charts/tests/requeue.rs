@@ -382,6 +382,68 @@ async fn what_somebody_changed_just_before_a_status_write_wakes_the_resource() {
     assert_eq!(woken, Ok(key()), "otherwise the edit waits for the next period, or for ever");
 }
 
+/// Creates a controller of the resources with the label `tier: prod`, which the resource has.
+fn selecting(server: Arc<MemoryApi>) -> World {
+    let mut primary = server.object(PRIMARY).unwrap();
+    primary["metadata"]["labels"] = json!({"tier": "prod"});
+    server.put(PRIMARY, primary, "user");
+    let selector = kube::core::Selector::from_iter([("tier", "prod")]);
+    World::taking(server, Arc::new(Stub::default()), Acceptance { selector, ..Acceptance::default() })
+}
+
+/// Removes the label just before the first request whose line of the log contains `what`, and delivers the event by
+/// which the resource leaves the watch: its last state there, with the version of the change.
+fn leave_before(world: &World, what: &'static str) {
+    let (server, shared) = (world.server.clone(), world.shared.clone());
+    let has_left = std::sync::atomic::AtomicBool::new(false);
+    world.server.refuse(move |call| {
+        let line = format!("{} {}", call.method, call.path);
+        if line.contains(what) && !has_left.swap(true, Ordering::Relaxed) {
+            let mut last = server.object(PRIMARY)?;
+            let mut primary = last.clone();
+            primary["metadata"]["labels"] = json!({});
+            server.put(PRIMARY, primary, "user");
+            last["metadata"]["namespace"] = "ns".into();
+            last["metadata"]["resourceVersion"] = server.object(PRIMARY)?["metadata"]["resourceVersion"].clone();
+            Primaries(shared.clone()).deleted(serde_json::from_value(last).unwrap());
+        }
+        None
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_answer_to_a_status_write_brings_no_resource_back_that_left_the_watch_just_before() {
+    let world = selecting(World::new(spec()).server);
+    leave_before(&world, "memcacheds/web/status");
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
+    world.server.accept();
+    assert_eq!(world.server.object(PRIMARY).unwrap()["status"]["deployedRelease"]["revision"], 1, "it was answered");
+    assert!(world.shared.cache.primary(&key()).is_none());
+    assert!(world.shared.memory.of(&key()).is_blank());
+    world.shared.queue.open();
+    assert!(tokio::time::timeout(SECOND, world.shared.queue.next()).await.is_err(), "nobody wakes it");
+    let mut primary = world.server.object(PRIMARY).unwrap();
+    primary["metadata"]["labels"] = json!({"tier": "prod"});
+    world.server.put(PRIMARY, primary, "user");
+    world.feed();
+    assert!(world.shared.cache.primary(&key()).is_some(), "it comes back");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_leaves_the_watch_while_its_record_is_read_gets_no_status() {
+    let world = World::new(spec());
+    world.server.refuse(|call| call.path.contains("/status").then(|| Error::from_status(500, "InternalError", "away")));
+    world.reconcile().await;
+    world.server.accept();
+    let world = selecting(world.server);
+    leave_before(&world, "GET /api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1");
+    let before = world.server.log().len();
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
+    assert!(world.shared.cache.primary(&key()).is_none(), "the record was read");
+    let log = world.server.log()[before..].join("\n");
+    assert!(!log.contains("/status"), "{log}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn finalizers_that_somebody_removed_just_before_a_status_write_wake_the_resource() {
     for (is_deleted, before, after) in [

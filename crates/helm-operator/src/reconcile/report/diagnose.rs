@@ -51,7 +51,7 @@ pub(crate) async fn current_health(context: &StepContext<'_>, primary: &Primary)
     let quoted = waiting.quoted(&unhealthy);
     context.hide_quotations(primary, &mut waiting.quotations, quoted).await;
     let health = waiting.health(&unhealthy, context.shared.settings.progress_timeout, now);
-    context.shared.memory.change(context.key, |memory| memory.status.waiting = Some(waiting));
+    context.change_memory_of(primary, |memory| memory.status.waiting = Some(waiting));
     (health, count)
 }
 

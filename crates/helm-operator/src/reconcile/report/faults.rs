@@ -94,7 +94,11 @@ impl StepContext<'_> {
     }
 
     /// Changes what is remembered of this very resource; returns `None` if it is gone.
-    fn change_memory_of<T>(&self, primary: &Primary, change: impl FnOnce(&mut ResourceMemory) -> T) -> Option<T> {
+    pub(super) fn change_memory_of<T>(
+        &self,
+        primary: &Primary,
+        change: impl FnOnce(&mut ResourceMemory) -> T,
+    ) -> Option<T> {
         let is_there = || self.shared.cache.primary_with_uid(self.key, primary.uid()).is_some();
         self.shared.memory.change_if(is_there, self.key, change)
     }

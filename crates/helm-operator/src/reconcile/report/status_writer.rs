@@ -47,6 +47,10 @@ pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>,
     } else {
         None
     };
+    // It may have been deleted, or have left the watch, during the diagnosis.
+    if context.shared.cache.primary_with_uid(context.key, primary.uid()).is_none() {
+        return ReconcileResult::Success;
+    }
     let known_health = found.as_ref().map(|(health, _)| health.clone());
     // The status says whether the release is in line.
     context.leave_rollout(&primary, known_health.as_ref());
@@ -78,7 +82,7 @@ async fn read_description(context: &StepContext<'_>, primary: &Primary) {
         Ok((packed, release)) => {
             let notes = context.recorded_notes(primary, release.facts()).await;
             context.shared.cache.change_release(context.key, |release| release.packed = Some((version, packed)));
-            context.shared.memory.change(context.key, |memory| memory.status.notes = notes);
+            context.change_memory_of(primary, |memory| memory.status.notes = notes);
         }
         Err(error) => tracing::debug!(resource = %context.key, error, "Cannot read the record for the status"),
     }
@@ -287,9 +291,10 @@ async fn write_status(
             status_events::publish(context, primary, &status);
             let mut answered = answer.primary.status.clone();
             context.shared.primary_written(answer);
+            // It may have left the watch before the write.
+            let Some(known) = context.shared.cache.primary_with_uid(context.key, primary.uid()) else { return };
             // The cache parses the computed fields of a response.
-            answered.fields =
-                context.shared.cache.primary(context.key).map(|p| p.status.fields.clone()).unwrap_or_default();
+            answered.fields = known.status.fields.clone();
             let is_changed = !answered.has_same(&status);
             let known = is_changed.then(|| Box::new((timeless_hash(&status), hash(&answered))));
             context.shared.memory.change(context.key, |h| (h.status.written, h.status.notes) = (known, None));
