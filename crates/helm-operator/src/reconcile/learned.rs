@@ -41,8 +41,9 @@ pub(crate) struct Findings {
     pub(crate) reread: bool,
     /// Whether a render was postponed.
     pub(crate) is_postponed: bool,
-    /// Whether the resource waits for a permit to be planned.
-    pub(crate) is_plan_queued: bool,
+    /// Whether the status stays as it is, because the resource waits for a permit to be planned, or to be tried for the
+    /// first time since the process started.
+    pub(crate) is_status_kept: bool,
 }
 
 /// The progress of a full reconcile.
@@ -75,8 +76,8 @@ pub(crate) enum Learned {
     Reread,
     /// A render was postponed, because it kept others waiting.
     Postponed,
-    /// The resource waits for a permit to be planned.
-    PlanQueued,
+    /// The status stays as it is until the resource has a permit.
+    StatusKept,
     /// How the inputs compare with those of the deployed revision.
     Judged(Inputs),
     /// The chart renders what is deployed. Contains that if the record has yet to be checked against it.
@@ -107,7 +108,7 @@ impl Findings {
             Learned::Discovered(generation) => self.discovered = Some(generation),
             Learned::Reread => self.reread = true,
             Learned::Postponed => self.is_postponed = true,
-            Learned::PlanQueued => self.is_plan_queued = true,
+            Learned::StatusKept => self.is_status_kept = true,
             Learned::Judged(inputs) => self.judged = Some(inputs),
             Learned::RenderedSame(unchecked) => {
                 (self.judged, self.rendered) = (Some(Inputs::RenderedSame), unchecked);
@@ -250,7 +251,7 @@ mod tests {
             found.awaited.as_ref().map(|objects| format!("awaits: {objects}")),
             with(found.reread, "reread"),
             with(found.is_postponed, "postponed"),
-            with(found.is_plan_queued, "plan queued"),
+            with(found.is_status_kept, "status kept"),
         ];
         all.into_iter().flatten().collect::<Vec<_>>().join(", ")
     }
@@ -269,7 +270,7 @@ mod tests {
             (vec![Learned::Discovered(3)], "discovery 3"),
             (vec![Learned::Reread], "reread"),
             (vec![Learned::Postponed], "postponed"),
-            (vec![Learned::PlanQueued], "plan queued"),
+            (vec![Learned::StatusKept], "status kept"),
             (vec![Learned::Judged(Inputs::Changed)], "inputs changed"),
             (vec![Learned::Judged(Inputs::Changed), other()], "candidate, inputs rendered, progress: rendered"),
             (vec![other(), Learned::Deployed], "inputs rendered, progress: rendered"),

@@ -71,7 +71,7 @@ fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
         let kind = if waiting.is_final { condition::STALLED } else { condition::RECONCILING };
         return Some(new(kind, "True", waiting.reason, &waiting.message));
     }
-    if let (Some(limit), None) = (facts.is_queued, &facts.fault) {
+    if let Some(limit) = facts.is_queued {
         let message = format!(
             "waiting for other upgrades: at most {limit} run at a time, each until its release is ready. One that fails or \
              stays unready stops the others until its resource is corrected, suspended or deleted"

@@ -242,9 +242,9 @@ pub(crate) struct Facts {
     pub(crate) blocked: Option<Fault>,
     /// Whether an annotation pauses the resource.
     pub(crate) paused: bool,
-    /// The limit of concurrent upgrades, if this one waits for a slot.
+    /// The limit of concurrent upgrades, if this one waits for a slot, and nothing has failed in this process.
     pub(crate) is_queued: Option<usize>,
-    /// What the resource waits for, although nothing has failed.
+    /// What the resource waits for, although nothing has failed in this process.
     pub(crate) waiting: Option<Waiting>,
     /// The tokens that were handled.
     pub(crate) handled: Option<Box<Handled>>,

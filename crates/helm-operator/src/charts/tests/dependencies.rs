@@ -267,6 +267,43 @@ async fn a_restart_reads_only_what_somebody_waits_for() {
     assert_eq!(asked(&world).await, [""; 0]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_a_wait_is_reported_beside_the_failure_from_before() {
+    let world = World::new(json!({"broken": true}));
+    world.reconcile().await;
+    let before = world.condition("Irreconcilable").unwrap();
+    assert!(before.starts_with("True/RenderError/"), "{before}");
+    let world = depending(world.server, on_database(json!({})), |_| {});
+    world.reconcile().await;
+    tokio::time::advance(60 * SECOND).await;
+    world.reconcile().await;
+    assert_eq!(waiting(&world), "True/DependencyNotReady/waiting for Database \"db\" (does not exist)");
+    assert_eq!(
+        (world.condition("Irreconcilable"), world.state("Ready")),
+        (Some(before.clone()), "False/RenderError".into())
+    );
+    assert_eq!(asked(&world).await, [""; 0]);
+    world.shared.events.flush(Duration::from_secs(5)).await;
+    let events = events(&world.server);
+    assert_eq!(events.iter().filter(|event| event["reason"] == "DependencyNotReady").count(), 1, "{events:?}");
+
+    let suspend = |is_on: &str| {
+        let annotation = json!({"helm.sdk.operatorframework.io/suspend": is_on});
+        world.edit(|resource| resource["metadata"]["annotations"] = annotation);
+    };
+    suspend("true");
+    world.reconcile().await;
+    assert_eq!(
+        (world.state("Suspended"), world.condition("Irreconcilable")),
+        ("True/SuspendAnnotation".into(), Some(before))
+    );
+    suspend("false");
+    world.edit(|resource| resource["spec"] = json!({"maps": ["a"], "value": "1"}));
+    put_database(&world, true);
+    world.reconcile().await;
+    assert_eq!((world.history(), world.condition("Irreconcilable")), (vec!["1 deployed".to_owned()], None));
+}
+
 /// Returns a resource's path, and the resource with its annotation.
 fn annotated(name: &str, depends_on: &Value) -> (String, Value) {
     let (path, mut resource) = primary("ns", name, json!({"maps": [name], "value": "1"}));

@@ -99,8 +99,10 @@ pub(crate) struct ResourceMemory {
     pub(crate) refused: Option<Box<(String, Refusal)>>,
     /// An install whose retries would fail in the same way.
     pub(crate) unserved: Option<Box<Unserved>>,
-    /// The failure recorded by the previous process, until the first attempt.
+    /// When the previous process's failure may be retried, until the first attempt.
     pub(crate) restored: Option<Box<Restored>>,
+    /// That failure, as the status names it, until the first attempt.
+    inherited: Option<Box<Fault>>,
     pub(crate) drift: DriftMemory,
     /// Drift that is only reported.
     pub(crate) detected: Option<Box<Detections>>,
@@ -277,8 +279,11 @@ impl ResourceMemory {
         let exhausted = stands(condition::STALLED).is_some_and(|(_, stalled)| *stalled.reason == *RETRIES_EXCEEDED);
         let attempts = backoff::failures_within(lasted);
         let is_costly = *failing.reason == Reason::RenderLimit;
-        let restored = Restored { of: primary.clone(), attempts, exhausted, is_costly, retry_at };
-        Some(ResourceMemory { restored: Some(Box::new(restored)), ..ResourceMemory::default() })
+        let restored = Some(Box::new(Restored { of: primary.clone(), attempts, exhausted, is_costly, retry_at }));
+        // A reason of the author's own has no name that lasts as long as the process.
+        let reason = failing.reason.parse().unwrap_or(Reason::ReconcileError);
+        let inherited = Some(Box::new(Fault { condition: kind, reason, message: failing.message.to_string() }));
+        Some(ResourceMemory { restored, inherited, ..ResourceMemory::default() })
     }
 
     /// Returns until when these inputs must not be retried; `None` if they may be tried now.
@@ -313,7 +318,7 @@ impl ResourceMemory {
         let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
         let is_own = failed.is_of_attempt() || known.is_some_and(|failure| failure.is_own);
         let news = known.is_none_or(|failure| failure.failed != *failed || failure.exhausted != exhausted);
-        self.restored = None;
+        (self.restored, self.inherited) = (None, None);
         let retry = Retry::after(failures, now);
         let failed = failed.clone();
         self.failure = Some(Box::new(LastFailure { failed, inputs, retry, attempts, is_own, exhausted }));
@@ -343,6 +348,7 @@ impl ResourceMemory {
         self.failure = None;
         self.restored = None;
         self.unserved = None;
+        self.inherited = None;
         self.is_slow = false;
     }
 
@@ -363,6 +369,7 @@ impl ResourceMemory {
             refused: None,
             unserved: None,
             restored: None,
+            inherited: None,
             drift,
             detected: None,
             status,
@@ -376,8 +383,13 @@ impl ResourceMemory {
         *drift == DriftMemory::default() && status.is_blank()
     }
 
-    /// Returns the current failure.
+    /// Returns the current failure: this process's, or else the one that it found.
     pub(crate) fn fault(&self) -> Option<Fault> {
+        self.own_fault().or_else(|| self.inherited.as_deref().cloned())
+    }
+
+    /// Returns the current failure of this process.
+    pub(crate) fn own_fault(&self) -> Option<Fault> {
         self.failure.as_ref().map(|f| f.failed.fault().clone()).or_else(|| self.drift.fault())
     }
 
@@ -640,12 +652,29 @@ mod tests {
         assert_eq!(memory.deadlines()[1], Some(retry_at));
         assert!(memory.fail(&blocked(Reason::InstallError), "any".into(), now, None));
         assert_eq!(memory.held_until("any", now), Some(now + backoff::LONGEST));
-        assert_eq!(memory.restored(&primary), None);
+        assert_eq!((memory.restored(&primary), memory.fault()), (None, Some(fault(Reason::InstallError))));
         let mut memory = ResourceMemory::restore(&primary, now, today()).unwrap();
         let annotated = "{\"helm.sdk.operatorframework.io/adopt\": \"true\"}";
         assert_eq!(memory.restored(&resource("InstallError", 2, "u", annotated)), None, "a change of its own");
         memory.retry_now(now);
         assert_eq!(memory.restored(&primary), None);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_failure_of_the_previous_process_is_named_until_the_first_attempt() {
+        let now = Instant::now();
+        for (reason, expected) in [("UpgradeError", Reason::UpgradeError), ("OfTheAuthor", Reason::ReconcileError)] {
+            let restored = ResourceMemory::restore(&failing(reason, 2, "u"), now, today()).unwrap();
+            let found = Fault { condition: condition::RELEASE_FAILED, reason: expected, message: "m".into() };
+            let mut memory = restored.clone();
+            memory.retry_now(now);
+            assert_eq!((memory.fault(), memory.own_fault()), (Some(found), None), "{reason}");
+            memory.fail(&blocked(Reason::Own("X")), "any".into(), now, None);
+            assert_eq!(memory.fault(), Some(fault(Reason::Own("X"))));
+            let mut memory = restored;
+            memory.succeed();
+            assert!(memory.fault().is_none() && memory.is_blank());
+        }
     }
 
     #[tokio::test(start_paused = true)]

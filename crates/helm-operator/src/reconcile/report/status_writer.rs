@@ -35,11 +35,12 @@ pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>,
         return plan(context, &primary, end);
     }
     context.handle_failed(decided, end);
-    // The previous process's failure stays until the first attempt, and the last plan until the next one. The health of
-    // the objects is unknown until they are listed.
+    // What the previous process wrote stays until it is time for the first attempt, and the last plan until the next
+    // one. The health of the objects is unknown until they are listed.
+    let restored = context.shared.memory.of(context.key).restored(&primary);
     let is_known = has_status(&primary)
-        && !context.found.is_plan_queued
-        && context.shared.memory.of(context.key).restored(&primary).is_none()
+        && !context.found.is_status_kept
+        && restored.is_none_or(|until| until <= context.decided)
         && !context.is_listing();
     let found = if is_known {
         read_description(context, &primary).await;
@@ -124,7 +125,12 @@ fn facts(
         }
         _ => Vec::new(),
     };
-    let (fields, fault) = fields(context, primary, &objects);
+    let (fields, field_fault) = fields(context, primary, &objects);
+    // What the first attempt waits for is named beside the failure that this process found.
+    let own_fault = memory.own_fault();
+    let has_failed = own_fault.is_some();
+    let fault = own_fault.or_else(|| context.rejection(primary));
+    let limit = Some(context.shared.rollout.limit()).filter(|_| fault.is_none());
     let shown = deployed.map(|(version, _)| deployed_release(context, primary, version)).or(lost);
     let facts = Facts {
         generation,
@@ -135,7 +141,7 @@ fn facts(
         health,
         objects: count,
         fields,
-        fault: memory.fault().or_else(|| context.rejection(primary)),
+        fault: fault.or_else(|| memory.fault()),
         pinned: context.pinned(primary),
         tests: context.test_report(primary).filter(|_| deployed.is_some()),
         stall: stall(&memory),
@@ -145,20 +151,16 @@ fn facts(
         paused: primary.annotations.pause(),
         suspended: primary.annotations.suspend(),
         planned: context.plan_report(primary),
-        is_queued: Some(context.shared.rollout.limit()).filter(|_| context.shared.rollout.is_waiting(context.key)),
+        is_queued: limit.filter(|_| context.shared.rollout.is_waiting(context.key)),
         handled: context.handled(primary),
-        waiting: context
-            .found
-            .waiting
-            .clone()
-            .or_else(|| context.waits_for_turn(primary).filter(|_| memory.fault().is_none())),
+        waiting: context.found.waiting.clone().or_else(|| context.waits_for_turn(primary).filter(|_| !has_failed)),
         awaited: context.found.awaited.clone(),
         unread: context.unread(primary),
         unproven: context.unproven(primary),
         ignored: primary.annotations.mistakes().join("; "),
         kept_by,
     };
-    (facts, fault)
+    (facts, field_fault)
 }
 
 /// Returns what keeps a resource after its uninstall: the finalizers of others, and the number of those not listed.

@@ -190,7 +190,7 @@ impl StepContext<'_> {
     /// Ends the failure of an earlier read.
     fn forget_refusal(&self) {
         self.shared.memory.change(self.key, |memory| {
-            if memory.failure.as_ref().is_some_and(|f| f.failed.fault().reason == Reason::DependencyForbidden) {
+            if memory.fault().is_some_and(|fault| fault.reason == Reason::DependencyForbidden) {
                 memory.succeed();
             }
         });

@@ -21,11 +21,14 @@ impl StepContext<'_> {
     /// Queues the resource for a retry permit.
     pub(crate) fn wait_for_retry(&self, primary: &Primary) -> Ended {
         let is_plan = self.planning(primary) == Planning::Due;
-        let has_changed = self.shared.memory.of(self.key).has_changed(&self.attempt(primary));
+        let memory = self.shared.memory.of(self.key);
+        let has_changed = memory.has_changed(&self.attempt(primary));
         // Corrections come before other retries, so a plan must not count as one.
         let attempt = if has_changed && !is_plan { RetryInputs::Corrected } else { RetryInputs::Same };
         self.shared.queue.retry(self.key, attempt);
-        NextStep::Done.with(is_plan.then_some(Learned::PlanQueued))
+        // Until then, the status names the last plan, or the failure of the previous process.
+        let is_kept = is_plan || memory.restored(primary).is_some();
+        NextStep::Done.with(is_kept.then_some(Learned::StatusKept))
     }
 
     /// Postpones a render that delayed others: although nothing failed, it is repeated with a retry permit.
@@ -70,7 +73,7 @@ impl StepContext<'_> {
             let is_resumed = release.newest().is_some_and(|(_, newest)| newest.status.is_pending());
             is_resumed || rollout::has_failed(release, &inputs)
         });
-        if is_repeated || self.shared.memory.of(self.key).fault().is_some() {
+        if is_repeated || self.shared.memory.of(self.key).own_fault().is_some() {
             return release.and_then(rollout::before_attempts).unwrap_or(Before::Ready);
         }
         let is_unready = primary.status.find(condition::READY).is_some_and(|ready| &*ready.status == "False");
