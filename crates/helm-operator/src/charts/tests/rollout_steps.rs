@@ -237,6 +237,42 @@ async fn what_was_rolled_out_is_taken_back_and_stays_so_until_the_next_chart() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_was_taken_back_from_the_only_release_reaches_no_other_while_a_person_stops_that_one() {
+    let x = ResourceKey::new("ns", "x");
+    let serving = |server: Arc<MemoryApi>| {
+        World::with_events(server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
+            (settings.rollout, settings.max_history) = (Some(rule(OnGateFailure::Rollback)), 10);
+        })
+    };
+    let mut world = serving(with_a_canary_in_trouble(false).await.server);
+    // It does not become ready in time.
+    for _ in 0..3 {
+        world.reconcile_one(&x).await;
+        tokio::time::advance(Duration::from_secs(601)).await;
+    }
+    world.reconcile_one(&x).await;
+    assert_eq!(
+        (world.value_of("x"), world.shared.count().rollout.unwrap().phase),
+        (json!("x by v1"), Some("rolled-back"))
+    );
+    for annotation in [Some(("suspend", "true")), Some(("pin", "2")), Some(("pin", "1")), None] {
+        let path = primary("ns", "x", Value::Null).0;
+        let mut object = world.server.object(&path).unwrap();
+        let named = annotation.map(|(name, value)| (format!("helm.sdk.operatorframework.io/{name}"), json!(value)));
+        object["metadata"]["annotations"] = Value::Object(named.into_iter().collect());
+        world.server.put(&path, object, "user");
+        for _ in 0..2 {
+            reconcile_all(&world, 3).await;
+            assert_eq!(with_chart(&world, "v2"), [""; 0], "{annotation:?}");
+            assert_eq!(reconciling(&world, "a"), "True/RolloutRolledBack", "{annotation:?}");
+            world = serving(world.server);
+        }
+    }
+    let newest = world.shared.cache.release(&x).unwrap().newest().unwrap().1.marks.clone().unwrap();
+    assert_eq!(newest.rolled_back_to, Some(1), "the pin was obeyed");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_of_a_rollout_holds_nothing_once_its_rule_is_gone() {
     let world = installed(OnGateFailure::Rollback).await;
     refuse(&world.server, "b");

@@ -3,7 +3,7 @@
 use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Tested};
 use helm_release::release::Status;
-use helm_release::storage::{RejectedBy, Tests};
+use helm_release::storage::{Rejected, RejectedBy, Tests};
 use scaffold::annotations::PREFIX;
 use tokio::time::Instant;
 
@@ -187,10 +187,13 @@ pub(crate) async fn roll_back(context: &StepContext<'_>, primary: &Primary) -> R
     let release = context.release().unwrap_or_default();
     let pin = primary.annotations.pin().ok().flatten();
     let rejected = || gate::rejected(&release).map(|rejected| rejected.into_owned());
-    let rejected = context.taken_back(primary, &release).or_else(rejected).filter(|_| pin.is_none());
+    let rejected = context.taken_back(primary, &release).or_else(rejected);
+    // What a rollout took back stays rejected for it, unless the pin asks for that very revision.
+    let is_noted = |one: &Rejected| pin.is_none_or(|to| one.by == RejectedBy::Rollout && one.version != to);
+    let rejected = rejected.filter(is_noted);
     let target = pin.or_else(|| gate::target(&release, primary.uid()));
     let (Some(to), Some(current)) = (target, context.current(primary)) else { return Ok(NextStep::Done.into()) };
-    let why = match &rejected {
+    let why = match rejected.as_ref().filter(|_| pin.is_none()) {
         Some(rejected) if rejected.by == RejectedBy::Rollout => {
             format!("the rollout of the chart, which made revision {}, is taken back", rejected.version)
         }

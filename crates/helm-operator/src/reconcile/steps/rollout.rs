@@ -49,11 +49,21 @@ impl StepContext<'_> {
     /// Returns the state of this release: from its records and its status, unless the health of its objects is known.
     pub(crate) fn member(&self, primary: &Primary, health: Option<&Health>) -> Member {
         let annotations = &primary.annotations;
-        let is_left = primary.deleting || annotations.leaves_alone();
-        let is_pinned = annotations.pin().ok().flatten().is_some();
-        let release = self.release().filter(|_| !is_left && !is_pinned);
-        let part = release.as_deref().map_or(Part::None, |release| self.part(primary, release, health));
+        let is_left = annotations.leaves_alone() || annotations.pin().ok().flatten().is_some();
+        let release = self.release().filter(|_| !primary.deleting);
+        let part = match release.as_deref() {
+            // The others must not get what was taken back from a release that a person stops in that state.
+            Some(release) if self.rejected_by(release) == Some(RejectedBy::Rollout) => Part::TakenBack,
+            Some(release) if !is_left => self.part(primary, release, health),
+            _ => Part::None,
+        };
         Member { is_canary: primary.is_canary, part }
+    }
+
+    /// Returns what rejected the revision that brought what is rolled out now, if it was rolled back.
+    fn rejected_by(&self, release: &ReleaseRecords) -> Option<RejectedBy> {
+        release.deployed_marks()?;
+        gate::rejected(release).filter(|rejected| self.is_of_edition(&rejected.inputs)).map(|rejected| rejected.by)
     }
 
     fn part(&self, primary: &Primary, release: &ReleaseRecords, health: Option<&Health>) -> Part {
@@ -62,11 +72,8 @@ impl StepContext<'_> {
             return Part::None;
         };
         let (Some(marks), Some(deployed)) = (&newest.marks, release.deployed_marks()) else { return Part::None };
-        let undone = gate::rejected(release).filter(|rejected| is_new(&rejected.inputs)).map(|rejected| rejected.by);
-        match undone {
-            Some(RejectedBy::Rollout) => return Part::TakenBack,
-            Some(RejectedBy::Tests) => return Part::Reached { state: Reached::Failed, since: newest.written },
-            None => {}
+        if self.rejected_by(release) == Some(RejectedBy::Tests) {
+            return Part::Reached { state: Reached::Failed, since: newest.written };
         }
         let has_failed = self.has_failed(primary);
         if is_new(&marks.inputs) {
@@ -172,15 +179,23 @@ impl StepContext<'_> {
         let rule = self.shared.turns.rule()?;
         let RolloutTurn::Held(progress) = self.turn(primary) else { return None };
         let release = self.release();
-        let is_closed = self.gate(primary, release.as_deref()) == Gate::Closed;
-        if !is_closed && (self.full_reconcile(primary).is_some() || !self.is_from_outside(primary, release.as_deref()))
+        let gate = self.gate(primary, release.as_deref());
+        if matches!(gate, Gate::Pin | Gate::Pinned) {
+            return None;
+        }
+        if gate != Gate::Closed
+            && (self.full_reconcile(primary).is_some() || !self.is_from_outside(primary, release.as_deref()))
         {
             return None;
         }
         let (reason, message) = match progress.phase {
             Phase::TakingBack => (
                 TAKEN_BACK,
-                format!("the rollout of the chart was rolled back, because {}; {GO_ON}", progress.unmet(rule)),
+                format!(
+                    "the rollout of the chart was rolled back, because {}; {GO_ON}: once no release is left that was \
+                     rolled back, the rollout goes on",
+                    progress.unmet(rule)
+                ),
             ),
             Phase::Halted => (
                 HALTED,
