@@ -273,6 +273,26 @@ async fn what_was_taken_back_from_the_only_release_reaches_no_other_while_a_pers
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_that_vanishes_while_its_status_is_written_keeps_no_place_in_the_rollout() {
+    let world = installed(OnGateFailure::Halt).await;
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    let (server, path) = (world.server.clone(), primary("ns", "a", Value::Null).0);
+    let gone = path.clone();
+    world.server.refuse(move |call| {
+        if call.path.starts_with(&format!("{gone}/status")) {
+            server.remove(&gone);
+        }
+        None
+    });
+    world.reconcile_one(&keys()[0]).await;
+    world.server.accept();
+    assert_eq!(world.server.object(&path), None, "its status was written");
+    assert!(!world.shared.turns.knows(&keys()[0]) && world.shared.queue.timers() == 0);
+    reconcile_all(&world, 6).await;
+    assert_eq!(with_chart(&world, "v2"), ["b", "c", "d", "x", "y"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_of_a_rollout_holds_nothing_once_its_rule_is_gone() {
     let world = installed(OnGateFailure::Rollback).await;
     refuse(&world.server, "b");

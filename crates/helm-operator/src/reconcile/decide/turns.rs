@@ -73,8 +73,23 @@ impl Turns {
     /// Stores the state of a release; `None` means that it no longer exists. Returns the releases whose turn that
     /// changes.
     pub(crate) fn note(&self, key: &ResourceKey, member: Option<Member>, now: Timestamp) -> Vec<ResourceKey> {
+        self.note_if(|| true, key, member, now)
+    }
+
+    /// Stores the state of a release as [`note`](Self::note) does, if its resource is still known. Nothing can be
+    /// forgotten between the check and the change: a release that is forgotten before would hold its place for ever.
+    pub(crate) fn note_if(
+        &self,
+        is_known: impl FnOnce() -> bool,
+        key: &ResourceKey,
+        member: Option<Member>,
+        now: Timestamp,
+    ) -> Vec<ResourceKey> {
         let Some(rule) = &self.rule else { return Vec::new() };
         let mut state = sync::lock(&self.state);
+        if !is_known() {
+            return Vec::new();
+        }
         let before = state.members.get(key).copied();
         let member = member.map(|mut member| {
             member.settle(before.as_ref(), now);

@@ -58,10 +58,11 @@ pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>,
     if let Some((health, objects)) = found {
         write_status(context, (&primary, decided.generation), health, objects).await;
     }
-    // As the status says now.
-    if let Some(primary) = context.shared.cache.primary(context.key) {
-        context.note_part(&primary, known_health.as_ref());
-    }
+    // As the status says now, if the write has not shown that the resource is gone.
+    let Some(now) = context.shared.cache.primary_with_uid(context.key, primary.uid()) else {
+        return ReconcileResult::Success;
+    };
+    context.note_part(&now, known_health.as_ref());
     plan(context, &primary, end)
 }
 

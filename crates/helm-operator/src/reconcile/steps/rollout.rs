@@ -23,7 +23,8 @@ const HALTED: &str = "RolloutHalted";
 const TAKEN_BACK: &str = "RolloutRolledBack";
 
 impl StepContext<'_> {
-    /// Returns a release's turn, which is free unless the rollout would change the release.
+    /// Returns a release's turn, which is free unless the rollout would change the release. It is free if the resource is
+    /// gone, too.
     pub(crate) fn turn(&self, primary: &Primary) -> RolloutTurn {
         let turns = &self.shared.turns;
         if turns.rule().is_none() {
@@ -37,10 +38,13 @@ impl StepContext<'_> {
         turn
     }
 
-    /// Reports this release's state to the rollout, and wakes the releases whose turn that changes.
+    /// Reports this release's state to the rollout, unless its resource is gone, and wakes the releases whose turn that
+    /// changes.
     pub(crate) fn note_part(&self, primary: &Primary, health: Option<&Health>) {
         if self.shared.turns.rule().is_some() {
-            let woken = self.shared.turns.note(self.key, Some(self.member(primary, health)), outside::now());
+            let is_known = || self.shared.cache.primary_with_uid(self.key, primary.uid()).is_some();
+            let member = Some(self.member(primary, health));
+            let woken = self.shared.turns.note_if(is_known, self.key, member, outside::now());
             woken.into_iter().filter(|key| key != self.key).for_each(|key| self.shared.wake(key));
             self.shared.announce_rollout();
         }
