@@ -198,7 +198,7 @@ impl StepContext<'_> {
     /// once per period. After a failed upgrade, returns only missing objects that the upgrade also renders: it may have
     /// applied the objects that exist, and pruned those that it does not render.
     pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
-        let reading = self.reading(self.shared.memory.of(self.key).triggers.resynced);
+        let reading = self.reading(primary, self.shared.memory.of(self.key).triggers.resynced);
         let repaired = marks.rendered().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
         let differs = |object: &&MarkedObject| self.differs(object, reading) || self.is_bound(object);
         repaired
@@ -249,9 +249,14 @@ impl StepContext<'_> {
         own().unwrap_or(self.shared.settings.drift.policy)
     }
 
+    /// Returns how often to reconcile the resource without a reason, by its annotation or its watch; zero means never.
+    pub(crate) fn period(&self, primary: &Primary) -> Duration {
+        primary.annotations.reconcile_period().ok().flatten().unwrap_or(self.shared.settings.period)
+    }
+
     /// Returns whether a period has passed since all objects were applied or read.
-    pub(crate) fn reading(&self, last: Option<Instant>) -> Reading {
-        let period = self.shared.settings.period;
+    pub(crate) fn reading(&self, primary: &Primary, last: Option<Instant>) -> Reading {
+        let period = self.period(primary);
         let is_due = period > Duration::ZERO && last.is_none_or(|last| last.elapsed() >= period.mul_f64(0.9));
         if is_due { Reading::Due } else { Reading::NotDue }
     }

@@ -65,6 +65,25 @@ async fn unwatched_objects_are_reapplied_once_a_period() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_period_of_the_annotation_decides_when_unwatched_objects_are_reapplied_or_looked_at() {
+    let world = World::unwatched(World::new(spec()).server, |settings| {
+        settings.watch_dependents = false;
+        settings.period = Duration::ZERO;
+    });
+    let annotate = |annotations: Value| world.edit(|p| p["metadata"]["annotations"] = annotations);
+    let [period, drift] = ["reconcile-period", "drift"].map(|name| format!("helm.sdk.operatorframework.io/{name}"));
+    annotate(json!({&period: "1m"}));
+    world.reconcile().await;
+    change_map(&world, "b");
+    assert!(!is_put_back_after(&world, 50).await);
+    assert!(is_put_back_after(&world, 4).await);
+    change_map(&world, "b");
+    annotate(json!({&period: "1m", &drift: "detect"}));
+    assert!(!is_put_back_after(&world, 60).await);
+    assert_eq!(world.state("Drifted"), "True/DriftDetected");
+}
+
+#[tokio::test(start_paused = true)]
 async fn only_kinds_that_may_not_be_listed_are_reapplied_each_period() {
     let world = World::unwatched(World::new(spec()).server, |_| {});
     world.reconcile().await;

@@ -406,7 +406,7 @@ fn plan(context: &StepContext<'_>, primary: &Primary, end: End) -> ReconcileResu
     let times = Times {
         decided: context.decided,
         ended: Instant::now(),
-        period: primary.annotations.reconcile_period().ok().flatten().unwrap_or(context.shared.settings.period),
+        period: context.period(primary),
         holds: memory.deadlines(),
         asks,
         waits: memory.status.waiting.as_ref().map_or([None; 2], |w| w.next(context.shared.settings.progress_timeout)),

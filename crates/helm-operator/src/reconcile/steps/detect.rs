@@ -20,7 +20,7 @@ impl StepContext<'_> {
     /// Returns the objects whose drift is to be reported, and that changed since they were last read.
     pub(crate) fn unreported(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
         let known = self.shared.memory.of(self.key).detected.clone().unwrap_or_default();
-        let reading = self.reading(known.looked);
+        let reading = self.reading(primary, known.looked);
         let is_new = |object: &&MarkedObject| {
             let synced = self.shared.cache.is_synced(&object.key);
             !synced || known.objects.get(&object.key).is_none_or(|found| found.seen != self.seen(&object.key))
