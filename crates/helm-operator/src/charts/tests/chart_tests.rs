@@ -172,6 +172,24 @@ async fn a_revision_that_fails_its_tests_is_rolled_back_once_and_its_inputs_are_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_full_reconcile_of_a_release_whose_inputs_are_rejected_applies_what_is_deployed_once() {
+    let world = world(OnTestFailure::Rollback, tests());
+    reconcile(&world, "Complete").await;
+    set(&world, "bad");
+    reconcile(&world, "Failed").await;
+    let (runs, from) = (count(&world, &format!("POST {JOBS}")), world.server.log().len());
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/reconcile-now": "one"}));
+    reconcile(&world, "Complete").await;
+    assert_eq!(world.server.object(PRIMARY).unwrap()["status"]["lastHandled"], json!({"reconcileNow": "one"}));
+    let log = world.server.log();
+    let applied = log[from..].iter().filter(|line| line.starts_with(&format!("PATCH {MAPS}")));
+    assert_eq!((applied.count(), count(&world, &format!("POST {JOBS}"))), (3, runs));
+    assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("1"), "3 deployed"));
+    assert_eq!(world.state("ReleaseFailed"), "True/TestFailed");
+    assert_eq!(world.requests().await, 0, "once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_recreated_resource_with_rejected_inputs_gets_back_what_was_deployed() {
     let world = world(OnTestFailure::Rollback, tests());
     reconcile(&world, "Complete").await;

@@ -426,6 +426,7 @@ fn when_deployed(observed: &Observed) -> Step {
     let is_missing = is_changed && observed.awaits == Awaits::Missing;
     let stops = observed.held || observed.gate == Gate::Closed || observed.upgrade_slot == UpgradeSlot::Waiting;
     let waits = stops || is_missing;
+    let is_kept = observed.gate == Gate::Closed && observed.again == Again::Apply && !observed.held;
     match (observed.inputs, observed.objects) {
         // Nothing follows that would do it.
         (_, Objects::Intact | Objects::Looping) if observed.gate == Gate::Closed && observed.outdated => {
@@ -439,6 +440,8 @@ fn when_deployed(observed: &Observed) -> Step {
         (inputs, Objects::Drifted) if differs(inputs) && waits => Step::Repair,
         (inputs, Objects::Unreported) if differs(inputs) && waits => Step::Detect,
         (inputs, Objects::Unclaimed) if differs(inputs) && waits && !observed.held => Step::TakeOwnership,
+        // The rejected revision is not tried again, so what is deployed is applied instead.
+        (_, objects) if is_kept && objects != Objects::Unmarked => Step::Reapply,
         (inputs, _) if differs(inputs) && stops => Step::Wait,
         // A rollback waits for no dependency.
         _ if is_missing && observed.gate == Gate::RollBack => Step::RollBack,
@@ -686,7 +689,15 @@ mod tests {
             ("not tried again", undone.clone(), Step::Wait),
             ("nor read for it", Observed { inputs: Inputs::Unread, ..undone.clone() }, Step::Wait),
             ("but repaired", Observed { objects: Objects::Drifted, ..undone.clone() }, Step::Repair),
-            ("and the one that it undid is marked so", Observed { outdated: true, ..undone }, Step::Supersede),
+            ("and the one that it undid is marked so", Observed { outdated: true, ..undone.clone() }, Step::Supersede),
+        ]);
+        let asked = Observed { again: Again::Apply, ..undone };
+        check(&[
+            ("what stays is applied again on request", asked.clone(), Step::Reapply),
+            ("drift again and again", Observed { objects: Objects::Looping, ..asked.clone() }, Step::Reapply),
+            ("not before it is ours", Observed { objects: Objects::Unclaimed, ..asked.clone() }, Step::TakeOwnership),
+            ("nor somebody else's record", Observed { objects: Objects::Unmarked, ..asked.clone() }, Step::Wait),
+            ("not just after that failed", Observed { held: true, ..asked }, Step::Wait),
         ]);
     }
 

@@ -6,7 +6,7 @@
 
 use tokio::time::Instant;
 
-use crate::reconcile::decide::gate;
+use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::decide::remembered::HandledTriggers;
 use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::{Again, Inputs};
@@ -55,18 +55,24 @@ impl StepContext<'_> {
     /// Returns what to do even if nothing differs.
     pub(crate) fn again(&self, primary: &Primary) -> Again {
         let asked = self.full_reconcile(primary).is_some();
-        let rendered = self.found.progress.rendered || self.pinned(primary).is_some();
-        match (ResyncProgress { rendered, ..self.found.progress }) {
-            ResyncProgress { rendered: false, .. } if asked => Again::Render,
+        match self.found.progress {
+            _ if asked && !self.is_rendered(primary) => Again::Render,
             ResyncProgress { applied: false, .. } if asked || self.is_full_resync_due(primary) => Again::Apply,
             _ => Again::Nothing,
         }
     }
 
+    /// Returns whether a full reconcile has rendered the chart, or need not: the release stays at its revision, because
+    /// a person pins it, or because its tests rejected what the chart renders.
+    fn is_rendered(&self, primary: &Primary) -> bool {
+        let stays = || matches!(self.gate(primary, self.release().as_deref()), Gate::Pinned | Gate::Closed);
+        self.found.progress.rendered || stays()
+    }
+
     /// Records that every object was applied.
     pub(crate) fn applied_everything(&self, primary: &Primary) -> Learned {
-        let is_rendered = self.found.progress.rendered || self.pinned(primary).is_some();
-        let token: Option<Box<str>> = self.full_reconcile(primary).filter(|_| is_rendered).map(Box::from);
+        let asked = self.full_reconcile(primary).filter(|_| self.is_rendered(primary));
+        let token: Option<Box<str>> = asked.map(Box::from);
         self.change_handled(|handled| {
             handled.resynced = Some(Instant::now());
             if let Some(token) = token {
