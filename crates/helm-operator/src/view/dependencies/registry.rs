@@ -305,6 +305,12 @@ impl Dependencies {
         self.state().entry(query).map_or(0, |entry| entry.objects().count())
     }
 
+    /// Returns what the watches of a kind cover.
+    #[cfg(test)]
+    pub(super) fn watched(&self, kind: &KindKey) -> Vec<WatchScope> {
+        self.state().watches.get(kind).into_iter().flatten().map(|watched| watched.scope.clone()).collect()
+    }
+
     fn served_by(&self, kind: &KindKey) -> ServedBy {
         if self.served.has(&kind.0, &kind.1) { ServedBy::Us } else { ServedBy::Others }
     }

@@ -60,7 +60,8 @@ impl State {
     }
 
     fn set_user(&mut self, user: &User, wanted: Vec<Wanted>) {
-        for one in self.users.remove(user).unwrap_or_default() {
+        let before = self.users.remove(user).unwrap_or_default();
+        for one in &before {
             let key = key_of(&one.query);
             let is_kept = wanted.iter().any(|other| other.query == one.query);
             if let Some(kind) = self.kinds.get_mut(&key).filter(|_| !is_kept) {
@@ -70,9 +71,22 @@ impl State {
         for one in &wanted {
             self.kinds.entry(key_of(&one.query)).or_default().add(&one.query, user);
         }
+        before.iter().for_each(|one| self.stop_watch(&one.query));
         if !wanted.is_empty() {
             self.users.insert(user.clone(), wanted);
         }
+    }
+
+    /// Stops the watch of what a query means, unless it covers a query of some resource.
+    fn stop_watch(&mut self, of: &Query) {
+        let key = key_of(of);
+        let Some(watches) = self.watches.get_mut(&key) else { return };
+        let queries =
+            || self.kinds.get(&key).into_iter().flat_map(|kind| kind.entries.values().map(|entry| &*entry.query));
+        watches.retain(|watched| {
+            let covers = |query: &Query| watched.scope.covers(&query.namespace);
+            !covers(of) || queries().any(covers)
+        });
     }
 
     /// Returns the `readiness` rules that a query names.

@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use controller::runtime::freshness::Epoch;
+use controller::runtime::namespaces::Namespaces;
 use controller::runtime::reflector::WatchScope;
 use controller::testing::{Requests, client};
 use helm_release::kube::{Applier, MemoryApi, Resource};
@@ -194,6 +195,37 @@ async fn a_resource_is_woken_once_nothing_depends_on_it_any_longer() {
     world.registry.depend(&user("web"), Vec::new());
     assert!(world.registry.holders(&node("db")).is_empty());
     assert_eq!(*world.woken.lock().unwrap(), ["db"]);
+}
+
+#[tokio::test]
+async fn a_watch_ends_with_the_last_query_that_it_covers_and_not_while_its_resource_is_edited() {
+    let mapper = Applier::new(Arc::new(MemoryApi::new())).mapper;
+    let registry = Dependencies::new(None, Namespaces::parse("ns,other"), mapper, Arc::default());
+    let depend = |of: &str, on: &[(&str, &str)]| {
+        let entry = |(namespace, name): &(&str, &str)| {
+            wanted(of, &json!({"kind": "Secret", "namespace": namespace, "name": name, "until": "exists"}))
+        };
+        let all: Vec<Wanted> = on.iter().map(entry).collect();
+        registry.depend(&user(of), all.clone());
+        all
+    };
+    let watched = || registry.watched(&secrets());
+    let [ns, other] = ["ns", "other"].map(WatchScope::namespace);
+    depend("web", &[("ns", "a")]);
+    registry.serve(&secrets(), Arc::new(resource("v1", "Secret", "secrets")));
+    depend("db", &[("other", "a"), ("other", "b")]);
+    assert_eq!(watched(), [ns.clone(), other.clone()]);
+    registry.refused(&secrets(), &ns, "no");
+    let wanted = depend("web", &[("ns", "b")]).remove(0);
+    assert_eq!(registry.refusal(&wanted.query).as_deref(), Some("no"), "it is the same watch");
+    depend("db", &[("other", "b")]);
+    assert_eq!(watched(), [ns.clone(), other]);
+    registry.forget(&user("db"));
+    assert_eq!(watched(), [ns]);
+    registry.forget(&user("web"));
+    assert_eq!(watched(), []);
+    depend("web", &[("ns", "a")]);
+    assert_eq!((watched().len(), registry.refusal(&wanted.query)), (1, None), "another one");
 }
 
 #[tokio::test]

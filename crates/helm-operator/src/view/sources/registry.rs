@@ -263,19 +263,31 @@ impl Sources {
 
 impl State {
     fn set_user(&mut self, user: User, keys: BTreeSet<NamedKey>) {
+        let mut gone = Vec::new();
         for (key, _) in self.users.remove(&user).unwrap_or_default() {
             let Some(object) = self.objects.get_mut(&key) else { continue };
             object.users.remove(&user);
             if object.users.is_empty() && !keys.iter().any(|(kept, _)| *kept == key) {
                 self.objects.remove(&key);
+                gone.push(key);
             }
         }
         for (key, _) in &keys {
             self.objects.entry(key.clone()).or_default().users.insert(user.clone());
         }
+        gone.iter().for_each(|key| self.stop_watch(key));
         if !keys.is_empty() {
             self.users.insert(user, keys);
         }
+    }
+
+    /// Stops the watch that covers an object which no resource names any longer, unless it covers another one.
+    fn stop_watch(&mut self, gone: &SourceKey) {
+        let Some(watches) = self.watches.get_mut(&gone.kind) else { return };
+        watches.retain(|watched| {
+            let covers = |key: &SourceKey| key.kind == gone.kind && watched.scope.covers(&key.namespace);
+            !covers(gone) || self.objects.keys().any(covers)
+        });
     }
 
     fn invalidate(&mut self, key: &SourceKey, needs: u64) {
@@ -352,6 +364,39 @@ mod tests {
         assert_eq!(sources.known(&key, "gone"), Known::Unread(0));
         sources.forget(&"c".into(), &ResourceKey::new("ns", "web"));
         assert_eq!((read(), sources.len()), (1, 1));
+    }
+
+    #[test]
+    fn a_watch_ends_with_the_last_object_that_it_covers_and_not_while_its_resource_is_edited() {
+        let sources = Sources::new(None, Namespaces::parse("a,b"));
+        let key = |namespace: &str, name: &str| SourceKey {
+            kind: SourceKind::Secret,
+            namespace: namespace.into(),
+            name: name.into(),
+        };
+        let depend = |of: &str, keys: &[SourceKey]| {
+            sources.depend(user(of), keys.iter().map(|key| (key.clone(), "a".into())));
+        };
+        let watched = || {
+            let state = sources.state();
+            let scopes = state.watches.values().flatten().map(|watched| watched.scope.clone());
+            scopes.collect::<Vec<_>>()
+        };
+        let [a, b] = ["a", "b"].map(WatchScope::namespace);
+        depend("web", &[key("a", "x")]);
+        depend("db", &[key("b", "x"), key("b", "y")]);
+        assert_eq!(watched(), [a.clone(), b.clone()]);
+        sources.refused(SourceKind::Secret, &a, "no");
+        depend("web", &[key("a", "y")]);
+        assert_eq!(sources.refusal(&key("a", "y")).as_deref(), Some("no"), "it is the same watch");
+        depend("db", &[key("b", "x")]);
+        assert_eq!(watched(), [a.clone(), b]);
+        sources.forget(&"c".into(), &ResourceKey::new("ns", "db"));
+        assert_eq!(watched(), [a]);
+        sources.forget(&"c".into(), &ResourceKey::new("ns", "web"));
+        assert_eq!(watched(), []);
+        depend("web", &[key("a", "x")]);
+        assert_eq!((watched().len(), sources.refusal(&key("a", "x"))), (1, None), "another one");
     }
 
     #[tokio::test]
