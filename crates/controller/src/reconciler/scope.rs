@@ -269,14 +269,15 @@ impl<'a, R: Kind> Scope<'a, R> {
         }
     }
 
-    /// Applies the object. The `uid` prevents the apply from changing another object of that name; without one, it
-    /// takes no field over.
+    /// Applies the object. The `uid` prevents the apply from changing another object of that name. Without one, it
+    /// creates: resource version 1, which no object has, makes it conflict with an object that somebody created since.
     async fn write<K: Kind>(&self, apply: &Apply<K>, mut wanted: Value, uid: Option<String>) -> Result<K, WriteError> {
         let object = &apply.object;
         let force = uid.is_some() && apply.conflicts == Conflicts::TakeOver;
         let params = PatchParams { force, dry_run: apply.dry_run, ..PatchParams::apply(self.manager) };
-        if let Some(uid) = uid {
-            wanted["metadata"]["uid"] = uid.into();
+        match uid {
+            Some(uid) => wanted["metadata"]["uid"] = uid.into(),
+            None => wanted["metadata"]["resourceVersion"] = "1".into(),
         }
         let written = self.api_of(object).patch(&object.name_any(), &params, &Patch::Apply(wanted)).await;
         written.map_err(|source| failed(object, source))

@@ -161,6 +161,32 @@ async fn an_object_of_somebody_else_or_of_nobody_is_never_written() {
 }
 
 #[tokio::test]
+async fn an_object_that_somebody_creates_between_the_read_and_the_write_is_never_written() {
+    for ownership in [Ownership::Controller, Ownership::Owner, Ownership::None] {
+        let world = World::new();
+        let (note, server) = (world.add("a", "one"), world.server.clone());
+        world.server.refuse(move |call| {
+            if call.method == http::Method::PATCH && server.object(MAP).is_none() {
+                let theirs = json!({"metadata": {"name": "a", "namespace": "ns"}, "data": {"more": "theirs"}});
+                server.put(MAP, theirs, "user");
+            }
+            None
+        });
+        let scope = Scope::new(&world.context, &note, MANAGER);
+        let refused = scope.apply(&world.cached(), Apply::from(map("one")).owned(ownership)).await.unwrap_err();
+        assert_eq!(world.asked(), [format!("GET {MAP}"), format!("PATCH {MAP}")]);
+        assert_eq!((refused.reason(), refused.is_terminal()), ("WriteFailed", false), "the next attempt reads it");
+        let live = world.server.object(MAP).unwrap();
+        assert_eq!((&live["data"], &live["metadata"]["ownerReferences"]), (&json!({"more": "theirs"}), &json!(null)));
+        assert_eq!(live["metadata"]["managedFields"].as_array().unwrap().len(), 1);
+        if ownership == Ownership::Controller {
+            let refused = scope.apply(&world.cached(), map("one")).await.unwrap_err();
+            assert_eq!((refused.reason(), world.asked()), ("ObjectConflict", vec![]));
+        }
+    }
+}
+
+#[tokio::test]
 async fn an_object_of_a_resource_that_came_back_under_its_name_is_foreign() {
     let world = World::new();
     let note = world.add("a", "one");
