@@ -58,7 +58,7 @@ fn missing_rights_are_named_at_start_with_the_rules_that_grant_them() {
         "{apiGroups: [cache.my.domain], resources: [memcacheds], verbs: [patch]}",
         "{apiGroups: [cache.my.domain], resources: [memcacheds/status], verbs: [patch]}",
         "resources: [secrets], verbs: [get, list, watch, create, patch, delete]}",
-        "{apiGroups: [cache.my.domain], resources: [memcachedbackups], verbs: [get, list, watch]}",
+        "{apiGroups: [cache.my.domain], resources: [memcachedbackups], verbs: [get, list, watch, patch]}",
     ] {
         let line = operator.logged(rule);
         assert!(line.contains("The operator lacks rights") && line.contains(namespace.name()), "{line}");

@@ -50,8 +50,8 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
     /// startup.
     fn watch(&self, watching: &mut Watching<Self::Resource>) -> Self::Caches;
 
-    /// Returns the permissions that the reconciler needs besides reading its own resources. `generate rbac` writes its
-    /// role from them, and the startup logs those that the role lacks.
+    /// Returns the permissions that the reconciler needs besides reading its own resources and changing their metadata.
+    /// `generate rbac` writes its role from them, and the startup logs those that the role lacks.
     fn rights(&self) -> Rights;
 
     /// Makes the cluster match the resource's `spec`. Called once every cache has listed; never for a resource that is

@@ -9,6 +9,8 @@ pub(super) enum Failure<E> {
     Reconciler(E),
     /// The finalizers could not be written.
     Finalizer(kube::Error),
+    /// The resource could not be given up to another shard.
+    Drain(kube::Error),
     /// The server refuses a watch, so the cache may be outdated; the text names what the cache lacks.
     WatchRefused(String),
     /// The resource does not fit its type; the text names the field.
@@ -24,6 +26,7 @@ impl<E: Reason + 'static> Failure<E> {
         match self {
             Failure::Reconciler(error) => error.reason(),
             Failure::Finalizer(_) => "FinalizerFailed",
+            Failure::Drain(_) => "DrainFailed",
             Failure::WatchRefused(_) => "WatchRefused",
             Failure::Undecodable(_) => "Undecodable",
             Failure::Timeout(_) => "Timeout",
@@ -35,6 +38,7 @@ impl<E: Reason + 'static> Failure<E> {
         match self {
             Failure::Reconciler(error) => chain(error),
             Failure::Finalizer(error) => format!("cannot write the finalizer: {}", chain(error)),
+            Failure::Drain(error) => format!("cannot give the resource up to another shard: {}", chain(error)),
             Failure::WatchRefused(what) => format!(
                 "cannot list and watch {what}, so what is cached may be outdated: nothing is done until it has been \
                  listed again"
@@ -54,7 +58,7 @@ impl<E: Reason + 'static> Failure<E> {
         match self {
             Failure::Reconciler(error) => error.is_terminal(),
             Failure::Undecodable(_) | Failure::WatchRefused(_) => true,
-            Failure::Finalizer(_) | Failure::Timeout(_) | Failure::Panicked => false,
+            Failure::Finalizer(_) | Failure::Drain(_) | Failure::Timeout(_) | Failure::Panicked => false,
         }
     }
 }

@@ -5,7 +5,8 @@ use kube::Resource;
 use super::kind::Kind;
 use crate::rights::Need;
 
-/// The permissions that a reconciler needs, besides reading its own resources and publishing events.
+/// The permissions that a reconciler needs, besides reading its own resources, changing their metadata, and publishing
+/// events.
 ///
 /// ```
 /// use controller::reconciler::Rights;
@@ -88,14 +89,13 @@ impl Rights {
         self.owns_objects
     }
 
-    /// Returns all permissions; those of the library on resources of kind `R` come first.
-    pub fn of_reconciler<R: Kind>(&self, finalizers: &[&str]) -> Vec<Right> {
+    /// Returns all permissions; those of the library on resources of kind `R` come first. It patches finalizers, and the
+    /// labels of a ring: a role does not depend on whether the process is a shard.
+    pub fn of_reconciler<R: Kind>(&self) -> Vec<Right> {
         let (group, plural) = (R::group(&()), R::plural(&()));
         let mut all = Vec::new();
         add(&mut all, &group, &plural, READ);
-        if !finalizers.is_empty() {
-            add(&mut all, &group, &plural, &["patch"]);
-        }
+        add(&mut all, &group, &plural, &["patch"]);
         if self.writes_status {
             add(&mut all, &group, &format!("{plural}/status"), &["patch"]);
         }
@@ -138,18 +138,16 @@ mod tests {
 
     use super::*;
 
-    fn texts(rights: &Rights, finalizers: &[&str]) -> Vec<String> {
-        let all = rights.of_reconciler::<ConfigMap>(finalizers);
+    fn texts(rights: &Rights) -> Vec<String> {
+        let all = rights.of_reconciler::<ConfigMap>();
         all.iter().map(|right| format!("{}/{} {}", right.group, right.resource, right.verbs.join(","))).collect()
     }
 
     #[test]
-    fn the_library_reads_resources_and_writes_only_what_is_declared() {
-        assert_eq!(texts(&Rights::none(), &[]), ["/configmaps get,list,watch"]);
-        assert_eq!(
-            texts(&Rights::none().status(), &["example.com/done"]),
-            ["/configmaps get,list,watch,patch", "/configmaps/status patch"]
-        );
+    fn the_library_reads_and_patches_resources_and_writes_only_what_is_declared() {
+        let own = "/configmaps get,list,watch,patch";
+        assert_eq!(texts(&Rights::none()), [own], "to set finalizers, and to go to another shard");
+        assert_eq!(texts(&Rights::none().status()), [own, "/configmaps/status patch"]);
     }
 
     #[test]
@@ -166,7 +164,7 @@ mod tests {
             "/pods get,list,watch",
             "apps/deployments/scale get,update,use",
         ];
-        assert_eq!(texts(&rights, &[]), expected);
+        assert_eq!(texts(&rights), expected);
         assert!(rights.owns_objects() && !Rights::none().reads::<Pod>().owns_objects());
     }
 
@@ -174,7 +172,7 @@ mod tests {
     fn a_watch_needs_list_and_watch() {
         let rights = Rights::none().rule("", "pods", &["list"]).reads::<Deployment>();
         let covers = |group: &str, resource: &str| {
-            rights.of_reconciler::<ConfigMap>(&[]).iter().any(|right| right.covers_watch(group, resource))
+            rights.of_reconciler::<ConfigMap>().iter().any(|right| right.covers_watch(group, resource))
         };
         assert!(covers("apps", "deployments") && covers("", "configmaps"));
         assert!(!covers("", "pods") && !covers("", "deployments"));

@@ -100,7 +100,7 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
 
 /// Returns every permission that the reconciler needs.
 pub fn rights<R: Reconciler>(reconciler: &R) -> Vec<Right> {
-    reconciler.rights().of_reconciler::<R::Resource>(reconciler.finalizers())
+    reconciler.rights().of_reconciler::<R::Resource>()
 }
 
 /// Returns the watched kinds that the permissions do not cover.

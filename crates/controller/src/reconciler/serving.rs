@@ -225,9 +225,7 @@ impl<R: Reconciler> Serving<R> {
                 tracing::debug!(resource = %key, "The resource changed before it went to another shard");
             }
             Err(error) if is_gone(&error) => return ReconcileResult::Success,
-            Err(error) => {
-                tracing::warn!(resource = %key, error = report::chain(&error), "Cannot give the resource up to another shard");
-            }
+            Err(error) => return self.failed(key, self.reference(key), &Failure::Drain(error)),
             Ok(false) => tracing::info!(resource = %key, "Waiting for a write in flight"),
         }
         self.settings.queue.push_after(key.clone(), SEEN);

@@ -1160,6 +1160,27 @@ async fn a_write_that_meets_a_new_status_is_tried_again_without_an_event() {
     assert_eq!(queue.timers(), 1);
 }
 
+/// Otherwise nobody serves the resource, and nobody knows why.
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_may_not_be_given_up_says_so_once() {
+    let world = World::new();
+    let (context, serving, queue) = serving_shard(&world, &Notes::default());
+    let shard = crate::shards::Shard::new(crate::shards::Ring::new("ring", Some("a")).unwrap());
+    let note = world.add("a", "fine");
+    world.server.refuse(|call| {
+        let is_drain = call.method == http::Method::PATCH && call.path.contains("/notes/");
+        is_drain.then(|| outside::Error::from_status(403, "Forbidden", "notes \"a\" is forbidden"))
+    });
+    for _ in 0..2 {
+        assert_eq!(serving.give_up(&shard, &key("a"), &note.metadata).await, ReconcileResult::Error);
+    }
+    assert_eq!(queue.timers(), 1, "it is tried again");
+    context.events.flush(Duration::from_secs(2)).await;
+    let events = world.events("a");
+    let why = "Warning DrainFailed: cannot give the resource up to another shard: ";
+    assert!(events.len() == 1 && events[0].starts_with(why) && events[0].contains("is forbidden"), "{events:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_process_of_a_range_asks_for_it_and_serves_nothing_while_the_server_sends_more() {
     let bounds = ["0x0000000000000000', '0x8000000000000000", "0x8000000000000000', '0x10000000000000000"];

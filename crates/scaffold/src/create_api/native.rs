@@ -56,7 +56,7 @@ fn rights(gvk: &Gvk) -> rbac::Native {
         verbs: verbs.iter().map(|verb| (*verb).to_owned()).collect(),
     };
     let rules = vec![
-        rule(&group, plural.clone(), &["get", "list", "watch"]),
+        rule(&group, plural.clone(), &["get", "list", "watch", "patch"]),
         rule(&group, format!("{plural}/status"), &["patch"]),
         rule("apps", "deployments".to_owned(), &["get", "list", "watch", "create", "patch"]),
         rule("", "pods".to_owned(), &["get", "list", "watch"]),
