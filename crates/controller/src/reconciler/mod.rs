@@ -10,6 +10,7 @@ mod cache;
 mod conditions;
 mod contract;
 mod decoded;
+mod failing;
 mod failure;
 mod guarded;
 mod kind;

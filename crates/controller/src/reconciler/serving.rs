@@ -263,10 +263,11 @@ impl<R: Reconciler> Serving<R> {
         match failure.is_terminal() {
             true => {
                 self.settings.queue.cancel(key);
+                self.stop_retrying(key);
                 tracing::error!(%controller, resource = %key, reason, error = message, "Reconciler error; waiting for a change");
             }
             false => {
-                let wait = self.settings.backoff.failed(key.clone()).max(SHORTEST);
+                let wait = self.settings.failing.failed(key).max(SHORTEST);
                 self.settings.queue.push_after(key.clone(), wait);
                 tracing::error!(%controller, resource = %key, reason, retry_in = ?wait, error = message, "Reconciler error");
             }
@@ -280,8 +281,15 @@ impl<R: Reconciler> Serving<R> {
         ReconcileResult::Error
     }
 
+    /// Forgets a resource's failures, and queues it if a change waited for the next attempt.
+    fn stop_retrying(&self, key: &ResourceKey) {
+        if self.settings.failing.end(key) {
+            self.settings.queue.push(key.clone());
+        }
+    }
+
     fn succeeded(&self, key: &ResourceKey) {
-        self.settings.backoff.forget(key);
+        self.stop_retrying(key);
         lock(&self.published).remove(key);
     }
 
@@ -392,6 +400,7 @@ impl<R: Reconciler> Serving<R> {
     /// may rest on objects of a server that has been restored since.
     async fn attend(&self, context: &Context, key: &ResourceKey, resource: &Arc<R::Resource>) -> ReconcileResult {
         if !self.serves(resource) {
+            self.stop_retrying(key);
             return ReconcileResult::Success;
         }
         if let Some(what) = self.listed.iter().find_map(|list| list.lacks(&key.namespace)) {

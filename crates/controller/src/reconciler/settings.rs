@@ -8,6 +8,7 @@ use kube::ResourceExt as _;
 use kube::core::GroupVersionKind;
 
 use super::decoded::Invalid;
+use super::failing::Failing;
 use super::kind::Kind;
 use super::known::Known;
 use super::selector::Selector;
@@ -15,7 +16,6 @@ use super::written::is_as_new;
 use crate::ResourceKey;
 use crate::context::Context;
 use crate::metrics::Metrics;
-use crate::runtime::backoff::Backoff;
 use crate::runtime::queue::Queue;
 use crate::shards::{Shard, Standing};
 
@@ -28,7 +28,7 @@ pub(super) struct Settings<R> {
     pub(super) filters: Vec<Filter<R>>,
     pub(super) ignore_status: bool,
     pub(super) workers: usize,
-    pub(super) backoff: Backoff<ResourceKey>,
+    pub(super) failing: Arc<Failing>,
     pub(super) timeout: Option<Duration>,
     /// The share of the resources that this process serves, if not all.
     pub(super) shard: Option<Shard>,
@@ -44,7 +44,7 @@ impl<R: Kind> Settings<R> {
             filters: Vec::new(),
             ignore_status: false,
             workers: context.config.max_concurrent_reconciles,
-            backoff: Backoff::default(),
+            failing: Arc::default(),
             timeout: None,
             shard: context.config.share().map(Shard::new),
             metrics: context.metrics.clone(),
@@ -63,7 +63,7 @@ impl<R: Kind> Settings<R> {
 
     /// Counts a resource's change, and queues the resource if the change matters.
     pub(super) fn wakes(&self) -> impl Fn(ResourceKey, Option<&R>, Option<&R>) + Send + Sync + 'static {
-        let (queue, known) = (self.queue.clone(), self.known.clone());
+        let (queue, known, failing) = (self.queue.clone(), self.known.clone(), self.failing.clone());
         let (metrics, ignore_status, shard) = (self.metrics.clone(), self.ignore_status, self.shard.clone());
         let gvk = GroupVersionKind::gvk(&R::group(&()), &R::version(&()), &R::kind(&()));
         move |key, before, now| {
@@ -80,7 +80,8 @@ impl<R: Kind> Settings<R> {
                 shard.follow(&key, standing.unwrap_or(Standing::Others));
             }
             let only_status = matches!((before, now), (Some(before), Some(now)) if is_alike(before, now));
-            if !(ignore_status && only_status) {
+            let is_ignored = only_status && (ignore_status || failing.defers(&key));
+            if !is_ignored {
                 queue.push(key);
             }
         }

@@ -65,6 +65,13 @@ impl World {
         World { server, asked, context: context.for_controller(MANAGER) }
     }
 
+    /// Returns this process with watches that deliver changes.
+    fn delivering(self) -> World {
+        let (config, shutdown) = (ControllerConfig::default(), CancellationToken::new());
+        let context = Context::new(watched::client(&self.server), config, Metrics::default(), shutdown);
+        World { context: context.for_controller(MANAGER), ..self }
+    }
+
     fn add(&self, name: &str, text: &str) -> Arc<Note> {
         self.add_in("ns", name, text)
     }
@@ -455,6 +462,18 @@ impl Reconciler for Notes {
             "fail once" if lock(&self.failed).insert(note.name_any()) => {
                 return Err(WriteError::Foreign { kind: "ConfigMap".into(), name: "x".into() });
             }
+            "count and fail" => {
+                let text = format!("attempt {}", lock(&self.reconciled).len());
+                scope.status(&NoteStatus { text }).await?;
+                return Err(WriteError::Foreign { kind: "ConfigMap".into(), name: "x".into() });
+            }
+            "fail once, then read" if lock(&self.failed).insert(note.name_any()) => {
+                return Err(WriteError::Foreign { kind: "ConfigMap".into(), name: "x".into() });
+            }
+            "fail once, then read" => {
+                pass(2).await;
+                return Ok(Next::Wait);
+            }
             "again" => return Ok(Next::After(Duration::from_secs(30))),
             "at once" => return Ok(Next::After(Duration::ZERO)),
             "invalid" => return Err(WriteError::NoNamespace { kind: "ConfigMap".into(), name: "x".into() }),
@@ -551,6 +570,32 @@ async fn a_backoff_of_nothing_does_not_spin() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failure_that_is_reported_in_other_words_each_time_does_not_spin() {
+    let world = World::new().delivering();
+    world.add("a", "count and fail");
+    let notes = Notes::default();
+    run(&world, &notes, 60).await;
+    let count = lock(&notes.reconciled).len();
+    assert!((5..=8).contains(&count), "after 0.5, 1, 2, … s: {count}");
+    assert_eq!(world.note("a").unwrap()["status"]["text"], format!("attempt {count}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_status_that_another_manager_writes_during_the_last_retry_is_seen() {
+    let world = World::new().delivering();
+    world.add("a", "fail once, then read");
+    let story = async {
+        pass(1).await;
+        let mut told = world.note("a").unwrap();
+        told["status"] = json!({"text": "theirs"});
+        world.server.put("/apis/example.com/v1/namespaces/ns/notes/a", told, "other");
+    };
+    let notes = Notes::default();
+    tokio::join!(run(&world, &notes, 20), story);
+    assert_eq!(lock(&notes.reconciled).len(), 3, "the failure, the retry, and the status");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_whose_mapping_panics_belongs_to_nothing_and_stops_nothing() {
     let world = World::new();
     world.add("a", "one");
@@ -599,11 +644,7 @@ async fn a_resource_that_does_not_decode_is_reported_and_stops_no_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_resource_that_nests_too_deeply_is_reported_at_a_start_and_by_event_and_stops_no_other() {
-    let world = World::new();
-    let connection = watched::client(&world.server);
-    let (config, shutdown) = (ControllerConfig::default(), CancellationToken::new());
-    let context = Context::new(connection, config, Metrics::default(), shutdown).for_controller(MANAGER);
-    let world = World { context, ..world };
+    let world = World::new().delivering();
     let nest = |name: &str| {
         let deep = (0..200).fold(json!("text"), |inner, _| json!({"a": inner}));
         let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": deep},
@@ -876,9 +917,7 @@ async fn a_cleanup_is_repeated_after_a_change_of_the_spec_and_after_no_other_wri
         let case = format!("{text} {generation} {delivers}");
         let mut world = World::new();
         if delivers {
-            let (config, shutdown) = (ControllerConfig::default(), CancellationToken::new());
-            let context = Context::new(watched::client(&world.server), config, Metrics::default(), shutdown);
-            world.context = context.for_controller(MANAGER);
+            world = world.delivering();
         }
         let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": text},
             "metadata": {"name": "a", "namespace": "ns", "generation": 1, "deletionTimestamp": "2026-01-01T00:00:00Z",

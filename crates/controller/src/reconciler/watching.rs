@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::cache::{Cache, Index};
 use super::decoded::Invalid;
+use super::failing::Failing;
 use super::guarded::guarded;
 use super::kind::{Kind, is_namespaced, owner};
 use super::selector::Selector;
@@ -12,7 +13,6 @@ use super::settings::Settings;
 use super::store::{Listed, Reach, Stores};
 use super::written::is_as_new;
 use crate::ResourceKey;
-use crate::runtime::backoff::Backoff;
 use crate::shards::{Ring, Shard};
 
 /// A watched kind.
@@ -99,8 +99,9 @@ impl<R: Kind> Watching<R> {
     }
 
     /// Ignores writes to the resource that change only its status or managed fields. By default they also trigger a
-    /// reconcile, so that another writer's change of the status is noticed. Of a resource without a generation, such as a
-    /// ConfigMap, no write is ignored. After the server was restored from a backup, no older state is ignored.
+    /// reconcile, so that another writer's change of the status is noticed; a failing resource notices it in its next
+    /// attempt. Of a resource without a generation, such as a ConfigMap, no write is ignored. After the server was
+    /// restored from a backup, no older state is ignored.
     pub fn ignore_status(&mut self) -> &mut Self {
         self.settings.ignore_status = true;
         self
@@ -115,7 +116,7 @@ impl<R: Kind> Watching<R> {
     /// Sets the waits after failures of a resource: the first is doubled each time up to the longest. Default: 500 ms
     /// and 5 minutes. A wait is at least 100 ms.
     pub fn backoff(&mut self, first: Duration, longest: Duration) -> &mut Self {
-        self.settings.backoff = Backoff::between(first, longest);
+        self.settings.failing = Arc::new(Failing::between(first, longest));
         self
     }
 
