@@ -1,15 +1,26 @@
-//! Limits how much of a response is read: an ordinary response as a whole, a watch per event. Exceeding the limit ends
-//! the response.
+//! Limits how much of a response is read, and for how long: an ordinary response as a whole, a watch per event.
+//! Exceeding the limit ends the response.
 
 use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use http_body::{Body, Frame, SizeHint};
 use outside::MAX_RESPONSE_BYTES;
+use tokio::time::{Instant, Sleep, sleep_until};
 use tower::BoxError;
 
 /// The limit for one watch event. etcd stores objects of up to 1.5 MiB, which may be several times larger as JSON.
 const MAX_EVENT: usize = 16 << 20;
+
+/// How long the body of a response may take to arrive, from its head. A large page of a list first waits for its turn,
+/// for up to 55 s, and then arrives within 30 s.
+const ARRIVAL: Duration = Duration::from_secs(90);
+
+/// A response whose body did not arrive in time.
+#[derive(Debug, thiserror::Error)]
+#[error("the API server did not complete its answer within {} seconds", ARRIVAL.as_secs())]
+struct Late;
 
 /// A response that exceeded its limit.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -28,15 +39,24 @@ pub(super) struct Bounded<B> {
     limit: usize,
     /// Whether each line is an event.
     lines: bool,
+    /// When it must be complete; `None` if it may last for ever.
+    until: Option<Instant>,
+    /// Wakes the reader then; `None` while nothing has been waited for.
+    late: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> Bounded<B> {
     pub(super) fn answer(inner: B) -> Bounded<B> {
-        Bounded { inner, read: 0, limit: MAX_RESPONSE_BYTES, lines: false }
+        Bounded { until: Some(Instant::now() + ARRIVAL), ..Bounded::log(inner) }
+    }
+
+    /// Limits a log, which may be followed for as long as its container runs.
+    pub(super) fn log(inner: B) -> Bounded<B> {
+        Bounded { inner, read: 0, limit: MAX_RESPONSE_BYTES, lines: false, until: None, late: None }
     }
 
     pub(super) fn watch(inner: B) -> Bounded<B> {
-        Bounded { inner, read: 0, limit: MAX_EVENT, lines: true }
+        Bounded { limit: MAX_EVENT, lines: true, ..Bounded::log(inner) }
     }
 
     fn count(&mut self, data: &[u8]) -> Result<(), TooLarge> {
@@ -50,6 +70,13 @@ impl<B> Bounded<B> {
         }
         Ok(())
     }
+
+    /// Completes when the response is late.
+    fn poll_late(&mut self, task: &mut Context<'_>) -> Poll<Late> {
+        let Some(until) = self.until else { return Poll::Pending };
+        let late = self.late.get_or_insert_with(|| Box::pin(sleep_until(until)));
+        late.as_mut().poll(task).map(|()| Late)
+    }
 }
 
 impl<B> Body for Bounded<B>
@@ -62,10 +89,11 @@ where
     type Error = BoxError;
 
     fn poll_frame(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
-        let frame = match ready!(Pin::new(&mut self.inner).poll_frame(task)) {
-            Some(Ok(frame)) => frame,
-            Some(Err(error)) => return Poll::Ready(Some(Err(error.into()))),
-            None => return Poll::Ready(None),
+        let frame = match Pin::new(&mut self.inner).poll_frame(task) {
+            Poll::Ready(Some(Ok(frame))) => frame,
+            Poll::Ready(Some(Err(error))) => return Poll::Ready(Some(Err(error.into()))),
+            Poll::Ready(None) => return Poll::Ready(None),
+            Poll::Pending => return self.poll_late(task).map(|late| Some(Err(late.into()))),
         };
         let counted = frame.data_ref().map_or(Ok(()), |data| self.count(data.as_ref()));
         Poll::Ready(Some(counted.map(|()| frame).map_err(Into::into)))
@@ -124,6 +152,23 @@ mod tests {
         let error = read(Bounded::watch(body("a\nbcdef"))).await.unwrap_err();
         assert_eq!(error, "an event of the API server's watch exceeds 4 bytes");
         assert_eq!(read(Bounded::watch(body("abcd\nefgh\n"))).await.unwrap(), b"abcd\nefgh\n");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_answer_whose_body_stalls_ends_but_a_watch_and_a_log_wait() {
+        use futures::{StreamExt as _, stream};
+        use http_body_util::{BodyExt as _, StreamBody};
+        let stalled = || {
+            let begun = stream::iter([Ok::<_, BoxError>(Frame::data(&b"{"[..]))]);
+            StreamBody::new(begun.chain(stream::pending()))
+        };
+        let began = Instant::now();
+        let error = Bounded::answer(stalled()).collect().await.map(drop).unwrap_err();
+        assert_eq!(error.to_string(), "the API server did not complete its answer within 90 seconds");
+        assert!(began.elapsed() >= ARRIVAL && began.elapsed() < 2 * ARRIVAL, "{:?}", began.elapsed());
+        for endless in [Bounded::watch(stalled()), Bounded::log(stalled())] {
+            assert!(tokio::time::timeout(10 * ARRIVAL, endless.collect()).await.is_err());
+        }
     }
 
     #[test]

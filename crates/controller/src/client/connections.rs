@@ -35,7 +35,16 @@ type Https = hyper_timeout::TimeoutConnector<hyper_rustls::HttpsConnector<HttpCo
 
 /// Returns whether the request is a watch, whose response never ends by itself.
 pub(super) fn is_watch<B>(request: &Request<B>) -> bool {
-    request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == "watch=true"))
+    has(request, "watch=true")
+}
+
+/// Returns whether the request follows a log, whose response ends with its container.
+pub(super) fn is_followed_log<B>(request: &Request<B>) -> bool {
+    has(request, "follow=true")
+}
+
+fn has<B>(request: &Request<B>, parameter: &str) -> bool {
+    request.uri().query().is_some_and(|query| query.split('&').any(|pair| pair == parameter))
 }
 
 /// Sends each request on a connection that suits it.

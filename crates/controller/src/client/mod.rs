@@ -38,7 +38,7 @@ pub(crate) use crate::client::as_of::as_of_now;
 use crate::client::bounded::{Bounded, TooLarge};
 pub use crate::client::certificates::CertificatesError;
 pub(crate) use crate::client::certificates::certificates;
-use crate::client::connections::{Connections, is_watch};
+use crate::client::connections::{Connections, is_followed_log, is_watch};
 pub(crate) use crate::client::connections::{HttpClient, to_others};
 pub use crate::client::contact::Contact;
 pub use crate::client::find::NoCluster;
@@ -231,7 +231,7 @@ where
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let span = traced::begin(&mut request);
         let method = request.method().clone();
-        let watch = is_watch(&request);
+        let (watch, log) = (is_watch(&request), is_followed_log(&request));
         let metrics = self.metrics.clone();
         let answer = span.in_scope(|| self.inner.call(request)).instrument(span.clone());
         Box::pin(async move {
@@ -245,7 +245,11 @@ where
             let status = answer.as_ref().ok().map(Response::status);
             traced::answered(&span, status);
             metrics.request(status.map(|status| status.as_u16()), &method);
-            Ok(answer?.map(|body| if watch { Bounded::watch(body) } else { Bounded::answer(body) }))
+            Ok(answer?.map(|body| match (watch, log) {
+                (true, _) => Bounded::watch(body),
+                (_, true) => Bounded::log(body),
+                _ => Bounded::answer(body),
+            }))
         })
     }
 }
