@@ -52,10 +52,6 @@ impl Seen {
         }
     }
 
-    pub(super) fn version(&self) -> Option<&String> {
-        self.lease.metadata.resource_version.as_ref()
-    }
-
     pub(super) fn held_by(&self, claimant: &Claimant) -> bool {
         let acquired = || self.lease.spec.as_ref()?.acquire_time.as_ref().map(|time| time.0);
         let is_same_process = match &claimant.rule {

@@ -334,20 +334,24 @@ impl Election {
         self.observed = self.observed.take().filter(|o| !o.held_by(&self.claimant));
     }
 
-    /// Returns the lease to write instead of the observed one. Its uid makes the server refuse it if the observed one is
-    /// gone: it creates a missing lease even by a replace, and ignores the version then.
+    /// Returns the lease to write instead of the observed one, with the metadata of others. Its uid makes the server
+    /// refuse it if the observed one is gone: it creates a missing lease even by a replace, and ignores the version then.
     fn lease(&self, observed: Option<&Seen>, spec: LeaseSpec) -> Lease {
-        let serves = (!self.serves.is_empty()).then(|| (others::SERVES.to_owned(), self.serves.clone()));
-        let annotations = serves.map(|annotation| [annotation].into());
-        let mut labels = observed.and_then(|observed| observed.lease.metadata.labels.clone()).unwrap_or_default();
+        let mut metadata = observed.map(|observed| observed.lease.metadata.clone()).unwrap_or_default();
+        let mut labels = metadata.labels.take().unwrap_or_default();
         labels.extend(self.labels.clone());
+        let mut annotations = metadata.annotations.take().unwrap_or_default();
+        // The last holder may have served other kinds.
+        annotations.remove(others::SERVES);
+        if !self.serves.is_empty() {
+            annotations.insert(others::SERVES.to_owned(), self.serves.clone());
+        }
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),
-            uid: observed.and_then(|observed| observed.lease.metadata.uid.clone()),
-            resource_version: observed.and_then(|observed| observed.version().cloned()),
             labels: Some(labels).filter(|labels| !labels.is_empty()),
-            annotations,
-            ..ObjectMeta::default()
+            annotations: Some(annotations).filter(|annotations| !annotations.is_empty()),
+            managed_fields: None,
+            ..metadata
         };
         Lease { metadata, spec: Some(spec) }
     }

@@ -387,6 +387,26 @@ impl Server {
         lease.metadata.resource_version = Some(version);
     }
 
+    /// Adds what a person or another controller may add to a lease.
+    fn add_others(&self) {
+        self.change(|lease| {
+            let metadata = &mut lease.metadata;
+            metadata.labels.get_or_insert_default().insert("state".into(), "ready".into());
+            metadata.annotations.get_or_insert_default().insert("note".into(), "theirs".into());
+            metadata.finalizers = Some(vec!["example.com/theirs".into()]);
+            let owner = json!([{"apiVersion": "v1", "kind": "Pod", "name": "pod-1", "uid": "owner"}]);
+            metadata.owner_references = serde_json::from_value(owner).unwrap();
+        });
+    }
+
+    /// Returns what is left of it: annotation, finalizer, uid of the owner.
+    fn others(&self) -> [Option<String>; 3] {
+        let metadata = self.0.lock().unwrap().lease.as_ref().unwrap().metadata.clone();
+        let owner = metadata.owner_references.and_then(|owners| Some(owners.first()?.uid.clone()));
+        let finalizer = metadata.finalizers.and_then(|finalizers| finalizers.first().cloned());
+        [metadata.annotations.and_then(|annotations| annotations.get("note").cloned()), finalizer, owner]
+    }
+
     fn labels(&self) -> Vec<String> {
         let state = self.0.lock().unwrap();
         let labels = state.lease.as_ref().unwrap().metadata.labels.clone().unwrap_or_default();
@@ -395,16 +415,37 @@ impl Server {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shard_acquires_its_own_lease_at_once_and_keeps_the_labels_of_others() {
+async fn a_shard_acquires_its_own_lease_at_once_and_keeps_what_others_added() {
     let server = Server::default();
     let mut own = shard(&server);
     assert_eq!(seconds(own.acquire()).await, 0);
     assert_eq!((server.holder(), server.labels()), ("pod-1".into(), vec!["ring=memcached".into()]));
-    server.change(|lease| _ = lease.metadata.labels.get_or_insert_default().insert("state".into(), "ready".into()));
+    server.add_others();
+    let added = server.others();
+    assert!(added.iter().all(Option::is_some), "{added:?}");
     assert!(tokio::time::timeout(Duration::from_secs(3600), own.hold()).await.is_err());
-    assert_eq!(server.labels(), ["ring=memcached", "state=ready"]);
+    assert_eq!(
+        (server.labels(), server.others()),
+        (vec!["ring=memcached".into(), "state=ready".into()], added.clone())
+    );
     own.release().await;
-    assert_eq!((server.holder(), server.labels().len()), (String::new(), 2));
+    assert_eq!((server.holder(), server.labels().len(), server.others()), (String::new(), 2, added));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_and_the_next_one_keep_what_others_added_to_the_lease() {
+    let server = Server::default();
+    let mut a = server.election("a").serving(&["Shop.a.b".to_owned()].into());
+    a.acquire().await;
+    server.add_others();
+    let added = server.others();
+    assert!(tokio::time::timeout(Duration::from_secs(3600), a.hold()).await.is_err());
+    assert_eq!((server.holder(), server.others()), ("a".into(), added.clone()));
+    a.release().await;
+    server.election("b").acquire().await;
+    assert_eq!((server.holder(), server.labels(), server.others()), ("b".into(), vec!["state=ready".into()], added));
+    let annotations = server.0.lock().unwrap().lease.clone().unwrap().metadata.annotations.unwrap();
+    assert!(!annotations.contains_key(others::SERVES), "it serves nothing");
 }
 
 #[tokio::test(start_paused = true)]
