@@ -18,7 +18,7 @@ pub trait Api: Send + Sync {
     /// Sends one request and returns the body of its response. Never retries.
     ///
     /// # Errors
-    /// A status of 400 or more, no complete response within 90 s, or a body over 64 MiB.
+    /// A status of 400 or more, a redirect, no complete response within 90 s, or a body over 64 MiB.
     fn send(&self, call: Call) -> BoxFuture<'_, Result<Response, Error>>;
 
     /// Sends one request and returns the body of its response as it arrives, without limits of size and time. By
@@ -336,6 +336,7 @@ impl Api for kube::Client {
         Box::pin(async move {
             let purpose = Purpose::from(&call.method);
             let response = self.send(request(call)?).await.map_err(lost)?;
+            refuse_redirect(&response)?;
             let code = response.status().as_u16();
             if code < 400 {
                 return Ok(response
@@ -358,6 +359,7 @@ async fn send_within(client: &kube::Client, call: Call, bounds: Bounds) -> Resul
 async fn exchange(client: &kube::Client, call: Call, max_body: usize) -> Result<Response, Error> {
     let purpose = Purpose::from(&call.method);
     let response = client.send(request(call)?).await.map_err(|e| Error::Transport(Box::new(e)))?;
+    refuse_redirect(&response)?;
     let code = response.status().as_u16();
     let etag = response.headers().get(http::header::ETAG).and_then(|tag| tag.to_str().ok()).map(str::to_owned);
     let body = Limited::new(response.into_body(), max_body).collect().await.map_err(|error| {
@@ -368,6 +370,19 @@ async fn exchange(client: &kube::Client, call: Call, max_body: usize) -> Result<
         400.. => Err(refusal(code, &bytes).of_request(purpose)),
         _ => Ok(Response { body: bytes.into(), etag, is_unchanged: code == 304 }),
     }
+}
+
+/// Fails if a response redirects. No API server does; a gateway before it may, to its login page, and has not passed the
+/// request on. The query may be a secret.
+fn refuse_redirect<B>(response: &http::Response<B>) -> Result<(), Error> {
+    let status = response.status();
+    if !status.is_redirection() || status == http::StatusCode::NOT_MODIFIED {
+        return Ok(());
+    }
+    let location = response.headers().get(http::header::LOCATION).and_then(|to| to.to_str().ok()).unwrap_or_default();
+    let page = location.split(['?', '#']).next().unwrap_or_default();
+    let code = status.as_u16();
+    Err(Error::Transport(format!("the request was redirected to {page:?} ({code}), not answered").into()))
 }
 
 fn request(call: Call) -> Result<http::Request<kube::client::Body>, Error> {
@@ -459,6 +474,31 @@ mod tests {
         assert_eq!(read(200, "true", 4).await.unwrap(), b"true");
         assert!(matches!(read(200, "true", 3).await, Err(Error::TooLarge { limit: 3 })));
         assert_eq!(read(403, "{}", 4).await.unwrap_err().code(), Some(403));
+    }
+
+    #[tokio::test]
+    async fn a_redirect_is_no_answer() {
+        let to = "Location: https://login.example.com/start?token=secret#top\r\nContent-Type";
+        for code in [301, 302, 303, 307, 308] {
+            let redirect = answer(code, 2, "{}").replacen("Content-Type", to, 1);
+            for call in [Call::get("/api"), Call::delete("/api/v1/namespaces/ns/secrets/a", vec![])] {
+                let (whole, pieces) = (client(redirect.clone()).await, client(redirect.clone()).await);
+                let streamed = Api::stream(&pieces, call.clone()).await.map(drop).unwrap_err();
+                for error in [Api::send(&whole, call).await.unwrap_err(), streamed] {
+                    assert!(matches!(&error, Error::Transport(_)) && error.is_transient(), "{code}: {error:?}");
+                    let cause = std::error::Error::source(&error).unwrap().to_string();
+                    let page = "\"https://login.example.com/start\"";
+                    assert_eq!(cause, format!("the request was redirected to {page} ({code}), not answered"));
+                }
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_has_not_changed_since_is_an_answer() {
+        let client = client("HTTP/1.1 304 X\r\nETag: \"a\"\r\n\r\n".to_owned()).await;
+        let call = Call { known: Some("\"a\"".to_owned()), ..Call::get("/api") };
+        assert!(Api::send(&client, call).await.unwrap().is_unchanged);
     }
 
     #[tokio::test]
