@@ -24,7 +24,7 @@ use crate::runtime::concurrency::ConcurrencyLimit;
 pub use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::Readiness;
 use crate::runtime::served_kinds::ServedKinds;
-use crate::shards::{Ring, ShardSelector, Share};
+use crate::shards::{Kinds, Ring, Shard, ShardSelector, Share};
 
 /// The name for events and metrics that belong to no controller.
 const MANAGER: &str = "manager";
@@ -120,6 +120,12 @@ impl Context {
             return part;
         }
         self.parts.put(Arc::new(make(self)))
+    }
+
+    /// Returns the share that a controller of this kind serves; `None` if the process serves all resources.
+    pub fn shard(&self, group: &str, kind: &str) -> Option<Shard> {
+        let share = self.config.share()?;
+        Some(self.part(|_| Kinds::default()).shard(&format!("{kind}.{group}"), share))
     }
 
     /// Shares this value with the process's controllers, unless there is one of its type already.

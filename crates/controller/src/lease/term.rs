@@ -87,6 +87,12 @@ impl Term {
         if begins { Ok(UnderWay { term: self.clone(), is_answered: false }) } else { Err(Lost) }
     }
 
+    /// Returns whether no write is in flight.
+    pub(crate) fn is_settled(&self) -> bool {
+        let state = self.0.borrow();
+        state.under_way == 0 && state.abandoned.is_none_or(|at| Instant::now() >= at + ON_THE_WAY)
+    }
+
     /// Waits until no write is in flight; returns whether that happened within the limit.
     pub(crate) async fn settle(&self, limit: Duration) -> bool {
         let mut state = self.0.subscribe();

@@ -46,7 +46,7 @@ impl<R: Kind> Settings<R> {
             workers: context.config.max_concurrent_reconciles,
             failing: Arc::default(),
             timeout: None,
-            shard: context.config.share().map(Shard::new),
+            shard: context.shard(&R::group(&()), &R::kind(&())),
             metrics: context.metrics.clone(),
         }
     }

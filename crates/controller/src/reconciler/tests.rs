@@ -1153,18 +1153,32 @@ async fn a_shard_cleans_up_only_what_a_fresh_read_still_shows_as_deleted_and_its
     }
 }
 
-/// Returns what serves notes in the shard `a`, with an empty cache, and the queue's timers.
-fn serving_shard(world: &World, notes: &Notes) -> (Context, serving::Serving<Notes>, Arc<Queue<ResourceKey>>) {
+/// Returns the handles of the shard `a`.
+fn context_of_shard(world: &World) -> Context {
     let ring = Some(crate::shards::Ring::new("ring", Some("a")).unwrap());
     let config = ControllerConfig { ring, ..ControllerConfig::default() };
     let context = Context::new(client(&world.server, &world.asked), config, Metrics::default(), Default::default());
-    let context = context.for_controller(MANAGER);
-    let mut watching = watching::Watching::new(Stores::of(&context), settings::Settings::new(&context));
+    context.for_controller(MANAGER)
+}
+
+/// Returns what serves notes in the shard `a`, with an empty cache, and the queue's timers.
+fn serving_shard(world: &World, notes: &Notes) -> (Context, serving::Serving<Notes>, Arc<Queue<ResourceKey>>) {
+    let context = context_of_shard(world);
+    let (serving, queue, _) = serving_in(&context, notes);
+    (context, serving, queue)
+}
+
+/// Returns what serves notes beside the process's other controllers, its queue and its shard.
+fn serving_in(
+    context: &Context,
+    notes: &Notes,
+) -> (serving::Serving<Notes>, Arc<Queue<ResourceKey>>, crate::shards::Shard) {
+    let mut watching = watching::Watching::new(Stores::of(context), settings::Settings::new(context));
     let caches = notes.watch(&mut watching);
     let (resources, settings, _) = watching.resources();
-    let queue = settings.queue.clone();
+    let (queue, shard) = (settings.queue.clone(), settings.shard.clone().unwrap());
     let serving = serving::Serving::new(context.clone(), Served::new(notes.clone()), caches, resources, settings);
-    (context, serving, queue)
+    (serving, queue, shard)
 }
 
 /// Stores a note whose status has just changed; returns it as an outdated cache has it, without that status.
@@ -1197,6 +1211,39 @@ async fn a_write_that_meets_a_new_status_is_tried_again_without_an_event() {
     let shard = crate::shards::Shard::new(crate::shards::Ring::new("ring", Some("a")).unwrap());
     assert_eq!(serving.give_up(&shard, &key, &cached.metadata).await, ReconcileResult::RequeueAfter);
     assert_eq!(queue.timers(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_controller_gives_nothing_up_while_another_one_of_the_kind_writes() {
+    let world = World::new();
+    let context = context_of_shard(&world);
+    let (idle, _, idle_shard) = serving_in(&context, &Notes::default());
+    let (busy, _, busy_shard) = serving_in(&context, &Notes::default());
+    world.add("a", "fine");
+    let (shard, drain) = ("shard.alpha.sharding.timebertt.dev/ring", "drain.alpha.sharding.timebertt.dev/ring");
+    let labels = json!({shard: "a", drain: "true", "x": "y"});
+    let mut note = world.note("a").unwrap();
+    note["metadata"]["labels"] = labels.clone();
+    world.server.put("/apis/example.com/v1/namespaces/ns/notes/a", note, "user");
+    let note: Arc<Note> = Arc::new(serde_json::from_value(world.note("a").unwrap()).unwrap());
+    let holding = busy_shard.begin(&key("a"));
+    let writing = context.writing_with(busy_shard.client(&key("a"), context.client.clone()));
+    world.server.slow_down(Duration::from_secs(5));
+    let story = async {
+        // It has read the ConfigMap, and creates it from second 5 to 10.
+        pass(6).await;
+        assert_eq!(idle.give_up(&idle_shard, &key("a"), &note.metadata).await, ReconcileResult::RequeueAfter);
+        assert!(holding.is_leaving() && world.server.object(MAP).is_none());
+        assert_eq!(world.note("a").unwrap()["metadata"]["labels"], labels);
+        pass(3).await;
+        world.server.slow_down(Duration::ZERO);
+        assert!(world.server.object(MAP).is_some());
+        assert_eq!(idle.give_up(&idle_shard, &key("a"), &note.metadata).await, ReconcileResult::Success);
+    };
+    let (written, ()) = tokio::join!(busy.work(&writing, &note), story);
+    assert!(written.is_err(), "the status is not written any more");
+    let left = world.note("a").unwrap();
+    assert_eq!((&left["metadata"]["labels"], &left["status"]), (&json!({"x": "y"}), &json!(null)));
 }
 
 /// Otherwise nobody serves the resource, and nobody knows why.

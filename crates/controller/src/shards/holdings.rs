@@ -1,10 +1,11 @@
 //! The resources that this shard serves, each with its own term: once the resource goes to another shard or is gone, no
 //! write for it is sent.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::future::join_all;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use outside::Api;
@@ -12,6 +13,7 @@ use outside::sync::lock;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
+use super::kinds::{Controllers, Holdings};
 use super::within::Within;
 use super::{Ring, ShardSelector, Share, Standing};
 use crate::ResourceKey;
@@ -25,7 +27,9 @@ const SETTLING: Duration = Duration::from_secs(2);
 #[derive(Clone, Debug)]
 pub struct Shard {
     share: Share,
-    holdings: Arc<Mutex<HashMap<ResourceKey, Holding>>>,
+    holdings: Holdings,
+    /// The controllers of the kind, with this one.
+    controllers: Controllers,
     /// Resources that came from another shard and have not been reconciled here.
     arrivals: Arc<Mutex<HashSet<ResourceKey>>>,
 }
@@ -55,16 +59,23 @@ impl Holding {
         self.gone.cancelled().await;
     }
 
-    fn end(&self) {
+    pub(super) fn end(&self) {
         self.leaving.cancel();
         self.term.set_end(Instant::now());
     }
 }
 
 impl Shard {
-    /// Creates a shard that serves nothing yet.
+    /// Creates the shard of a kind's only controller, which serves nothing yet.
     pub fn new(share: impl Into<Share>) -> Shard {
-        Shard { share: share.into(), holdings: Arc::default(), arrivals: Arc::default() }
+        Shard::beside(Controllers::default(), share.into())
+    }
+
+    /// Creates the shard of one more controller of a kind.
+    pub(super) fn beside(controllers: Controllers, share: Share) -> Shard {
+        let holdings = Holdings::default();
+        controllers.add(holdings.clone());
+        Shard { share, holdings, controllers, arrivals: Arc::default() }
     }
 
     /// Returns the ring, if labels assign the resources.
@@ -140,12 +151,11 @@ impl Shard {
         }
     }
 
-    /// Ends the right to write for a resource, and waits until its writes in flight are answered. Returns whether all
-    /// were answered: only then may another shard begin.
+    /// Ends the right to write for a resource, for all controllers of its kind, and waits until the writes in flight are
+    /// answered. Returns whether all were answered: only then may another shard begin.
     pub async fn settled(&self, key: &ResourceKey) -> bool {
-        let holding = self.holding(key);
-        holding.end();
-        holding.term.settle(SETTLING).await
+        let terms = self.controllers.end(key);
+        join_all(terms.iter().map(|term| term.settle(SETTLING))).await.into_iter().all(|is_settled| is_settled)
     }
 
     /// Returns a connection that sends writes for this resource only while this shard serves it.
@@ -165,6 +175,7 @@ mod tests {
     use futures::future::BoxFuture;
     use outside::{Call, Error, MemoryApi, Pieces, Response};
 
+    use super::super::Kinds;
     use super::*;
 
     fn shard() -> (Shard, ResourceKey) {
@@ -258,6 +269,33 @@ mod tests {
         assert!(shard.holding(&other).term.begin_write().is_ok(), "other resources are unaffected");
         in_flight.answered();
         assert!(shard.settled(&key).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_waits_for_the_writes_of_every_controller_of_the_kind() {
+        let (kinds, (_, key)) = (Kinds::default(), shard());
+        let add = |kind: &str| kinds.shard(kind, Ring::new("r", Some("a")).unwrap().into());
+        let (idle, busy, elsewhere) = (add("Note.example.com"), add("Note.example.com"), add("Shelf.example.com"));
+        busy.begin(&key);
+        elsewhere.begin(&key);
+        let in_flight = busy.holding(&key).term.begin_write().unwrap();
+        assert!(!idle.settled(&key).await);
+        assert!(busy.holding(&key).is_leaving() && !elsewhere.holding(&key).is_leaving());
+        drop(busy);
+        let next = add("Note.example.com");
+        assert!(!next.settled(&key).await, "the controller before it has ended, and its write has not");
+        in_flight.answered();
+        assert!(next.settled(&key).await && idle.settled(&key).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_resource_that_one_controller_rejects_stays_anothers() {
+        let (kinds, (_, key)) = (Kinds::default(), shard());
+        let [one, other] = [(); 2].map(|()| kinds.shard("Note.example.com", Ring::new("r", Some("a")).unwrap().into()));
+        one.begin(&key);
+        other.begin(&key);
+        one.follow(&key, Standing::Others);
+        assert!(one.holding(&key).is_leaving() && !other.holding(&key).is_leaving());
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@
 //! resource, which ends when the resource goes to another shard, or is gone.
 
 mod holdings;
+mod kinds;
 mod within;
 
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::sync::Arc;
 
 pub use crate::runtime::shard_selector::{InvalidSelector, ShardSelector};
 pub use holdings::{Holding, Shard};
+pub use kinds::Kinds;
 use kube::discovery::Scope;
 
 /// The label of a shard's lease that names its ring.

@@ -14,7 +14,6 @@ use controller::runtime::readiness::{self, LISTING, Requirement};
 use controller::runtime::reflector::{self, EventHandler, First, Stream, WatchScope};
 use controller::runtime::served_kinds::ServedKinds;
 use controller::runtime::workers::serve;
-use controller::shards::Shard;
 use futures::future::{BoxFuture, join_all};
 use helm::engine::spelled_out;
 use helm_release::kube::{Reach, Resource};
@@ -117,7 +116,7 @@ pub(super) async fn start(
         turns: Turns::new(settings.rollout.clone().filter(|_| !Rehearsals::of(&context).is_on())),
         settings,
         acceptance,
-        shard: context.config.share().map(Shard::new),
+        shard: context.shard(resource.group(), &resource.kind),
         metrics: context.metrics.clone(),
         counts: ChartMetrics::of(&context),
         events: context.events.clone(),
