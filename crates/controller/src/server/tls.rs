@@ -83,6 +83,13 @@ impl Certificate {
         *lock(&self.0) = Some(Arc::new(certified));
         Ok(())
     }
+
+    /// Returns whether this certificate, as PEM, is served.
+    #[cfg(test)]
+    pub(crate) fn is(&self, certificate: &str) -> bool {
+        let expected = CertificateDer::from_pem_slice(certificate.as_bytes()).ok();
+        lock(&self.0).as_ref().is_some_and(|served| served.cert.first() == expected.as_ref())
+    }
 }
 
 impl ResolvesServerCert for Certificate {

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::certificate::{Certificate, Stored};
+use super::files::{Files, Pair};
 use super::keeper::{Keeper, NeedsCertificate};
 use super::settings::{Endpoint, Settings};
 use crate::report::chain;
@@ -92,19 +93,15 @@ impl Certificates {
 
     /// Serves a user's files.
     async fn follow_files(&self, folder: PathBuf, certificate: server::Certificate, needs: NeedsCertificate) {
-        let mut last = Err(String::new());
+        let (mut last, mut files) = (Err(String::new()), Files::default());
         loop {
             let read = read(&folder).await;
             if read != last {
-                let taken = read.clone().and_then(|[chain_, key, bundle]| {
-                    certificate.replace(&chain_, &key).map_err(|error| chain(&error))?;
-                    Ok(String::from_utf8_lossy(&bundle).into_owned())
-                });
-                match taken {
-                    Ok(bundle) => {
-                        tracing::info!("Updated current TLS certificate of webhooks");
+                match read.clone().and_then(usable) {
+                    Ok(read) => {
+                        serve(&certificate, files.change(read, Instant::now()));
                         needs.0.meet();
-                        self.trust(bundle);
+                        self.trust(files.bundle());
                     }
                     Err(error) => {
                         needs.0.fails(&error);
@@ -113,9 +110,25 @@ impl Certificates {
                 }
                 last = read;
             }
+            serve(&certificate, files.due(Instant::now()));
             sleep(READ_AGAIN).await;
         }
     }
+}
+
+/// Serves a usable pair, if there is one.
+fn serve(certificate: &server::Certificate, pair: Option<Pair>) {
+    let Some([chain_, key]) = pair else { return };
+    match certificate.replace(&chain_, &key) {
+        Ok(()) => tracing::info!("Updated current TLS certificate of webhooks"),
+        Err(error) => tracing::error!(error = chain(&error), "Cannot use the TLS certificate of webhooks"),
+    }
+}
+
+/// Returns the files if they can be served.
+fn usable(files: [Vec<u8>; 3]) -> Result<[Vec<u8>; 3], String> {
+    server::Certificate::default().replace(&files[0], &files[1]).map_err(|error| chain(&error))?;
+    Ok(files)
 }
 
 /// Reads the chain, the key, and the authority, which is empty if there is none.
@@ -134,13 +147,14 @@ mod tests {
     use super::*;
     use crate::runtime::readiness::Readiness;
     use crate::testing::Server;
+    use crate::webhooks::files::SETTLE;
 
-    fn files(folder: &std::path::Path) -> String {
+    fn files(folder: &std::path::Path) -> Certificate {
         let made = Certificate::make(&["localhost".into()], outside::now()).unwrap();
         for (file, text) in [("tls.crt", &made.certificate), ("tls.key", &made.key), ("ca.crt", &made.authority)] {
             write(folder.join(file), text).unwrap();
         }
-        made.authority
+        made
     }
 
     #[tokio::test(start_paused = true)]
@@ -150,19 +164,25 @@ mod tests {
         let certificates = Certificates::new(&settings, Endpoint::of(&settings, "hook".into(), None, 9443));
         let (mut trusted, readiness) = (certificates.trusted.subscribe(), Readiness::default());
         let needs = NeedsCertificate(readiness.require("certificate", "none"));
-        let client = Server::new().client();
-        tokio::spawn(certificates.clone().run(client, server::Certificate::default(), needs));
+        let (client, served) = (Server::new().client(), server::Certificate::default());
+        tokio::spawn(certificates.clone().run(client, served.clone(), needs));
         sleep(READ_AGAIN * 2).await;
         let missing = readiness.unmet();
         assert!(missing[0].contains("tls.crt"), "{missing:?}");
+        let mut before = None::<Certificate>;
         for _ in 0..2 {
-            let authority = files(folder.path());
+            let made = files(folder.path());
             trusted.changed().await.unwrap();
-            assert_eq!(trusted.borrow_and_update().as_ref(), Some(&authority));
+            let authorities = before.iter().fold(made.authority.clone(), |new, old| new + &old.authority);
+            assert_eq!(trusted.borrow_and_update().as_ref(), Some(&authorities), "replicas may serve either");
+            assert!(served.is(&before.as_ref().unwrap_or(&made).certificate), "the old one until all trust the new");
             assert!(readiness.unmet().is_empty());
             write(folder.path().join("tls.key"), "broken").unwrap();
             sleep(READ_AGAIN * 2).await;
             assert!(!trusted.has_changed().unwrap());
+            sleep(SETTLE).await;
+            assert!(served.is(&made.certificate));
+            before = Some(made);
         }
     }
 }

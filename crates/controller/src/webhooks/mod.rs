@@ -11,6 +11,7 @@ mod configuration;
 mod conversion;
 mod deep;
 mod disputes;
+mod files;
 mod follow;
 mod in_memory;
 mod keeper;
