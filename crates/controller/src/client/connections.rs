@@ -227,6 +227,19 @@ mod tests {
     }
 
     #[test]
+    fn only_watches_and_followed_logs_last() {
+        for (query, watch, log) in [
+            ("watch=true&resourceVersion=7", true, false),
+            ("container=main&follow=true", false, true),
+            ("follow=false&tailLines=5", false, false),
+            ("labelSelector=watch%3Dtrue", false, false),
+        ] {
+            let request = Request::get(format!("/api?{query}")).body(()).unwrap();
+            assert_eq!((is_watch(&request), is_followed_log(&request)), (watch, log), "{query}");
+        }
+    }
+
+    #[test]
     fn an_invalid_server_name_is_an_error() {
         let mut config = Config::new("https://127.0.0.1:6443".parse().unwrap());
         for (name, valid) in [(None, true), (Some("api.example.com"), true), (Some("not a name"), false)] {
