@@ -79,14 +79,16 @@ fn imported(mut release: Release, version: u32, status: Status) -> Release {
     release
 }
 
-/// Returns the inventory of a release that is recorded elsewhere, or `None` if there is no such release. If its record is
-/// lost or damaged, its marks count; without them, the inventory is empty.
+/// Returns the inventory of a release that is recorded elsewhere, or `None` if there is no such release, or if the server
+/// forbids to look for it. If its record is lost or damaged, its marks count; without them, the inventory is empty.
 ///
 /// # Errors
 /// The records cannot be read, or discovery fails.
 pub async fn imported_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
     match recorded_inventory(env).await {
         Err(error) if lists_no_objects(&error) => marked_inventory(env).await,
+        // Without the right to look there, the operator hardly wrote there.
+        Err(error) if error.is_forbidden_list() => Ok(None),
         recorded => recorded,
     }
 }

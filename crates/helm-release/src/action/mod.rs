@@ -570,6 +570,11 @@ impl Error {
         matches!(self, Error::Storage(storage::Error::TakenOver { .. }))
     }
 
+    /// Returns whether the server forbids to look for records beside the release, where the operator keeps none.
+    pub fn is_forbidden_list(&self) -> bool {
+        matches!(self, Error::Storage(storage::Error::Forbidden { .. }))
+    }
+
     /// Returns whether another process has just made the revision, before this one wrote anything.
     pub fn is_taken(&self) -> bool {
         matches!(self, Error::Storage(error) if error.is_taken())

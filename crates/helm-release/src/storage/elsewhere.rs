@@ -68,8 +68,9 @@ impl Storage {
     /// list requests, and reads the record's Secrets if it finds one.
     ///
     /// # Errors
-    /// [`Error::InFlight`] if Helm is changing it, [`Error::TakenOver`] if another resource took it over from this owner. Or
-    /// the records cannot be read or decoded.
+    /// [`Error::InFlight`] if Helm is changing it, [`Error::TakenOver`] if another resource took it over from this owner,
+    /// [`Error::Forbidden`] if the operator may not list the records beside the release. Or the records cannot be read or
+    /// decoded.
     pub(crate) async fn elsewhere(
         &self,
         namespace: &str,
@@ -78,7 +79,7 @@ impl Storage {
         at_least: u32,
     ) -> Result<Option<Elsewhere>, Error> {
         if let Some(beside) = self.beside_releases() {
-            let all = beside.history(namespace, name).await?;
+            let all = beside.list_beside(namespace, name).await?;
             let is_current = all.last().is_some_and(|newest| newest.version >= at_least);
             if is_current && is_taken_over_from(&all, owner) {
                 return Err(Error::TakenOver { name: name.into() });
@@ -128,7 +129,12 @@ impl Storage {
         imported: u32,
     ) -> Result<Option<Unsuccessful<Listing>>, Error> {
         let Some(beside) = self.beside_releases() else { return Ok(None) };
-        match beside.owned(namespace, name, owner).await? {
+        let owned = match beside.owned(namespace, name, owner).await {
+            // Without the right to look there, the operator hardly imported it from there.
+            Err(Error::Forbidden { .. }) => None,
+            owned => owned?,
+        };
+        match owned {
             Some(Listed { newest, unsuccessful, .. }) if newest + 1 == imported => {
                 beside.listings(namespace, name, unsuccessful).await.map(Some)
             }
@@ -137,8 +143,18 @@ impl Storage {
     }
 
     async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Listed>, Error> {
-        let all = self.history(namespace, name).await?;
+        let all = self.list_beside(namespace, name).await?;
         Ok(if is_held_by(&all, owner) { listed(all) } else { None })
+    }
+
+    /// Lists the records beside a release, where the operator may lack the right to.
+    async fn list_beside(&self, namespace: &str, name: &str) -> Result<Vec<RecordMeta>, Error> {
+        match self.history(namespace, name).await {
+            Err(Error::Api { source, .. }) if source.is_forbidden() => {
+                Err(Error::Forbidden { namespace: namespace.into(), source })
+            }
+            all => all,
+        }
     }
 
     async fn listings(

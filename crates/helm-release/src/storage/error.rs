@@ -29,6 +29,13 @@ pub enum Error {
         "Secret {key:?} in namespace {namespace:?} has the name of a release record, but not its labels; restore its labels name, owner and version, or delete it"
     )]
     NoRecord { namespace: String, key: String },
+    /// The server forbids to look for records beside a release, where the operator keeps none.
+    #[error("cannot list the release records in namespace {namespace:?}")]
+    Forbidden {
+        namespace: String,
+        #[source]
+        source: kube::Error,
+    },
     /// The release is recorded elsewhere, and Helm is changing it.
     #[error(
         "revision {version} of release {name:?} is {status} and was not written by this operator: a person's helm is running; the operator waits until it ends, or until {}",

@@ -326,6 +326,60 @@ async fn a_deletion_after_the_records_moved_deletes_what_was_too_much_for_the_ma
     assert_eq!((world.server.object(PRIMARY), world.maps()), (None, Vec::<String>::new()));
 }
 
+/// Refuses to list Secrets outside of the namespace `records`, as a server does if `rbac.recordNamespaces` names that.
+fn forbid_other_secrets(world: &World) {
+    world.server.refuse(|call| {
+        let is_list = call.method == http::Method::GET && call.path.contains("/secrets?");
+        let is_elsewhere = !call.path.starts_with("/api/v1/namespaces/records/");
+        (is_list && is_elsewhere).then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_with_too_many_objects_for_its_marks_needs_no_right_to_other_secrets() {
+    for is_deleted in [false, true] {
+        let world = recording(World::new(spec()).server, Stub::default());
+        world.reconcile().await;
+        let uid = |world: &World| world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].clone();
+        let before = uid(&world);
+        let storage = &world.shared.storage;
+        let recorded = storage.get("ns", "web", 1).await.unwrap();
+        let marks = recorded.marks.as_ref().unwrap().without_inventory();
+        storage.update(recorded.release.facts(), &marks).await.unwrap();
+
+        let world = recording(world.server, Stub::default());
+        forbid_other_secrets(&world);
+        if is_deleted {
+            world.delete();
+            world.reconcile().await;
+            assert_eq!((world.server.object(PRIMARY), world.maps()), (None, Vec::<String>::new()));
+            continue;
+        }
+        world.edit(|p| p["spec"]["maps"] = json!(["a", "b"]));
+        world.reconcile().await;
+        assert_eq!((world.condition("Irreconcilable"), world.maps()), (None, vec!["a".to_owned(), "b".into()]));
+        assert_eq!((uid(&world), world.history()), (before, vec!["1 superseded".to_owned(), "2 deployed".into()]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_other_secrets_a_lost_release_is_uninstalled_but_not_installed_again() {
+    let world = recording(World::new(spec()).server, random());
+    world.reconcile().await;
+    let before = world.value_of("a");
+    world.server.remove(&format!("{RECORDS}.ns.web.v1"));
+    let world = recording(world.server, random());
+    forbid_other_secrets(&world);
+    world.reconcile().await;
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.contains("cannot list the release records in namespace \"ns\""), "{condition}");
+    assert_eq!((world.value_of("a"), world.maps().len()), (before, 3));
+    world.delete();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!((world.server.object(PRIMARY), world.maps()), (None, Vec::<String>::new()));
+}
+
 /// Checks that a release that was taken over is at rest without `y`, and that its next revision deletes that.
 async fn keeps_y_until_the_next_revision(world: &World, go_on: impl FnOnce(&World)) {
     assert_eq!((world.maps().len(), world.value_of("a")), (4, json!("1")));
