@@ -142,6 +142,20 @@ impl Storage {
         }
     }
 
+    /// Returns whether another resource took a release that is recorded in the release's namespace, but not at this home,
+    /// over from this owner. Sends one list request if the home is elsewhere.
+    ///
+    /// # Errors
+    /// The request fails.
+    pub async fn is_taken_over_beside(&self, namespace: &str, name: &str, owner: &str) -> Result<bool, Error> {
+        let Some(beside) = self.beside_releases() else { return Ok(false) };
+        match beside.list_beside(namespace, name).await {
+            // Without the right to look there, the operator hardly wrote there.
+            Err(Error::Forbidden { .. }) => Ok(false),
+            all => Ok(is_taken_over_from(&all?, owner)),
+        }
+    }
+
     async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Listed>, Error> {
         let all = self.list_beside(namespace, name).await?;
         Ok(if is_held_by(&all, owner) { listed(all) } else { None })

@@ -719,22 +719,52 @@ async fn a_damaged_record_whose_hooks_a_deletion_needs_holds_it_up_until_a_perso
     assert_eq!(records(&world), [record_path(1)]);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_release_of_somebody_else_in_the_resources_namespace_is_not_imported() {
-    let world = World::new(spec());
-    world.reconcile().await;
+/// Makes a release in the resource's namespace one that another resource has had from the start.
+fn give_to_another(world: &World) {
     let mut record = world.server.object(&format!("{SECRETS}/sh.helm.release.v1.web.v1")).unwrap();
     let path = format!("{SECRETS}/sh.helm.release.v1.web.v1");
     let marks = record["metadata"]["annotations"][MARKS_ANNOTATION]
         .as_str()
         .unwrap()
+        .replace("Memcached.cache.my.domain", "Redis.cache.my.domain")
         .replace("\"u\":\"uid-", "\"u\":\"another-");
     record["metadata"]["annotations"][MARKS_ANNOTATION] = marks.into();
     world.server.restore(&path, record);
     reseal(&world.server, &path);
-    let world = recording(world.server, Stub::default());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_of_somebody_else_in_the_resources_namespace_is_not_imported() {
+    for was_refused in [false, true] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        give_to_another(&world);
+        let world = World::on(world.server);
+        if was_refused {
+            world.reconcile().await;
+            assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
+        }
+        let world = recording(world.server, Stub::default());
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.reconcile().await;
+        assert_eq!((world.condition("Irreconcilable"), world.history()), (None, vec!["1 deployed".to_owned()]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_was_refused_before_its_records_moved_is_deleted_without_the_release_of_somebody_else() {
+    let world = World::new(spec());
     world.reconcile().await;
-    assert_eq!(world.history(), ["1 deployed"]);
+    give_to_another(&world);
+    let world = World::on(world.server);
+    world.reconcile().await;
+    assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
+    let everything = |world: &World| (world.server.object(&record_path(1)), world.server.object(&format!("{MAPS}/a")));
+    let before = everything(&world);
+    let world = recording(world.server, Stub::default());
+    world.delete();
+    world.reconcile().await;
+    assert_eq!((world.server.object(PRIMARY), world.maps().len(), everything(&world)), (None, 3, before));
 }
 
 #[tokio::test(start_paused = true)]
@@ -758,4 +788,34 @@ async fn a_release_that_another_resource_took_over_in_the_resources_namespace_is
     assert_eq!((records(&world), uid(&world)), before);
     let owners = world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["ownerReferences"].clone();
     assert!(owners.as_array().is_none_or(Vec::is_empty), "the garbage collector would delete it: {owners}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_another_resource_took_over_stays_its_own_if_the_records_move_after_the_first_refusal() {
+    for is_deleted in [false, true] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        super::adopted::begin_takeover(&world, Status::Failed).await;
+        world.reconcile().await;
+        assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
+        assert_eq!(world.server.object(PRIMARY).unwrap()["status"]["deployedRelease"], Value::Null);
+        let a = |world: &World| world.server.object(&format!("{MAPS}/a")).unwrap();
+        let before = (records(&world), a(&world)["metadata"]["uid"].clone());
+
+        let world = recording(world.server, random());
+        if is_deleted {
+            world.delete();
+        }
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.reconcile().await;
+        assert_eq!((records(&world), a(&world)["metadata"]["uid"].clone()), before, "{is_deleted}");
+        assert_eq!(world.value_of("a"), "1", "{is_deleted}");
+        if is_deleted {
+            let owners = a(&world)["metadata"]["ownerReferences"].clone();
+            assert_eq!((world.server.object(PRIMARY), world.maps().len()), (None, 3));
+            assert!(owners.as_array().is_none_or(Vec::is_empty), "the garbage collector would delete it: {owners}");
+        } else {
+            assert_eq!((world.state("Irreconcilable"), world.history()), ("True/ReleaseConflict".to_owned(), vec![]));
+        }
+    }
 }

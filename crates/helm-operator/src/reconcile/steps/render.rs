@@ -44,6 +44,9 @@ impl StepContext<'_> {
         if self.recorded(primary) == Recorded::Lost && self.import(primary, primary.reported()).await? {
             return Ok(NextStep::Again.into());
         }
+        if self.recorded(primary) == Recorded::None && self.is_taken_over_beside(primary).await? {
+            return Err(Failed::from(foreign(primary)).into());
+        }
         let sources = self.load_sources(primary).await?;
         let rendered = self.knowing([&sources]).render_loaded(primary).await;
         after(vec![sources.without_values()], rendered)
@@ -123,6 +126,17 @@ impl StepContext<'_> {
             release.packed = Some((version, packed));
         });
         Ok(true)
+    }
+
+    /// Returns whether another resource took the release over from this one, by records from before they moved. The status
+    /// of a former owner names no release any more.
+    pub(super) async fn is_taken_over_beside(&self, primary: &Primary) -> Result<bool, Failed> {
+        // A new resource has had none.
+        if primary.status.conditions.is_empty() {
+            return Ok(false);
+        }
+        let found = self.storage.is_taken_over_beside(primary.namespace(), primary.name(), primary.uid()).await;
+        found.map_err(|e| fault_of(&e.into()))
     }
 
     /// Replaces the chart's custom resource definitions even if no object changed, if that is the policy.

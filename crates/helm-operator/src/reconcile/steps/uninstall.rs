@@ -17,7 +17,7 @@ use super::deploy;
 use super::repair::fault;
 use super::uninstall_wait::awaited;
 use super::unproven::{ChartHooks, has_delete_hooks, is_uninstalling, is_unproven};
-use super::unrecorded::{add_found, delete_lost, import_hooks};
+use super::unrecorded::{add_found, delete_lost, import_hooks, leave_to_successor};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
@@ -63,7 +63,7 @@ pub(crate) async fn remove_finalizer(context: &StepContext<'_>, primary: &Primar
 /// Leaves the objects of another's release to its holder: a resource that took the release over may not have applied
 /// them yet, and a release that this resource began to take over stays as it is.
 async fn hand_over(context: &StepContext<'_>, primary: &Primary) -> Result<(), Failed> {
-    let Some(release) = context.release() else { return Ok(()) };
+    let Some(release) = context.release() else { return hand_over_unrecorded(context, primary).await };
     let env = || context.environment(primary, Action::Uninstall);
     let left = match release.holder(&primary.owner()) {
         Holder::Resource => Ok(()),
@@ -76,6 +76,15 @@ async fn hand_over(context: &StepContext<'_>, primary: &Primary) -> Result<(), F
         },
     };
     left.map_err(|e| fault(&e))
+}
+
+/// Leaves the objects of a release to the resource that took it over before the records moved.
+async fn hand_over_unrecorded(context: &StepContext<'_>, primary: &Primary) -> Result<(), Failed> {
+    if context.is_uninstalled(primary) || !context.is_taken_over_beside(primary).await? {
+        return Ok(());
+    }
+    let env = context.environment(primary, Action::Uninstall);
+    leave_to_successor(&env, primary).await.map(drop).map_err(|e| fault(&e))
 }
 
 /// The finalizers of a resource, however many.

@@ -102,7 +102,10 @@ pub(super) async fn delete_lost(
 }
 
 /// Leaves the objects to the resource that took the release over from this one, and may not have applied them yet.
-async fn leave_to_successor(env: &Environment<'_>, primary: &Primary) -> Result<Option<String>, action::Error> {
+pub(super) async fn leave_to_successor(
+    env: &Environment<'_>,
+    primary: &Primary,
+) -> Result<Option<String>, action::Error> {
     let found = search(env, primary, Naming::Resource).await?;
     action::hand_over(env, &found).await?;
     Ok(None)
