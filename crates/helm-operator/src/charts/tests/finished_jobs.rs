@@ -441,11 +441,15 @@ async fn a_job_that_a_repair_deleted_runs_once_wherever_the_repair_is_interrupte
     }
 }
 
-/// Returns a release whose running Job is of a failed upgrade that was kept, and whose resource is as before the upgrade.
-async fn with_the_job_of_a_kept_upgrade() -> World {
+/// Returns a release whose running Job is of a failed upgrade to these ConfigMaps that was kept, and whose resource is as
+/// before the upgrade.
+async fn with_the_job_of_a_kept_upgrade(maps: &[&str]) -> World {
     let world = keeping(running().await.server);
     refuse_late(&world, 422);
-    world.edit(|p| p["spec"] = with_late(loading("2", "b")));
+    world.edit(|p| {
+        p["spec"] = with_late(loading("2", "b"));
+        p["spec"]["maps"] = json!(maps);
+    });
     reconcile(&world).await;
     world.server.accept();
     assert_eq!(world.history(), ["1 deployed", "2 failed"]);
@@ -457,7 +461,7 @@ async fn with_the_job_of_a_kept_upgrade() -> World {
 #[tokio::test(start_paused = true)]
 async fn a_job_that_a_takeover_deleted_runs_once_wherever_the_takeover_is_interrupted() {
     for writes in 0.. {
-        let world = with_the_job_of_a_kept_upgrade().await;
+        let world = with_the_job_of_a_kept_upgrade(&["b"]).await;
         let before = uid(&world);
         let world = recorded_elsewhere(world.server);
         if !runs_once_more(world, recorded_elsewhere, (writes, &before), "3 deployed").await {
@@ -484,20 +488,38 @@ async fn a_job_that_a_takeover_made_again_runs_once_although_the_takeover_fails_
     let before = uid(&world);
     let world = recording(world.server, Stub::default());
     refuse_late(&world, 500);
-    reconcile(&world).await;
-    assert_ne!(uid(&world), before);
+    finishes_once_although_its_takeover_is_refused(&world, &before).await;
+}
+
+/// Checks that a takeover makes the Job again, once, although the server then refuses what follows.
+async fn finishes_once_although_its_takeover_is_refused(world: &World, before: &Value) {
+    reconcile(world).await;
+    assert_ne!(uid(world), *before);
     assert_eq!(world.server.object(LOAD).unwrap()["spec"]["image"], "a");
-    assert!(world.condition("Irreconcilable").is_some(), "the Ingress is refused");
+    assert!(world.condition("Irreconcilable").is_some(), "it is refused");
     world.server.remove(LOAD);
     for refused in [true, true, false] {
         if !refused {
             world.server.accept();
         }
         tokio::time::advance(Duration::from_secs(600)).await;
-        reconcile(&world).await;
-        assert!(!exists(&world), "it has finished");
+        reconcile(world).await;
+        assert!(!exists(world), "it has finished");
     }
     assert_eq!((world.condition("Irreconcilable"), world.history()), (None, vec!["3 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_a_takeover_made_again_runs_once_although_an_object_that_was_left_cannot_be_deleted() {
+    let world = with_the_job_of_a_kept_upgrade(&["b", "y"]).await;
+    let before = uid(&world);
+    let world = recording(world.server, Stub::default());
+    world.server.refuse(|call| {
+        let is_deletion = call.method == http::Method::DELETE && call.path.starts_with(&format!("{MAPS}/y"));
+        is_deletion.then(|| Error::from_status(500, "InternalError", "y is refused"))
+    });
+    finishes_once_although_its_takeover_is_refused(&world, &before).await;
+    assert_eq!(world.maps(), ["b"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -233,10 +233,11 @@ async fn take(
     let noted = RepairDeletions::new(context, primary, version, marks);
     let taken = action::take_ownership(&env, &admitted, marks, &noted).await.map_err(|e| fault(&e))?;
     let applied = taken.applied;
+    let noted = note_made_again(context, primary, (version, &noted.into_marks()), &applied).await;
     if let Some(error) = taken.failed {
-        let noted = note_made_again(context, primary, (version, &noted.into_marks()), applied).await;
         return Err(fault(&noted.err().unwrap_or(error)));
     }
+    noted.map_err(|e| fault(&e))?;
     cache_applied(context, &applied);
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
     whole.objects = applied.iter().map(MarkedObject::from).chain(taken.finished).collect();
@@ -267,15 +268,16 @@ async fn take(
 }
 
 /// Notes in the marks of a revision which of these objects are Jobs that its takeover had deleted: once they finish, the
-/// next try does not run them again.
+/// next try does not run them again. What follows in the takeover may fail for long.
 async fn note_made_again(
     context: &StepContext<'_>,
     primary: &Primary,
     (version, marks): (u32, &Marks),
-    mut applied: Vec<Applied>,
+    applied: &[Applied],
 ) -> Result<(), action::Error> {
-    applied.retain(|one| marks.find(&one.key).is_some_and(|known| known.deleted));
-    update_marks(context, primary, version, marks, &applied).await
+    let was_deleted = |one: &&Applied| marks.find(&one.key).is_some_and(|known| known.deleted);
+    let made_again: Vec<Applied> = applied.iter().filter(was_deleted).cloned().collect();
+    update_marks(context, primary, version, marks, &made_again).await
 }
 
 /// Returns the objects that an imported revision only lists: the next revision may render them, and otherwise deletes
