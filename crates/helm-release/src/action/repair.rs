@@ -193,7 +193,9 @@ async fn target<'o>(
     if let With::Drifted { inspected, .. } = with
         && let Some(found) = inspect(env, object, &key, &handed_over, repaired.losses.len() < inspected).await?
     {
-        if let Some(live) = as_others_left_it(env, &found) {
+        // An interrupted repair deleted it. Until it is applied again, the record says that it must not be missing.
+        let was_deleted = known.is_some_and(|known| known.deleted);
+        if let Some(live) = as_others_left_it(env, &found).filter(|_| !was_deleted) {
             repaired.accepted.push((key, live));
             return Ok(None);
         }

@@ -351,7 +351,7 @@ pub(crate) fn accept(
     for (key, live) in accepted {
         context.shared.cache.store_read(key, live, context.key);
         let same = new.objects.iter_mut().filter(|o| o.key == *key);
-        same.for_each(|object| (object.mark, object.deleted) = (live.mark, false));
+        same.for_each(|object| object.mark = live.mark);
     }
     let new = Arc::new(new);
     context.shared.cache.change_release(context.key, |release| {
