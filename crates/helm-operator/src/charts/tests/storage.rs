@@ -540,19 +540,35 @@ async fn a_deletion_before_the_import_runs_the_hooks_in_the_record() {
     }
 }
 
-/// Deploys a release of this spec with its records beside it. A process that keeps them elsewhere changes it and dies after
-/// no write, one write and so on, until one survives. Each time another process continues, and the result is checked.
+/// Deploys a release of this spec with its records beside it. A process that keeps them elsewhere changes it and dies as
+/// [`interrupted_after_each_write`] says.
 async fn moved_and_interrupted_after_each_write(
     spec: Value,
     process: impl Fn(Arc<MemoryApi>) -> World,
     change: impl Fn(&World),
     check: impl Fn(&World, usize),
 ) {
-    for writes in 0.. {
+    let prepare = async || {
         let world = World::new(spec.clone());
         world.reconcile().await;
         let world = process(world.server);
         change(&world);
+        world
+    };
+    let writes = interrupted_after_each_write(prepare, &process, check).await;
+    assert!(writes > 10, "the scenario wrote nothing");
+}
+
+/// Prepares a process that dies after no write, one write and so on, until one survives. Each time another process
+/// continues, and the result is checked. Returns after how many writes one survived.
+async fn interrupted_after_each_write(
+    prepare: impl AsyncFn() -> World,
+    process: impl Fn(Arc<MemoryApi>) -> World,
+    check: impl Fn(&World, usize),
+) -> usize {
+    let mut writes = 0;
+    loop {
+        let world = prepare().await;
         world.server.fail_after(Some(writes));
         tokio::select! {
             _ = hooks::reconcile(&world, "Complete") => {}
@@ -567,9 +583,9 @@ async fn moved_and_interrupted_after_each_write(
         }
         check(&world, writes);
         if !died {
-            assert!(writes > 10, "the scenario wrote nothing");
-            return;
+            return writes;
         }
+        writes += 1;
     }
 }
 
@@ -619,6 +635,35 @@ async fn no_hook_of_a_deletion_after_the_records_moved_runs_twice_wherever_it_is
         assert_eq!(records(world), [record_path(1)], "after {writes} writes");
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hook_that_was_dropped_after_the_records_moved_runs_wherever_a_deletion_that_waited_is_interrupted() {
+    let process = |server| recording(server, with_sources());
+    let prepare = async || {
+        let world = World::new(with_delete_hooks());
+        world.reconcile().await;
+        let world = process(world.server);
+        world.reconcile().await;
+        world.edit(|p| p["spec"] = spec());
+        world.reconcile().await;
+        assert_eq!(world.history(), ["2 superseded", "3 deployed"]);
+        let mut held = world.server.object(&format!("{MAPS}/b")).unwrap();
+        held["metadata"]["finalizers"] = json!(["x/y"]);
+        world.server.put(&format!("{MAPS}/b"), held, "someone");
+        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+        world.delete();
+        world.reconcile().await;
+        assert_eq!((world.maps(), world.state("Ready")), (vec!["b".to_owned()], "False/Uninstalling".to_owned()));
+        world.server.remove(&format!("{MAPS}/b"));
+        world
+    };
+    let writes = interrupted_after_each_write(prepare, process, |world, writes| {
+        assert_eq!((world.server.object(PRIMARY), world.maps().len()), (None, 0), "after {writes} writes");
+        assert_eq!(hooks::count(world, &format!("POST {JOBS}")), 0, "after {writes} writes: {:#?}", world.server.log());
+        assert_eq!(records(world), [record_path(1)], "after {writes} writes");
+    });
+    assert!(writes.await > 2, "the scenario wrote nothing");
 }
 
 #[tokio::test(start_paused = true)]

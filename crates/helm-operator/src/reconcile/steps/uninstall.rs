@@ -296,7 +296,7 @@ async fn delete(
             PostDelete::GivenUp(error) => publish_given_up_hook(context, primary, &error).await,
         }
     }
-    if inventory.delete_hooks && may_have_older_records(&context.shared.settings.home, at.version) {
+    if may_have_older_records(context, at.version) {
         let object = format!("the status of {} {:?}", primary.kind, primary.name());
         let failed = |source| ApplyError::Failed { verb: "update", object, source };
         status_writer::forget_release(context, primary).await.map_err(failed)?;
@@ -310,11 +310,12 @@ async fn delete(
 }
 
 /// Returns whether a release that has come to this revision may also have records in its own namespace or in chunks, from
-/// which it was imported. Once its own are deleted, a process that finds its name in the status would import it from them
-/// again, and run its hooks again.
-fn may_have_older_records(home: &Home, version: u32) -> bool {
-    // The first imported revision follows another.
-    version > 1 || *home != Home::default()
+/// which it was imported. Once its own are deleted, a process that finds its name or its uninstall in the status would
+/// import it from them again, and run their hooks, which later revisions may have dropped.
+fn may_have_older_records(context: &StepContext<'_>, version: u32) -> bool {
+    // The first revision that is imported from chunks follows another.
+    let may_be_in_chunks = version > 1 && context.release().is_some_and(|release| release.is_taken_over());
+    may_be_in_chunks || context.shared.settings.home != Home::default()
 }
 
 /// Gives up an action that another process left unfinished, before the uninstall or the removal of a failed install. The
