@@ -460,6 +460,23 @@ async fn an_upgrade_whose_last_answer_is_lost_is_not_undone_when_the_next_one_wr
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_interrupted_upgrade_that_was_given_up_without_an_answer_is_rolled_back() {
+    let world = on(World::new(spec()).server, |settings| settings.retries = Some(0));
+    world.reconcile().await;
+    let before = identities(&world);
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    interrupt(&world).await;
+    assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
+    assert_ne!(identities(&world), before, "half of it is applied");
+    world.server.disturb(&format!("PATCH {SECRETS}/{RECORD}2"), 1, Disturbance::AnswerLost);
+    edit_unseen(&world, |p| p["spec"]["broken"] = true.into());
+    reconcile_at_once(&world).await;
+    assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"], "as far as the process knows");
+    reconcile_later(&world).await;
+    assert_eq!((identities(&world), world.history().last().unwrap().as_str()), (before, "3 deployed"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_stays_finished_that_an_upgrade_ran_whose_last_answer_is_lost_when_the_next_one_fails() {
     let world = on(World::new(loading("1", "a")).server, |settings| settings.on_failure = OnFailure::Uninstall);
     feed_jobs(&world);

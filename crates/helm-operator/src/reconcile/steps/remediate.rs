@@ -208,8 +208,11 @@ async fn roll_back(context: &StepContext<'_>, primary: &Primary, to: u32) -> Res
         }
         Err(failure) => {
             if let Some(version) = failure.cause.ended() {
-                // There was nothing to undo.
-                return context.read_end(primary, version).await.map(drop).map_err(|e| action::Error::from(e).into());
+                context.read_end(primary, version).await.map_err(action::Error::from)?;
+                let release = context.release().unwrap_or_default();
+                // If it ended well, there is nothing to undo.
+                let is_left = release.newest().is_some_and(|(_, newest)| newest.status.is_unsuccessful());
+                return if is_left { Err(failure) } else { Ok(()) };
             }
             note(context, &failure);
             Err(failure)
