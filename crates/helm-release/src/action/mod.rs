@@ -520,6 +520,12 @@ impl Error {
         matches!(self, Error::Hook(HookError::Unanswered { .. })) || kube::is_outage(self)
     }
 
+    /// Returns whether an object that is recreated takes long to go, and nobody but Kubernetes holds it. What it waits for
+    /// may be held for ever nevertheless.
+    pub fn is_slow_deletion(&self) -> bool {
+        matches!(self, Error::Apply(error) if error.is_slow_deletion())
+    }
+
     /// Returns whether the caller's slot ended the wait for a hook or a group.
     pub fn is_interruption(&self) -> bool {
         match self {

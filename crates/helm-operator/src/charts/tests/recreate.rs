@@ -69,8 +69,12 @@ fn zebra(value: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "Zebra", "metadata": {"name": "a"}, "data": {"value": value}})
 }
 
-/// Creates a controller after the install of a Job and a Zebra. The server refuses the Zebra `b`.
+/// Creates a controller with this policy after the install of a Job and a Zebra. The server refuses the Zebra `b`.
 async fn with_zebra(on_failure: OnFailure) -> World {
+    set_with_zebra(|settings| settings.on_failure = on_failure).await
+}
+
+async fn set_with_zebra(change: impl FnOnce(&mut Settings)) -> World {
     let server = World::new(json!({"objects": [job("a"), zebra("a")]})).server;
     server.serve("v1", "Zebra", "zebras");
     server.make_immutable("jobs", "/spec/template");
@@ -79,8 +83,32 @@ async fn with_zebra(on_failure: OnFailure) -> World {
         let is_bad = call.path.contains("/zebras/") && body.contains("\"value\":\"b\"");
         is_bad.then(|| Error::from_status(422, "Invalid", "no b"))
     });
-    let world = World::with_events(server, Arc::new(Stub::default()), |settings| settings.on_failure = on_failure);
+    let world = World::with_events(server, Arc::new(Stub::default()), change);
     world.reconcile().await;
+    world
+}
+
+/// Fails an upgrade that recreates the Job, and has no retries, and rolls it back. The Pods of the Job that it made take
+/// long to terminate.
+async fn rolled_back_slowly() -> World {
+    let world = set_with_zebra(|settings| settings.retries = Some(0)).await;
+    let server = Arc::downgrade(&world.server);
+    world.server.refuse(move |call| {
+        let server = server.upgrade().filter(|_| call.path.contains("/zebras/"))?;
+        let mut live = server.object(JOB).filter(|live| live["spec"]["template"] == "b")?;
+        if live["metadata"]["finalizers"].is_null() {
+            live["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
+            server.restore(JOB, live);
+        }
+        None
+    });
+    upgrade(&world, &[job("b"), zebra("b")]).await;
+    let message = world.condition("ReleaseFailed").unwrap();
+    let waited =
+        message.contains("; rollback failed: cannot recreate ") && message.contains(": after 120 s it is still");
+    assert!(waited, "{message}");
+    assert_eq!(world.history(), ["1 deployed", "2 failed", "3 pending-rollback"]);
+    assert_eq!(template(&world), "b");
     world
 }
 
@@ -190,6 +218,33 @@ async fn a_rollback_recreates_the_old_object_and_retries_leave_it_alone() {
         retry(&world).await;
     }
     assert_eq!((uid(&world, JOB), deletions(&world).len()), (before, 2), "the refused object is tried first");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_waits_for_slow_pods_is_completed_although_no_retries_are_left() {
+    let world = rolled_back_slowly().await;
+    let before = uid(&world, JOB);
+    retry(&world).await;
+    assert_eq!((uid(&world, JOB), world.history().len()), (before, 3), "it still waits");
+    world.server.remove(JOB);
+    retry(&world).await;
+    assert_eq!(template(&world), "a");
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!((world.state("Stalled").as_str(), deletions(&world).len()), ("True/RetriesExceeded", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_does_not_wait_for_ever_for_pods_that_somebody_else_holds() {
+    let world = rolled_back_slowly().await;
+    assert!(world.condition("Stalled").is_none_or(|stalled| !stalled.contains("RetriesExceeded")));
+    for _ in 0..11 {
+        retry(&world).await;
+    }
+    assert_eq!(world.state("Stalled"), "True/RetriesExceeded");
+    let tries = || world.server.log().iter().filter(|line| line.contains("/zebras/")).count();
+    let before = tries();
+    retry(&world).await;
+    assert_eq!(tries(), before, "nothing is tried any more");
 }
 
 #[tokio::test(start_paused = true)]

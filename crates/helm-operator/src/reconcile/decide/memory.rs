@@ -179,6 +179,8 @@ pub(crate) struct LastFailure {
     pub(crate) retry: Retry,
     /// How many attempts with these inputs failed, not counting outages.
     pub(crate) attempts: u32,
+    /// How often the clean-up after such an attempt was not complete.
+    pub(crate) unclean: u32,
     /// Whether the resource itself is the cause, and not an outage.
     pub(crate) is_own: bool,
     /// Whether the retries are used up, so that only other inputs are tried.
@@ -305,7 +307,7 @@ impl ResourceMemory {
     /// Records a failure. The same inputs are retried with backoff, at most `retries` times. Returns whether the
     /// failure is new.
     pub(crate) fn fail(&mut self, failed: &Failed, inputs: String, now: Instant, retries: Option<u32>) -> bool {
-        let known = self.failure.as_ref();
+        let (known, unclean) = (self.failure.as_ref(), self.unclean(&inputs));
         let (failures, attempts) = match (known, &self.restored) {
             (Some(failure), _) if failure.inputs == inputs => (failure.retry.failures, failure.attempts),
             (Some(_), _) | (None, None) => (0, 0),
@@ -315,13 +317,14 @@ impl ResourceMemory {
         };
         let counts = matches!(failed, Failed::Attempt(_));
         let attempts = attempts.saturating_add(u32::from(counts));
+        let unclean = unclean.saturating_add(u32::from(failed.is_of_attempt() && !counts));
         let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
         let is_own = failed.is_of_attempt() || known.is_some_and(|failure| failure.is_own);
         let news = known.is_none_or(|failure| failure.failed != *failed || failure.exhausted != exhausted);
         (self.restored, self.inherited) = (None, None);
         let retry = Retry::after(failures, now);
         let failed = failed.clone();
-        self.failure = Some(Box::new(LastFailure { failed, inputs, retry, attempts, is_own, exhausted }));
+        self.failure = Some(Box::new(LastFailure { failed, inputs, retry, attempts, unclean, is_own, exhausted }));
         news
     }
 
@@ -343,6 +346,11 @@ impl ResourceMemory {
         self.failure.as_ref().is_some_and(|failure| failure.exhausted && failure.inputs == inputs)
     }
 
+    /// Returns how often the clean-up after an attempt with these inputs was not complete.
+    pub(crate) fn unclean(&self, inputs: &str) -> u32 {
+        self.failure.as_ref().filter(|failure| failure.inputs == inputs).map_or(0, |failure| failure.unclean)
+    }
+
     /// Clears the failure, because something succeeded or nothing is left to do.
     pub(crate) fn succeed(&mut self) {
         self.failure = None;
@@ -356,7 +364,7 @@ impl ResourceMemory {
     pub(crate) fn retry_now(&mut self, now: Instant) {
         if let Some(failure) = &mut self.failure {
             failure.retry.at = now;
-            (failure.attempts, failure.exhausted) = (0, false);
+            (failure.attempts, failure.unclean, failure.exhausted) = (0, 0, false);
         }
         self.restored = None;
     }
@@ -613,6 +621,7 @@ mod tests {
         let attempt = FailedAttempt::rendering(Reason::Own("X"), "m".into());
         memory.fail(&attempt.with_unknown_remains().into(), "a".into(), Instant::now(), Some(0));
         assert_eq!((memory.is_exhausted("a"), memory.is_retry()), (false, true));
+        assert_eq!((memory.unclean("a"), memory.unclean("b")), (1, 0));
     }
 
     #[tokio::test(start_paused = true)]

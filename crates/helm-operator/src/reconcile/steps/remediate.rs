@@ -21,6 +21,10 @@ use crate::view::primary::Primary;
 use crate::view::release::{Holder, ReleaseRecords, Revision};
 use crate::watches::OnFailure;
 
+/// How often the clean-ups of an attempt may end because Kubernetes takes longer to delete an object than each of them
+/// waits, which is two minutes. A finalizer of somebody else may hold a Pod of it for ever.
+const MAX_SLOW_DELETIONS: u32 = 10;
+
 /// The remediation after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Remedy {
@@ -39,15 +43,18 @@ enum Remedy {
 enum Undo {
     /// It succeeded, there was nothing to do, or trying again would not help.
     Ended,
-    /// A request was not answered, or relied on an outdated state, so the clean-up is not complete.
+    /// A request was not answered, or relied on an outdated state, or a deletion takes long, so the clean-up is not
+    /// complete.
     Unanswered,
 }
 
 impl Undo {
-    /// Classifies the failure of a clean-up. A lasting obstacle, such as a finalizer or a record that the server rejects,
-    /// ends the attempt: retries without limit would run its hooks again each time.
-    fn failed(error: &action::Error) -> Undo {
-        if error.is_outage() || error.ended().is_some() { Undo::Unanswered } else { Undo::Ended }
+    /// Classifies the failure of a clean-up, after this many that were not complete. A lasting obstacle, such as a
+    /// finalizer or a record that the server rejects, ends the attempt: retries without limit would run its hooks again
+    /// each time.
+    fn failed(error: &action::Error, unclean: u32) -> Undo {
+        let is_slow = error.is_slow_deletion() && unclean < MAX_SLOW_DELETIONS;
+        if error.is_outage() || error.ended().is_some() || is_slow { Undo::Unanswered } else { Undo::Ended }
     }
 }
 
@@ -144,22 +151,21 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
     };
     let release = context.release().filter(|release| is_ours(release));
     let Some(release) = release else { return (message, Undo::Ended) };
+    let unclean = context.shared.memory.of(context.key).unclean(&context.attempt(primary));
+    let failed = |error: &action::Error| Undo::failed(error, unclean);
     let is_vouched = |version| context.vouches(&release, version, primary);
     let remedy = remedy(&release, context.shared.settings.on_failure, stage, is_vouched);
     match remedy.as_wanted_now(primary, context.shared.cache.primary(context.key).as_deref()) {
         Remedy::Nothing => (message, Undo::Ended),
         Remedy::RollBack(to) => match roll_back(context, primary, to).await {
             Ok(()) => (message, Undo::Ended),
-            Err(Failure { cause, .. }) => {
-                (format!("{message}; rollback failed: {}", chain(&cause)), Undo::failed(&cause))
-            }
+            Err(Failure { cause, .. }) => (format!("{message}; rollback failed: {}", chain(&cause)), failed(&cause)),
         },
         Remedy::RemoveFailedInstall => match remove_failed_install(context, primary).await {
             Ok(()) => (message, Undo::Ended),
-            Err(error) => (
-                format!("failed installation ({message}) and failed rollback: {}", chain(&error)),
-                Undo::failed(&error),
-            ),
+            Err(error) => {
+                (format!("failed installation ({message}) and failed rollback: {}", chain(&error)), failed(&error))
+            }
         },
         Remedy::Uninstall => {
             // The records go, and with them what is to be hidden in the message.
@@ -167,7 +173,7 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
             match uninstall_failed(context, primary).await {
                 Ok(None) => (message, Undo::Ended),
                 Ok(Some(awaited)) => (format!("{message}; the release is being uninstalled: {awaited}"), Undo::Ended),
-                Err(error) => (format!("{message}; uninstall failed: {}", chain(&error)), Undo::failed(&error)),
+                Err(error) => (format!("{message}; uninstall failed: {}", chain(&error)), failed(&error)),
             }
         }
     }
@@ -431,15 +437,20 @@ mod tests {
     }
 
     #[test]
-    fn only_an_outage_leaves_a_clean_up_unanswered() {
+    fn only_an_outage_or_a_slow_deletion_leaves_a_clean_up_incomplete() {
         use helm_release::kube::{ApplyError, Error};
         use helm_release::storage;
-        let deleting = ApplyError::StillDeleting { object: "a".into(), seconds: 60, finalizers: vec!["x/y".into()] };
+        let deleting = |finalizers: &[&str]| {
+            let finalizers = finalizers.iter().map(|finalizer| (*finalizer).to_owned()).collect();
+            ApplyError::StillDeleting { object: "a".into(), seconds: 60, finalizers }
+        };
         let applying = |source| ApplyError::Failed { verb: "apply", object: "a".into(), source };
         let recording = |source| storage::Error::Api { verb: "create", key: "web.v3".into(), source };
         let rejected = |code| Error::from_status(code, "", "no");
-        let cases: [(action::Error, Undo); 7] = [
-            (deleting.into(), Undo::Ended),
+        let cases: [(action::Error, Undo); 9] = [
+            (deleting(&["foregroundDeletion"]).into(), Undo::Unanswered),
+            (deleting(&[]).into(), Undo::Unanswered),
+            (deleting(&["foregroundDeletion", "x/y"]).into(), Undo::Ended),
             (applying(rejected(422)).into(), Undo::Ended),
             (applying(rejected(503)).into(), Undo::Unanswered),
             (applying(Error::Outdated).into(), Undo::Unanswered),
@@ -448,8 +459,9 @@ mod tests {
             (action::Error::Unproven { version: 1 }, Undo::Ended),
         ];
         for (error, expected) in cases {
-            assert_eq!(Undo::failed(&error), expected, "{error}");
+            assert_eq!(Undo::failed(&error, 9), expected, "{error}");
         }
+        assert_eq!(Undo::failed(&deleting(&["foregroundDeletion"]).into(), 10), Undo::Ended, "no more");
     }
 
     #[test]

@@ -149,7 +149,7 @@ fn holds_data(key: &ObjectKey, body: &Value) -> Option<&'static str> {
 }
 
 /// Returns whether a finalizer is Kubernetes' own, so that Kubernetes removes it.
-fn is_of_kubernetes(finalizer: &str) -> bool {
+pub(super) fn is_of_kubernetes(finalizer: &str) -> bool {
     let domain = finalizer.split_once('/').map_or("", |(domain, _)| domain);
     domain == "kubernetes.io"
         || domain.ends_with(".kubernetes.io")

@@ -56,6 +56,14 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// Maximum number of checks of an object that keeps changing.
 const MAX_TRIES: usize = 5;
 
+impl ApplyError {
+    /// Returns whether a deletion is not complete, and nobody but Kubernetes holds the object, as while its Pods terminate.
+    pub(crate) fn is_slow_deletion(&self) -> bool {
+        let ApplyError::StillDeleting { finalizers, .. } = self else { return false };
+        finalizers.iter().all(|finalizer| decide::is_of_kubernetes(finalizer))
+    }
+}
+
 /// An object whose immutable fields the server refuses to change.
 pub(in crate::kube) struct Stuck<'a> {
     pub(in crate::kube) target: &'a Target<'a>,
