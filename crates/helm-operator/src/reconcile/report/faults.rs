@@ -188,6 +188,17 @@ pub(crate) fn foreign(primary: &Primary) -> Fault {
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReleaseConflict, message }
 }
 
+/// Describes a release that another resource took over, as the records beside it say, which stay when others move.
+pub(crate) fn taken_over(primary: &Primary) -> Fault {
+    let fault = foreign(primary);
+    let (name, namespace) = (primary.name(), primary.namespace());
+    let message = format!(
+        "{}. Once it is uninstalled, delete the Secrets sh.helm.release.v1.{name}.v* that are left in namespace {namespace:?}: they still say that it was taken over",
+        fault.message
+    );
+    Fault { message, ..fault }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

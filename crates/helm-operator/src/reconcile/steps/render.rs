@@ -15,7 +15,7 @@ use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
-use crate::reconcile::report::faults::foreign;
+use crate::reconcile::report::faults::taken_over;
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::{RenderError, Rendered, Request};
 use crate::status::condition;
@@ -45,7 +45,7 @@ impl StepContext<'_> {
             return Ok(NextStep::Again.into());
         }
         if self.recorded(primary) == Recorded::None && self.is_taken_over_beside(primary).await? {
-            return Err(Failed::from(foreign(primary)).into());
+            return Err(Failed::from(taken_over(primary)).into());
         }
         let sources = self.load_sources(primary).await?;
         let rendered = self.knowing([&sources]).render_loaded(primary).await;
@@ -303,7 +303,7 @@ fn fault_of(error: &action::Error) -> Failed {
 /// Describes why a release that is recorded elsewhere cannot be imported, and what to do about a damaged record.
 fn unimported(primary: &Primary, error: &action::Error) -> Failed {
     if error.is_taken_over() {
-        return foreign(primary).into();
+        return taken_over(primary).into();
     }
     if let action::Error::Storage(storage::Error::InFlight { .. }) = error {
         return Unanswered::with_reason(Reason::ReleaseInFlight, error.to_string()).into();
