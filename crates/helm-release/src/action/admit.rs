@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use super::keys::served;
 use super::resume::{has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error};
-use crate::kube::{ApplyError, Decoration, Object, recorded_objects};
+use crate::kube::{ApplyError, Decoration, Live, Object, ObjectKey, Rule, recorded_objects};
 use crate::release::{Hook, HookEvent, Release, Status};
 use crate::storage::{Content, Sealed, Unproven};
 
@@ -74,7 +74,7 @@ pub async fn admit(
         if chart.is_some_and(|chart| chart.digest(namespace) == object.digest(namespace)) {
             continue;
         }
-        if !is_live(env, object, chart).await? {
+        if !is_live(env, (key, object), chart).await? {
             return Ok(Admission::Refused(format!("{key} is neither what the chart renders nor what is live")));
         }
     }
@@ -98,14 +98,23 @@ fn run_the_same(recorded: &[Hook], rendered: &[Hook]) -> bool {
     recorded.len() == rendered.len() && recorded.into_iter().zip(rendered).all(same)
 }
 
-/// Returns whether everything that an object has beyond the chart's is live. A missing Job counts as live if the server
-/// deletes it once it finished.
-async fn is_live(env: &Environment<'_>, object: &Object, chart: Option<&Object>) -> Result<bool, Error> {
+/// Returns whether everything that an object has beyond the chart's is live, in an object that the release may have. A
+/// missing Job counts as live if the server deletes it once it finished.
+async fn is_live(
+    env: &Environment<'_>,
+    (key, object): (&ObjectKey, &Object),
+    chart: Option<&Object>,
+) -> Result<bool, Error> {
     let failed =
         |source| ApplyError::Failed { verb: "read", object: format!("{} {:?}", object.kind, object.name), source };
     let Some(live) = env.applier.read_whole(object, &env.decoration).await.map_err(failed)? else {
         return Ok(object.expires());
     };
+    let Ok(found) = serde_json::from_value::<Live>(live.clone()) else { return Ok(false) };
+    // Whoever wrote the record must not learn what another's object contains.
+    if Rule::for_new(env.options.adopt).admits(&env.decoration, &found, &key.namespace).is_err() {
+        return Ok(false);
+    }
     // Labels and annotations that record ownership are added later.
     Ok(is_covered(&object.as_sent(), chart.map(Object::as_sent).as_ref(), Some(&live)))
 }

@@ -76,6 +76,38 @@ async fn a_failed_install_leaves_what_it_only_adopted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_of_helms_without_a_namespace_needs_the_right_to_take_over_its_release() {
+    const READER: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/reader";
+    let role = |metadata: Value, verbs: Value| {
+        let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": verbs}]);
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules})
+    };
+    for (grant, is_taken) in [(Adopt::Never, false), (Adopt::Unowned, false), (Adopt::Released, true)] {
+        let server = World::new(json!({"objects": [role(json!({"name": "reader"}), json!(["list"]))]})).server;
+        server.serve_cluster_scoped("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles");
+        let mut metadata = helms();
+        metadata["name"] = "reader".into();
+        server.put(READER, role(metadata, json!(["get"])), "helm");
+        let before = server.object(READER).unwrap();
+        let world = granting(server, grant);
+        if grant != Adopt::Never {
+            adopt(&world);
+        }
+        world.reconcile().await;
+        let after = world.server.object(READER).unwrap();
+        assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"], "{grant:?}");
+        assert_eq!(after != before, is_taken, "{grant:?}");
+        if !is_taken {
+            let condition = world.condition("ReleaseFailed").unwrap();
+            assert!(condition.contains("missing key \"operator-sdk/primary-resource\""), "{condition}");
+        }
+        world.delete();
+        world.reconcile().await;
+        assert_eq!(world.server.object(READER), (!is_taken).then_some(before), "{grant:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_cleanup_of_a_failed_install_deletes_no_record_that_took_the_place_of_its_own() {
     let world = World::new(spec());
     refuse_b(&world, 403, "Forbidden");

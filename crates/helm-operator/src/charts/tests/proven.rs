@@ -620,10 +620,11 @@ async fn two_processes_with_one_key_prove_each_others_records() {
 /// Imports a record as Helm writes it, with the resource's chart and values, and one additional object.
 #[tokio::test(start_paused = true)]
 async fn a_record_of_helm_is_imported_only_as_far_as_the_chart_renders_it_or_it_is_live() {
-    for (what, extra, is_live, taken_over) in [
-        ("the chart's objects", None, false, true),
-        ("one more that does not exist", Some(pwned()), false, false),
-        ("one more that exists", Some(pwned()), true, true),
+    for (what, extra, live_names_us, taken_over) in [
+        ("the chart's objects", None, None, true),
+        ("one more that does not exist", Some(pwned()), None, false),
+        ("one more that a release of Helm's has", Some(pwned()), Some(false), false),
+        ("one more that names the resource", Some(pwned()), Some(true), true),
     ] {
         let world = World::sealing(server(spec()), with_sources(), keys());
         world.reconcile().await;
@@ -636,18 +637,24 @@ async fn a_record_of_helm_is_imported_only_as_far_as_the_chart_renders_it_or_it_
         let mut secret = world.server.object(&record_path(1)).unwrap();
         secret["metadata"]["annotations"] = Value::Null;
         world.server.put(&record_path(1), secret, "helm");
-        if is_live {
+        if let Some(names_us) = live_names_us {
             let mut live = pwned();
             live["metadata"]["annotations"] =
                 json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
+            if names_us {
+                live["metadata"]["annotations"]["operator-sdk/primary-resource"] = "ns/web".into();
+            }
             live["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "Helm"});
             world.server.put(PWNED, live, "helm");
         }
         let world = World::sealing(world.server, with_sources(), keys());
         world.reconcile().await;
-        assert_eq!(world.server.object(PWNED).is_some(), is_live, "{what}");
+        assert_eq!(world.server.object(PWNED).is_some(), live_names_us.is_some(), "{what}");
         assert_eq!(world.history().len(), if taken_over { 1 } else { 2 }, "{what}");
         assert_eq!((world.maps().len(), world.state("Ready")), (3, "True/Ready".to_owned()), "{what}");
+        world.delete();
+        world.reconcile().await;
+        assert_eq!(world.server.object(PWNED).is_some(), live_names_us == Some(false), "{what}");
     }
 }
 

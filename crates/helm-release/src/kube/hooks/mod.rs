@@ -116,11 +116,10 @@ pub enum HookError {
     Foreign { path: String, object: String, why: NotOurs },
     /// It names no owner, like the objects of Helm's hooks.
     #[error(
-        "hook {path} cannot replace {object}: {}; if it is a hook's of this release, delete it, or annotate it with meta.helm.sh/release-name={release} \
-         and meta.helm.sh/release-namespace={namespace}",
+        "hook {path} cannot replace {object}: {}; if it is a hook's of this release, delete it, or annotate it with {annotations}",
         NotOurs::Unclaimed
     )]
-    Unclaimed { path: String, object: String, release: String, namespace: String },
+    Unclaimed { path: String, object: String, annotations: String },
     /// An earlier run left a Job or Pod of the same name.
     #[error(
         "hook {path} cannot create {object}: an earlier run left it, and no delete policy of the hook removes it; delete it, or add \

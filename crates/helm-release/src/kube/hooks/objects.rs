@@ -12,7 +12,7 @@ use crate::kube::waiting::pause::Pause;
 use crate::kube::writes::apply::{Applier, bytes, describe, key_of};
 use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::write::Body;
-use crate::kube::{CHART_LABEL, Decoration, FIELD_MANAGER, Live, NotOurs, Object, Response, Rule, objects_of};
+use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, NotOurs, Object, Response, Rule, objects_of};
 use crate::release::{Hook, Release};
 
 /// Maximum length of a chosen name, which is also that of the names that the server chooses.
@@ -172,11 +172,10 @@ pub(super) fn check_ours(
     // Helm adds no ownership metadata to hook objects; they have only the chart's annotation.
     let is_hook = metadata["metadata"]["annotations"][HOOK_ANNOTATION].is_string();
     let (path, object) = (clock.hook.path.clone(), describe(object));
-    match run.decoration.prove(live) {
+    match run.decoration.prove(live, namespace) {
         Err(NotOurs::Unclaimed) if is_hook && matches!(rule, Rule::Adopt(_)) => Ok(()),
         Err(NotOurs::Unclaimed) => {
-            let Decoration { release, namespace, .. } = run.decoration.clone();
-            Err(HookError::Unclaimed { path, object, release, namespace })
+            Err(HookError::Unclaimed { path, object, annotations: run.decoration.marking(namespace) })
         }
         proven => proven.map_err(|why| HookError::Foreign { path, object, why }),
     }

@@ -907,13 +907,17 @@ async fn a_hook_of_helms_without_a_namespace_is_replaced_once_it_is_annotated_as
     let before = world.server.object(path).unwrap();
     let mut release = release(vec![Hook { manifest: role.into(), ..map("a", 0) }]);
     let expected = "hook c/templates/a.yaml cannot replace ClusterRole \"a\": its metadata does not mark it as part of this release; \
-        if it is a hook's of this release, delete it, or annotate it with meta.helm.sh/release-name=web and meta.helm.sh/release-namespace=ns";
+        if it is a hook's of this release, delete it, or annotate it with operator-sdk/primary-resource=ns/web, meta.helm.sh/release-name=web and meta.helm.sh/release-namespace=ns";
     assert_eq!(world.run(&mut release).await.unwrap_err().to_string(), expected);
     helms["metadata"]["annotations"]["meta.helm.sh/release-name"] = "web".into();
     world.server.put(path, helms.clone(), "admin");
     assert!(world.run(&mut release).await.is_err(), "the name alone is that of any namespace's release");
     assert_eq!(world.server.object(path).unwrap()["metadata"]["uid"], before["metadata"]["uid"]);
     helms["metadata"]["annotations"]["meta.helm.sh/release-namespace"] = "ns".into();
+    world.server.put(path, helms.clone(), "admin");
+    assert!(world.run(&mut release).await.is_err(), "a person's release may have the same name");
+    assert_eq!(world.server.object(path).unwrap()["metadata"]["uid"], before["metadata"]["uid"]);
+    helms["metadata"]["annotations"]["operator-sdk/primary-resource"] = "ns/web".into();
     world.server.put(path, helms, "admin");
     world.run(&mut release).await.unwrap();
     assert_ne!(world.server.object(path).unwrap()["metadata"]["uid"], before["metadata"]["uid"]);

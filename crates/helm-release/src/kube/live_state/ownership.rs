@@ -3,13 +3,15 @@
 //! Counterpart: `checkOwnership` in Helm's `pkg/action/validate.go`, which knows release annotations only.
 
 use crate::kube::live_state::live::Live;
-use crate::kube::objects::decorate::{Decoration, MANAGED_BY_LABEL, Owner, RELEASE_NAME, RELEASE_NAMESPACE};
+use crate::kube::objects::decorate::{
+    Decoration, MANAGED_BY_LABEL, Owner, PRIMARY_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE,
+};
 use outside::group_of;
 
 /// The owner of a live object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// This release: its controller is our owner, or its annotations name release and owner.
+    /// This release: its controller is our owner, or its annotations name the release, and no other owner.
     Ours,
     /// None: its metadata names no owner.
     Unclaimed,
@@ -75,12 +77,13 @@ impl Rule {
         }
     }
 
-    /// Checks whether the release may change the object.
+    /// Checks whether the release may change the object in this namespace.
     ///
     /// # Errors
     /// The object belongs to someone else, or lacks the metadata that Helm requires.
-    pub(crate) fn admits(self, decoration: &Decoration, live: &Live) -> Result<(), NotOurs> {
-        match (self, decoration.ownership(live)) {
+    pub(crate) fn admits(self, decoration: &Decoration, live: &Live, namespace: &str) -> Result<(), NotOurs> {
+        let takes_releases = matches!(self, Rule::Adopt(adopt) if adopt >= Adopt::Released);
+        match (self.in_namespace(namespace, decoration), decoration.ownership(live)) {
             (Rule::Keep | Rule::Adopt(_), Ownership::Ours | Ownership::Unclaimed) | (Rule::Adopt(Adopt::Any), _) => {
                 Ok(())
             }
@@ -91,6 +94,10 @@ impl Rule {
                 Ok(())
             }
             (_, Ownership::Foreign(owner)) => Err(NotOurs::Foreign(owner)),
+            (Rule::Import, Ownership::Ours) if !takes_releases => {
+                decoration.import_check(live)?;
+                decoration.check_named(live, namespace).map_err(|fault| NotOurs::Metadata(vec![fault]))
+            }
             (Rule::Import, _) => decoration.import_check(live),
         }
     }
@@ -132,12 +139,33 @@ impl Decoration {
         }
     }
 
-    /// Checks that the object's metadata proves that it belongs to this release.
-    pub(in crate::kube) fn prove(&self, live: &Live) -> Result<(), NotOurs> {
+    /// Checks that the metadata of the object in this namespace proves that it belongs to this release.
+    pub(in crate::kube) fn prove(&self, live: &Live, namespace: &str) -> Result<(), NotOurs> {
         match self.ownership(live) {
-            Ownership::Ours => Ok(()),
+            Ownership::Ours => self.check_named(live, namespace).map_err(|_| NotOurs::Unclaimed),
             Ownership::Unclaimed => Err(NotOurs::Unclaimed),
             Ownership::Foreign(owner) => Err(NotOurs::Foreign(owner)),
+        }
+    }
+
+    /// Checks that an object of this release names the owner if it is outside the release's namespace. There, Helm's
+    /// annotations alone prove nothing: a person's release may have the same name, and whoever may create resources in
+    /// the namespace chooses theirs. What this operator or an upstream applied names the owner.
+    fn check_named(&self, live: &Live, namespace: &str) -> Result<(), String> {
+        match &self.owner {
+            Some(owner) if namespace != self.namespace && live.controller.is_none() && live.primary.is_none() => {
+                Err(missing("annotation", PRIMARY_ANNOTATION, &owner.annotated_name()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the annotations that mark an object in this namespace as the release's, for a message.
+    pub(in crate::kube) fn marking(&self, namespace: &str) -> String {
+        let release = format!("{RELEASE_NAME}={} and {RELEASE_NAMESPACE}={}", self.release, self.namespace);
+        match self.owner.as_ref().filter(|_| namespace != self.namespace) {
+            Some(owner) => format!("{PRIMARY_ANNOTATION}={}, {release}", owner.annotated_name()),
+            None => release,
         }
     }
 
@@ -168,8 +196,12 @@ fn fault(what: &str, key: &str, actual: Option<&str>, wanted: &str) -> Option<St
         Some(actual) => {
             Some(format!("{what} validation error: key {key:?} must equal {wanted:?}: current value is {actual:?}"))
         }
-        None => Some(format!("{what} validation error: missing key {key:?}: must be set to {wanted:?}")),
+        None => Some(missing(what, key, wanted)),
     }
+}
+
+fn missing(what: &str, key: &str, wanted: &str) -> String {
+    format!("{what} validation error: missing key {key:?}: must be set to {wanted:?}")
 }
 
 #[cfg(test)]
@@ -264,9 +296,9 @@ mod tests {
             ),
         ] {
             let live = live(metadata.clone());
-            assert_eq!(Rule::Import.admits(&decoration(), &live).is_ok(), import, "import {metadata}");
-            assert_eq!(Rule::Keep.admits(&decoration(), &live).is_ok(), keep, "keep {metadata}");
-            assert_eq!(Rule::Adopt(Adopt::Any).admits(&decoration(), &live), Ok(()), "adopt {metadata}");
+            assert_eq!(Rule::Import.admits(&decoration(), &live, "ns").is_ok(), import, "import {metadata}");
+            assert_eq!(Rule::Keep.admits(&decoration(), &live, "ns").is_ok(), keep, "keep {metadata}");
+            assert_eq!(Rule::Adopt(Adopt::Any).admits(&decoration(), &live, "ns"), Ok(()), "adopt {metadata}");
         }
     }
 
@@ -280,11 +312,14 @@ mod tests {
             (foreign, "ns", Adopt::Any),
             (json!({}), "other", Adopt::Any),
             (annotated("other", "ns"), "", Adopt::Any),
+            (annotated("web", "ns"), "ns", Adopt::Never),
+            (annotated("web", "ns"), "other", Adopt::Released),
+            (annotated("web", "ns"), "", Adopt::Released),
+            (for_primary("ns/web", "Memcached.cache.my.domain"), "", Adopt::Never),
         ] {
             let live = live(metadata.clone());
             for adopt in [Adopt::Never, Adopt::Unowned, Adopt::Released, Adopt::Any] {
-                let rule = Rule::for_new(adopt).in_namespace(namespace, &decoration());
-                let admitted = rule.admits(&decoration(), &live).is_ok();
+                let admitted = Rule::for_new(adopt).admits(&decoration(), &live, namespace).is_ok();
                 assert_eq!(admitted, adopt >= least, "{adopt:?} {metadata} in {namespace:?}");
             }
         }
@@ -292,9 +327,30 @@ mod tests {
     }
 
     #[test]
+    fn outside_its_namespace_a_release_has_only_what_names_its_owner() {
+        let helms = || annotated("web", "ns");
+        let cluster_scoped = || Owner { namespace: String::new(), ..decoration().owner.unwrap() };
+        for (behaviour, metadata, namespace, owner, proven) in [
+            ("Helm's, in the namespace", helms(), "ns", decoration().owner, true),
+            ("Helm's, in another namespace", helms(), "other", decoration().owner, false),
+            ("Helm's, without a namespace", helms(), "", decoration().owner, false),
+            ("Helm's, for a cluster-scoped owner", helms(), "other", Some(cluster_scoped()), false),
+            ("Helm's, where no resource owns the release", helms(), "", None, true),
+            ("named by annotation", for_primary("ns/web", "Memcached.cache.my.domain"), "", decoration().owner, true),
+            ("controlled", with(helms(), "ownerReferences", OURS("Memcached")), "", Some(cluster_scoped()), true),
+        ] {
+            let decoration = Decoration { owner, ..decoration() };
+            assert_eq!(decoration.prove(&live(metadata.clone()), namespace).is_ok(), proven, "{behaviour}");
+            let is_imported = Rule::Import.admits(&decoration, &live(metadata.clone()), namespace).is_ok();
+            assert_eq!(is_imported, proven, "import: {behaviour}");
+            assert_eq!(Rule::Keep.admits(&decoration, &live(metadata), namespace), Ok(()), "keep: {behaviour}");
+        }
+    }
+
+    #[test]
     fn refusals_name_the_owner_or_the_missing_metadata() {
-        let why = |metadata| Rule::Import.admits(&decoration(), &live(metadata)).unwrap_err().to_string();
-        let unproven = decoration().prove(&live(json!({}))).unwrap_err();
+        let why = |metadata| Rule::Import.admits(&decoration(), &live(metadata), "ns").unwrap_err().to_string();
+        let unproven = decoration().prove(&live(json!({})), "ns").unwrap_err();
         assert_eq!(unproven.to_string(), "its metadata does not mark it as part of this release");
         assert_eq!(why(annotated("other", "ns")), "it belongs to release \"other\" in namespace \"ns\"");
         assert_eq!(
@@ -303,6 +359,12 @@ mod tests {
              label validation error: key \"app.kubernetes.io/managed-by\" must equal \"Helm\": current value is \"me\"; \
              annotation validation error: missing key \"meta.helm.sh/release-name\": must be set to \"web\"; \
              annotation validation error: missing key \"meta.helm.sh/release-namespace\": must be set to \"ns\""
+        );
+        let outside = Rule::Import.admits(&decoration(), &live(annotated("web", "ns")), "").unwrap_err().to_string();
+        assert_eq!(
+            outside,
+            "invalid ownership metadata; \
+             annotation validation error: missing key \"operator-sdk/primary-resource\": must be set to \"ns/web\""
         );
     }
 }

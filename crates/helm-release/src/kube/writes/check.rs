@@ -104,7 +104,7 @@ impl Applier {
             answer => answer?,
         };
         let live: Live = answer.parse()?;
-        if let Err(why) = rule.in_namespace(&key.namespace, decoration).admits(decoration, &live) {
+        if let Err(why) = rule.admits(decoration, &live, &key.namespace) {
             return Ok(Err(Conflict { key: key.clone(), why }));
         }
         let mut object: Value = answer.parse()?;

@@ -78,7 +78,7 @@ impl Applier {
                 Some(proven) => proven,
                 None => match self.read_metadata::<Live>(&path).await? {
                     None => return Ok(Removal::Absent),
-                    Some(live) => match check_deletable(decoration, &live) {
+                    Some(live) => match check_deletable(decoration, &live, &key.namespace) {
                         Ok(proven) => proven,
                         Err(left) => return Ok(left),
                     },
@@ -128,10 +128,14 @@ impl Applier {
     }
 }
 
-/// Returns the state to delete, or why the object is kept.
-pub(in crate::kube) fn check_deletable(decoration: &Decoration, live: &Live) -> Result<Proven, Removal> {
+/// Returns the state of the object in this namespace to delete, or why it is kept.
+pub(in crate::kube) fn check_deletable(
+    decoration: &Decoration,
+    live: &Live,
+    namespace: &str,
+) -> Result<Proven, Removal> {
     if live.kept {
         return Err(Removal::Kept);
     }
-    decoration.prove(live).map(|()| live.proven()).map_err(Removal::NotOurs)
+    decoration.prove(live, namespace).map(|()| live.proven()).map_err(Removal::NotOurs)
 }

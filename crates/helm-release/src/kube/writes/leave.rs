@@ -141,7 +141,8 @@ impl Applier {
             tries += 1;
             let Some(object) = self.read_metadata::<Value>(&path).await? else { return Ok(()) };
             let Ok(live) = serde_json::from_value::<Live>(object.clone()) else { return Ok(()) };
-            let patch = decoration.prove(&live).ok().and_then(|()| decoration.leave(&object["metadata"], left));
+            let patch =
+                decoration.prove(&live, &key.namespace).ok().and_then(|()| decoration.leave(&object["metadata"], left));
             let Some(patch) = patch else { return Ok(()) };
             let call = Call::merge(format!("{path}?fieldManager={FIELD_MANAGER}"), bytes(&patch));
             match self.api.send(call).await {

@@ -73,13 +73,13 @@ pub(super) enum Desired {
 /// Returns whether the live object is the one that was applied for the release, for the same object of the chart. An
 /// immutable field of it cannot have changed since then: something else decides the fields that differ, and would do so
 /// again.
-pub(super) fn is_as_applied(live: &Live, desired: Desired, decoration: &Decoration) -> bool {
+pub(super) fn is_as_applied(live: &Live, key: &ObjectKey, desired: Desired, decoration: &Decoration) -> bool {
     let has_writer = match desired {
         Desired::Changed => false,
         Desired::Unchanged => live.mark.is_some(),
         Desired::TakenOver => true,
     };
-    has_writer && decoration.prove(live).is_ok()
+    has_writer && decoration.prove(live, &key.namespace).is_ok()
 }
 
 /// Returns the merge patch that adds the metadata of a release, as it is sent, to that of a live object; `None` if
@@ -119,7 +119,7 @@ pub(super) fn check_live(
     if let Some(why) = holds_data(key, whole) {
         return Err(Guard::HoldsData(why));
     }
-    let proven = check_deletable(decoration, live).map_err(|left| match left {
+    let proven = check_deletable(decoration, live, &key.namespace).map_err(|left| match left {
         Removal::NotOurs(why) => Guard::NotOurs(why),
         Removal::Sent(_) | Removal::Absent | Removal::Kept => Guard::Kept,
     })?;
@@ -129,7 +129,7 @@ pub(super) fn check_live(
         return Err(Guard::Finalizers(foreign));
     }
     // Only a different object with that name is worth replacing.
-    if is_as_applied(live, desired, decoration) {
+    if is_as_applied(live, key, desired, decoration) {
         return Err(Guard::Unchanged);
     }
     Ok(proven)

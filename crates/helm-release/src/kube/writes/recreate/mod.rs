@@ -221,7 +221,8 @@ impl Applier {
         }
         let whole: Value = answer.parse().map_err(failed("read"))?;
         let desired = self.desired(target, body, options).await.map_err(failed("read"))?;
-        if options.unchanged == Unchanged::Left && decide::is_as_applied(&live, desired, options.decoration) {
+        let is_as_applied = || decide::is_as_applied(&live, &body.key, desired, options.decoration);
+        if options.unchanged == Unchanged::Left && is_as_applied() {
             return Ok(Ok(Verdict::Leave(live.into(), whole)));
         }
         let checked = asked.and_then(|()| decide::check_live(&live, &whole, &body.key, desired, options.decoration));

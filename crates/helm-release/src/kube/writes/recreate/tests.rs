@@ -150,7 +150,12 @@ fn what_an_earlier_writer_applied_for_the_release_is_as_applied_without_a_mark()
     ] {
         let live = json!({"metadata": {"annotations": annotations, "managedFields": managers}});
         let live: Live = serde_json::from_value(live).unwrap();
-        assert_eq!(is_as_applied(&live, desired, &decoration()), expected, "{annotations} {managers} {desired:?}");
+        let key = ObjectKey::new("apps", "Deployment", "ns", "web");
+        assert_eq!(
+            is_as_applied(&live, &key, desired, &decoration()),
+            expected,
+            "{annotations} {managers} {desired:?}"
+        );
     }
 }
 
