@@ -301,6 +301,8 @@ impl StepContext<'_> {
         match self.shared.cache.dependent(key) {
             // The watch may have failed before it reported the deletion.
             _ if self.shared.cache.is_unserved(key) => because("the server does not serve its kind"),
+            // A record may list another's object, and only that one's resource reports its state.
+            Some(live) if !live.is_of(self.key) => None,
             Some(live) if live.deleting => because("it is being deleted"),
             // Without a watch, nothing more will be known.
             Some(live) if live.is_partial && !self.shared.cache.is_synced(key) => None,

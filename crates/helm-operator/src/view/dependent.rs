@@ -107,6 +107,11 @@ impl Judged {
 }
 
 impl Dependent {
+    /// Returns whether the object belongs to this resource, or did until it lost the metadata that names its owner.
+    pub(crate) fn is_of(&self, resource: &ResourceKey) -> bool {
+        self.owner.as_ref() == Some(resource)
+    }
+
     /// Returns whether the object failed; `None` if it is ready. Other changes of an unready object wake no resource.
     pub(crate) fn failed(&self) -> Option<bool> {
         self.unready.as_ref().map(|unready| unready.failed)

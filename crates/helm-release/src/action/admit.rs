@@ -74,6 +74,10 @@ pub async fn admit(
         if chart.is_some_and(|chart| chart.digest(namespace) == object.digest(namespace)) {
             continue;
         }
+        // What is out of reach is not even read: the answer would tell whoever wrote the record.
+        if let Err(refused) = env.options.reach.admits(key, namespace) {
+            return Ok(Admission::Refused(refused.to_string()));
+        }
         if !is_live(env, (key, object), chart).await? {
             return Ok(Admission::Refused(format!("{key} is neither what the chart renders nor what is live")));
         }

@@ -1,8 +1,10 @@
 //! Tests of forged, edited, copied and replayed records: nothing in them is applied, restored or run, and the release
 //! loses nothing.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 
+use helm_release::kube::{Allowed, Reach};
 use helm_release::release::{HookEvent, Release};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -655,6 +657,39 @@ async fn a_record_of_helm_is_imported_only_as_far_as_the_chart_renders_it_or_it_
         world.delete();
         world.reconcile().await;
         assert_eq!(world.server.object(PWNED).is_some(), live_names_us == Some(false), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_record_makes_the_operator_read_nothing_out_of_reach() {
+    const FAR: &str = "/api/v1/namespaces/kube-system/configmaps/far";
+    for guess in ["right", "wrong"] {
+        let world = World::sealing(server(spec()), with_sources(), keys());
+        world.reconcile().await;
+        let metadata = json!({"name": "far", "namespace": "kube-system"});
+        let mut far = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"pin": guess}});
+        edit_record(&world, 1, |release| release.manifest = format!("{}---\n{far}\n", release.manifest)).await;
+        let mut secret = world.server.object(&record_path(1)).unwrap();
+        secret["metadata"]["annotations"] = Value::Null;
+        world.server.put(&record_path(1), secret, "tenant");
+        far["data"]["pin"] = "right".into();
+        world.server.put(FAR, far, "someone");
+        let before = world.server.object(FAR);
+        let reads = Arc::new(AtomicUsize::new(0));
+        let read = reads.clone();
+        world.server.refuse(move |call| {
+            let is_whole = call.method == "GET" && call.path == FAR && call.accept.is_none();
+            read.fetch_add(usize::from(is_whole), Ordering::Relaxed);
+            None
+        });
+        let own = Allowed::These(BTreeSet::new());
+        let world = World::with_events(world.server, Arc::new(with_sources()), |settings| {
+            settings.reach = Arc::new(Reach { namespaces: own, ..Reach::default() });
+        });
+        world.reconcile().await;
+        assert_eq!(reads.load(Ordering::Relaxed), 0, "{guess}");
+        assert_eq!((world.history().len(), world.state("Ready")), (2, "True/Ready".to_owned()), "{guess}");
+        assert_eq!(world.server.object(FAR), before, "{guess}");
     }
 }
 

@@ -1,6 +1,8 @@
 //! Tests of readiness and its reasons: diagnosis of pods, the no-progress limit, and the verdict of kstatus over a
 //! resource's whole life.
 
+use helm_release::kube::DriftPolicy;
+
 use super::*;
 
 const PODS: &str = "GET /api/v1/namespaces/ns/pods";
@@ -306,6 +308,29 @@ async fn a_rule_of_watches_yaml_replaces_those_of_kstatus() {
     world.edit(|primary| primary["spec"]["maps"] = json!(["a"]));
     world.work_for(SECOND).await;
     assert_eq!(world.ready(), "True/Ready");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_says_nothing_of_an_object_that_belongs_to_another_resource() {
+    let watch = "- version: v1\n  kind: Memcached\n  status: {replicas: objects.Deployment.web.status.readyReplicas}\n";
+    let expressions = Arc::new(crate::watches::parse(watch, |_| None).unwrap().watches.remove(0).expressions);
+    let world = World::with_events(deployments().server, Arc::new(Stub::default()), |settings| {
+        (settings.expressions, settings.drift.policy) = (expressions, DriftPolicy::Off);
+    });
+    world.work_for(SECOND).await;
+    world.roll_out("web", true, "NewReplicaSetAvailable");
+    world.work_for(SECOND).await;
+    assert_eq!((world.ready().as_str(), world.status("replicas")), ("True/Ready", json!(1)));
+    let path = "/apis/apps/v1/namespaces/ns/deployments/web";
+    let mut object = world.server.object(path).unwrap();
+    object["metadata"]["ownerReferences"] = json!([
+        {"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "name": "two", "uid": "u2", "controller": true},
+    ]);
+    world.server.put(path, object, "someone");
+    world.roll_out("web", false, "ReplicaSetUpdated");
+    world.report("readyReplicas", 5.into());
+    world.reconcile().await;
+    assert_eq!((world.ready().as_str(), world.status("replicas")), ("True/Ready", json!(1)));
 }
 
 #[tokio::test(start_paused = true)]

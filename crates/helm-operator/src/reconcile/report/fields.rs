@@ -20,12 +20,14 @@ pub(crate) fn fields(context: &StepContext<'_>, primary: &Primary, objects: &[Ob
         return (Fields::default(), None);
     }
     let Ok(spec) = primary.spec.json() else { return (primary.status.fields.clone(), None) };
+    // A record may list another's object, of which the status says nothing.
+    let known = |key: &ObjectKey| context.shared.cache.dependent(key).filter(|known| known.is_of(context.key));
     let is_unread = |key: &&ObjectKey| {
         let reads = expressions.reads(&key.group, &key.kind);
-        reads && context.shared.cache.dependent(key).is_some_and(|known| known.whole.is_none())
+        reads && known(key).is_some_and(|known| known.whole.is_none())
     };
     let unread: Vec<&ObjectKey> = objects.iter().filter(is_unread).collect();
-    let objects = by_kind(expressions, objects, |key| context.shared.cache.dependent(key)?.whole.clone());
+    let objects = by_kind(expressions, objects, |key| known(key)?.whole.clone());
     compute(expressions, &itself(primary, spec), (&objects, &unread), &primary.status.fields)
 }
 
