@@ -45,6 +45,20 @@ async fn override_values_and_duplicate_objects_are_reported_with_values_hidden_o
 }
 
 #[tokio::test(start_paused = true)]
+async fn many_duplicate_objects_are_one_event() {
+    let map = |n: u32| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "d"}, "data": {"n": n.to_string()}});
+    let objects: Vec<Value> = (0..6).map(map).collect();
+    let world = World::with_events(World::new(json!({"objects": objects})).server, Arc::new(Stub::default()), |_| {});
+    world.reconcile().await;
+    let published = published(&world).await;
+    let duplicates: Vec<_> = published.iter().filter(|event| event.contains("DuplicateObject")).collect();
+    assert_eq!(duplicates.len(), 1, "{published:#?}");
+    assert!(duplicates[0].starts_with("Warning DuplicateObject x1: "), "{duplicates:?}");
+    assert_eq!(duplicates[0].matches("renders ConfigMap \"d\"").count(), 3, "{duplicates:?}");
+    assert!(duplicates[0].ends_with("; and 2 more"), "{duplicates:?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_chart_is_rendered_for_the_revision_that_is_made() {
     let renderer = Arc::new(Stub::default());
     let world = World::with_events(World::new(spec()).server, renderer.clone(), |_| {});

@@ -14,6 +14,7 @@ use crate::reconcile::changes;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::step_context::StepContext;
+use crate::status::MAX_NAMED;
 use crate::status::history::MAX_CAUSE;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
@@ -162,12 +163,19 @@ pub(crate) async fn record(context: &StepContext<'_>, outcome: Completed) {
     });
 }
 
-/// Publishes a warning for each object that the chart renders more than once.
+/// Publishes one warning that names the first objects that the chart renders more than once. A resource's values may
+/// decide how many there are, and all resources share the queue of events.
 fn publish_duplicates(context: &StepContext<'_>, primary: &Primary, candidate: &Candidate) {
-    for duplicate in &candidate.duplicates {
-        tracing::warn!(resource = %context.key, %duplicate, "The chart renders an object more than once");
-        context.shared.publish(primary, report::Outcome::warning("DuplicateObject", "Render", duplicate.to_string()));
+    if candidate.duplicates.is_empty() {
+        return;
     }
+    let mut named: Vec<String> = candidate.duplicates.iter().take(MAX_NAMED).map(ToString::to_string).collect();
+    if let more @ 1.. = candidate.duplicates.len().saturating_sub(MAX_NAMED) {
+        named.push(format!("and {more} more"));
+    }
+    let note = named.join("; ");
+    tracing::warn!(resource = %context.key, duplicates = note, "The chart renders objects more than once");
+    context.shared.publish(primary, report::Outcome::warning("DuplicateObject", "Render", note));
 }
 
 /// Returns why the candidate becomes a revision; empty if unknown. Publishes whether it undoes a person's `helm
