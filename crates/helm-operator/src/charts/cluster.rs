@@ -51,6 +51,8 @@ pub(crate) struct Cluster {
     pub(crate) room: Room,
     /// The memory that large objects may take that expressions read.
     pub(crate) objects_room: Room,
+    /// The memory that actions may take while they wait for hooks and objects.
+    pub(crate) waiting: Room,
     /// The worker processes that render charts; `None` if this process does.
     pub(crate) workers: Option<Arc<Workers>>,
     discovered: OnceCell<Arc<Discovered>>,
@@ -116,6 +118,7 @@ impl Cluster {
             sources: Sources::new(Some(read_by(client.clone(), "sources")), namespaces.clone()),
             room: Room::default(),
             objects_room: Room::default(),
+            waiting: Room::default(),
             workers,
             discovered: OnceCell::new(),
             keys: OnceCell::new(),

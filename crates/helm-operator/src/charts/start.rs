@@ -140,6 +140,7 @@ pub(super) async fn start(
         applier,
         resource,
         watch_requests,
+        waiting: cluster.waiting.clone(),
         diagnoses: cluster.diagnoses.clone(),
         undeclared: Undeclared::default(),
     });

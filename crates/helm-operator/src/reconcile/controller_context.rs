@@ -26,6 +26,7 @@ use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::diagnoses::Diagnoses;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
+use crate::values::Room;
 use crate::values_from::ValuesSource;
 use crate::view::cache::{Cache, version};
 use crate::view::chart_names;
@@ -85,6 +86,8 @@ pub(crate) struct ControllerContext {
     pub(crate) resource: Arc<Resource>,
     /// Receives requests for more watches.
     pub(crate) watch_requests: mpsc::UnboundedSender<WatchRequest>,
+    /// The memory of the process's actions that wait for hooks and objects.
+    pub(crate) waiting: Room,
     /// The throttle for diagnoses of unready objects.
     pub(crate) diagnoses: Arc<Diagnoses>,
     /// The status fields that the kind's schema lacks.

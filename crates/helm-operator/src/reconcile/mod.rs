@@ -103,8 +103,7 @@ pub(crate) async fn reconcile(
     let context = StepContext { priority, ran, running, ..StepContext::new(shared, key, &progress) };
     let mut reconcile = ReconcileLoop { context, steps: 0, last: None, has_changed: false };
     let Some(end) = publish_progress(shared, key, progress.subscribe(), Box::pin(reconcile.run())).await else {
-        tracing::info!(resource = %key, "Stopping while the release waits: the process that serves it next resumes it");
-        return ReconcileResult::RequeueAfter;
+        return progress.dropped().await;
     };
     if shared.is_leaving(key) || shared.cache.primary(key).is_some_and(|primary| primary.is_drained) {
         tracing::info!(resource = %key, "Stopping because the resource is gone or goes to another shard");

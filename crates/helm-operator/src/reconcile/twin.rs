@@ -18,6 +18,7 @@ use crate::chart_metrics::ChartMetrics;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
 use crate::status::declared_fields::Undeclared;
+use crate::values::Room;
 use crate::view::dependencies::registry::Dependencies;
 
 impl ControllerContext {
@@ -65,6 +66,8 @@ impl ControllerContext {
             resource: self.resource.clone(),
             // Nothing is watched for a twin.
             watch_requests: mpsc::unbounded_channel().0,
+            // A rehearsal waits for nothing that others hold.
+            waiting: Room::default(),
             diagnoses: Arc::default(),
             undeclared: Undeclared::default(),
         }

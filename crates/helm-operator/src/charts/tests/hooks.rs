@@ -15,6 +15,7 @@ use crate::charts::tests::reporting::published;
 use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, events, key, spec, with_sources};
 use crate::reconcile;
 use crate::reconcile::controller_context::Settings;
+use crate::values::ROOM;
 
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
@@ -209,6 +210,47 @@ async fn a_stop_ends_the_wait_for_a_hook_at_once_and_the_next_process_resumes_it
     let world = World::on(world.server);
     reconcile(&world, "Complete").await;
     assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 deployed".to_owned()], job));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_that_finds_no_room_to_wait_is_dropped_and_continued_later() {
+    for has_room_again in [true, false] {
+        let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+        let others = world.shared.waiting.take(ROOM, 0).unwrap();
+        for _ in 0..2 {
+            let began = tokio::time::Instant::now();
+            assert!(matches!(world.reconcile().await, ReconcileResult::RequeueAfter));
+            assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+            let ready = world.condition("Ready").unwrap();
+            assert!(ready.starts_with("Unknown/Progressing/waiting for memory"), "{ready}");
+        }
+        assert_eq!(phases(&world, 1).await, ["migrate Running"]);
+        let job = uid_of(&world, "migrate");
+        if has_room_again {
+            drop(others);
+            reconcile(&world, "Complete").await;
+        } else {
+            complete(&world.server, "migrate");
+            world.reconcile().await;
+            drop(others);
+        }
+        assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 deployed".to_owned()], job));
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
+        assert!(world.shared.waiting.take(ROOM, 0).is_some(), "nothing is held any more");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiting_action_holds_its_memory_until_it_ends() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    let look = async {
+        sleep(Duration::from_secs(10)).await;
+        assert!(world.shared.waiting.take(ROOM, 0).is_none());
+        complete(&world.server, "migrate");
+    };
+    tokio::join!(world.reconcile(), look);
+    assert_eq!(world.history(), ["1 deployed"]);
+    assert!(world.shared.waiting.take(ROOM, 0).is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -46,7 +46,7 @@ use crate::reconcile::restore;
 use crate::rendering::request::{RenderError, Rendered, Renderer, Request};
 use crate::rendering::unavailable::Unavailable;
 use crate::status::declared_fields::Undeclared;
-use crate::values::Spec;
+use crate::values::{Room, Spec};
 use crate::values_from::SourceKind;
 use crate::view::cache::Cache;
 use crate::view::dependencies::registry::Dependencies;
@@ -619,6 +619,7 @@ impl World {
             shard: acceptance.share.clone().map(Shard::new),
             acceptance,
             watch_requests: mpsc::unbounded_channel().0,
+            waiting: Room::default(),
             diagnoses: Arc::default(),
             undeclared: Undeclared::default(),
         };

@@ -21,5 +21,6 @@ pub(crate) mod alike;
 pub(crate) mod inputs;
 pub(crate) mod state;
 
+pub(crate) mod held;
 pub(crate) mod interruption;
 pub(crate) mod schedule;
