@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm_release::action::{Cached, Health, LiveView};
-use helm_release::kube::{Applied, Decoration, Object, ObjectKey, Resource, Unready};
+use helm_release::kube::{Applied, Decoration, ObjectKey, Resource, Unready};
 
 use crate::reconcile::step_context::StepContext;
 use crate::view::cache::Cache;
@@ -33,18 +33,14 @@ impl LiveView for StepContext<'_> {
         self.shared.cache.note_deletion(key, uid);
     }
 
-    fn health(&self, key: &ObjectKey, object: &Object) -> Health {
+    fn health(&self, key: &ObjectKey) -> Health {
         let settings = &self.shared.settings;
         // A rehearsal writes nothing that could become ready.
-        if settings.rehearses {
-            Health::Ready
-        } else {
-            health(&self.shared.cache, key, object.expires(), settings.watch_dependents)
-        }
+        if settings.rehearses { Health::Ready } else { health(&self.shared.cache, key, settings.watch_dependents) }
     }
 }
 
-fn health(cache: &Cache, key: &ObjectKey, expires: bool, is_watched: bool) -> Health {
+fn health(cache: &Cache, key: &ObjectKey, is_watched: bool) -> Health {
     let because =
         |why: &str| Health::Unready(Unready { failed: false, why: why.to_owned(), quotes: false, progress: 0 });
     let is_synced = cache.is_synced(key);
@@ -54,7 +50,6 @@ fn health(cache: &Cache, key: &ObjectKey, expires: bool, is_watched: bool) -> He
         _ if !is_synced => because("the objects of its kind are not listed yet"),
         Some(live) if live.deleting => because("it is being deleted"),
         Some(live) => live.unready.as_deref().cloned().map_or(Health::Ready, Health::Unready),
-        None if expires => Health::Ready,
-        None => because("it does not exist"),
+        None => Health::Absent,
     }
 }

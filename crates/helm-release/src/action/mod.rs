@@ -326,7 +326,7 @@ pub trait LiveView: Send + Sync {
     fn deleted(&self, _: &ObjectKey, _uid: &str) {}
 
     /// Returns whether an object is ready, which was applied before. Default: unknown.
-    fn health(&self, _: &ObjectKey, _: &Object) -> Health {
+    fn health(&self, _: &ObjectKey) -> Health {
         Health::Unwatched
     }
 }

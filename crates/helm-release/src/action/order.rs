@@ -21,6 +21,8 @@ pub enum Health {
     Ready,
     /// It is not ready.
     Unready(Unready),
+    /// It does not exist.
+    Absent,
     /// No watch covers it, so it must be read.
     Unwatched,
 }
@@ -78,6 +80,8 @@ pub(super) fn rounds(objects: &[Object]) -> Vec<Vec<usize>> {
 pub(super) struct Awaited<'a> {
     pub(super) object: &'a Object,
     pub(super) key: &'a ObjectKey,
+    /// Whether the server deletes it once it finished: a missing one is ready.
+    pub(super) expires: bool,
 }
 
 impl Awaited<'_> {
@@ -173,9 +177,10 @@ impl Wait<'_> {
 async fn pending<'a>(env: &Environment<'_>, awaited: &[Awaited<'a>]) -> (Vec<Pending<'a>>, bool) {
     let (mut all, mut is_watched) = (Vec::new(), true);
     for one in awaited {
-        let unready = match env.live.health(one.key, one.object) {
+        let unready = match env.live.health(one.key) {
             Health::Ready => None,
             Health::Unready(unready) => Some(unready),
+            Health::Absent => absent(one),
             Health::Unwatched => {
                 is_watched = false;
                 read(env, one).await
@@ -189,11 +194,18 @@ async fn pending<'a>(env: &Environment<'_>, awaited: &[Awaited<'a>]) -> (Vec<Pen
 /// Reads why an object is not ready; `None` if it is. A failed request is repeated, as part of the wait.
 async fn read(env: &Environment<'_>, awaited: &Awaited<'_>) -> Option<Unready> {
     let (object, key) = (awaited.object, awaited.key);
-    let because = |why: String, quotes| Some(Unready { failed: false, why, quotes, progress: 0 });
     match env.applier.read_live(key, &object.api_version).await {
         Ok(Some(live)) => live.unready_as_annotated(&key.group, &key.kind),
-        Ok(None) if object.expires() => None,
-        Ok(None) => because("it does not exist".to_owned(), false),
-        Err(error) => because(format!("it cannot be read: {}", error.named()), false),
+        Ok(None) => absent(awaited),
+        Err(error) => Some(because(format!("it cannot be read: {}", error.named()))),
     }
+}
+
+/// Returns why an object that does not exist is not ready; `None` if it has finished.
+fn absent(awaited: &Awaited<'_>) -> Option<Unready> {
+    (!awaited.expires).then(|| because("it does not exist".to_owned()))
+}
+
+fn because(why: String) -> Unready {
+    Unready { failed: false, why, quotes: false, progress: 0 }
 }

@@ -4,6 +4,7 @@ use std::sync::atomic::AtomicBool;
 
 use helm_release::kube::Slot;
 
+use super::finished_jobs::{LOAD, feed_jobs};
 use super::hooks::count;
 use super::reporting::published;
 use super::*;
@@ -507,4 +508,130 @@ async fn objects_that_no_watch_covers_are_read() {
     reconcile(&world).await;
     assert_eq!((deployments(&world).len(), world.maps().len(), world.history()), (2, 1, vec!["1 deployed".to_owned()]));
     assert!(count(&world, &format!("GET {DEPLOYMENTS}/db")) < 15, "every few seconds");
+}
+
+/// Returns a shop whose web server waits for a Job.
+fn migrating(value: u32) -> Value {
+    let metadata = json!({"name": "load", "annotations": {"helm.sh/resource-group": "tables"}});
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"image": "a"}});
+    let mut web = deployment("web", "web", &["tables"]);
+    web["spec"]["revisionHistoryLimit"] = value.into();
+    json!({"maps": ["notes"], "value": "1", "objects": [web, job]})
+}
+
+/// Returns a server whose policy gives each Job a TTL.
+fn expiring(spec: Value) -> Arc<MemoryApi> {
+    let server = World::new(spec).server;
+    server.change(|server| {
+        server.mutate(|plural, object| {
+            if plural == "jobs" {
+                object["spec"]["ttlSecondsAfterFinished"] = 60.into();
+            }
+        });
+    });
+    server
+}
+
+/// Creates a controller that has just started, with or without watches of the chart's objects.
+fn started(server: Arc<MemoryApi>, is_watched: bool) -> World {
+    if !is_watched {
+        return World::unwatched(server, |settings| {
+            ordered(settings);
+            settings.watch_dependents = false;
+        });
+    }
+    let world = on(server);
+    feed_jobs(&world);
+    world
+}
+
+fn see_jobs(world: &World) {
+    if world.shared.settings.watch_dependents {
+        feed_jobs(world);
+    }
+}
+
+/// Lets the Job succeed half a minute after it was applied, for ever.
+async fn run_job(world: &World) {
+    loop {
+        tokio::time::sleep(MINUTE / 2).await;
+        if let Some(mut job) = world.server.object(LOAD) {
+            job["status"] = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+            world.server.put(LOAD, job, "kube-controller-manager");
+        }
+        see_jobs(world);
+    }
+}
+
+/// Reconciles while Deployments become available and the Job succeeds.
+async fn migrate(world: &World) {
+    tokio::select! {
+        () = reconcile(world) => {}
+        () = run_job(world) => unreachable!("it has no end"),
+    }
+}
+
+/// Reconciles until the process is killed after it has applied this form of the web server.
+async fn killed_after_web(world: &World, value: u32) {
+    let applied = async {
+        while live(world, "web").is_none_or(|web| web["spec"]["revisionHistoryLimit"] != value) {
+            tokio::time::sleep(SECOND).await;
+        }
+    };
+    tokio::select! {
+        () = migrate(world) => unreachable!("the web server is not available yet"),
+        () = applied => {}
+    }
+}
+
+/// Deletes the Job, as its TTL does.
+fn expire(world: &World) {
+    world.server.remove(LOAD);
+    see_jobs(world);
+}
+
+/// Checks that this form of the web server is deployed, although the Job ran once and is gone.
+fn check_migrated(world: &World, value: u32) {
+    let last = world.history().last().cloned();
+    assert_eq!((last, world.condition("ReleaseFailed")), (Some(format!("{value} deployed")), None));
+    assert_eq!(live(world, "web").unwrap()["spec"]["revisionHistoryLimit"], value);
+    let log = world.server.log();
+    let writes = log.iter().filter(|line| line.contains("/jobs") && !line.starts_with("GET")).count();
+    assert_eq!((writes, world.server.object(LOAD)), (1, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_job_whose_ttl_the_server_added_holds_up_no_later_round() {
+    for is_watched in [true, false] {
+        let world = started(expiring(migrating(1)), is_watched);
+        migrate(&world).await;
+        let before = uids(&world);
+        expire(&world);
+        world.edit(|p| p["spec"] = migrating(2));
+        migrate(&world).await;
+        check_migrated(&world, 2);
+        assert_eq!(uids(&world), before, "watched: {is_watched}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_expired_while_no_process_ran_holds_up_no_continuation() {
+    for value in [1, 2] {
+        let world = started(expiring(migrating(1)), true);
+        if value == 2 {
+            migrate(&world).await;
+            expire(&world);
+            world.edit(|p| p["spec"] = migrating(2));
+        }
+        killed_after_web(&world, value).await;
+        let before = uids(&world);
+        world.server.remove(LOAD);
+        let world = started(world.server, true);
+        for _ in 0..3 {
+            migrate(&world).await;
+            tokio::time::advance(MINUTE).await;
+        }
+        check_migrated(&world, value);
+        assert!(before.iter().all(|known| uids(&world).contains(known)), "revision {value}");
+    }
 }

@@ -56,7 +56,7 @@ impl Attempt<'_> {
             self.apply_round(round, observations, release, ahead, &mut applied).await?;
             if at + 1 < rounds.len() {
                 self.note_round(release, ahead, &applied[before..]).await?;
-                self.await_round(round, (at + 1, rounds.len())).await?;
+                self.await_round(round, (at + 1, rounds.len()), ahead).await?;
             }
         }
         let pruned = self.prune(release, ahead).await?;
@@ -111,10 +111,13 @@ impl Attempt<'_> {
     }
 
     /// Waits until the objects at these positions are ready, as far as later rounds wait for them.
-    async fn await_round(&self, round: &[usize], number: (usize, usize)) -> Result<(), Error> {
+    ///
+    /// Whether a Job expires is known from `ahead`, too: not the chart but the server may have given it a TTL.
+    async fn await_round(&self, round: &[usize], number: (usize, usize), ahead: &Marks) -> Result<(), Error> {
         let awaited = |at: &usize| {
             let (object, key) = (&self.candidate.objects[*at], &self.keys[*at]);
-            object.turn.is_awaited().then_some(Awaited { object, key })
+            let expires = object.expires() || ahead.find(key).is_some_and(|known| known.expires);
+            object.turn.is_awaited().then_some(Awaited { object, key, expires })
         };
         let awaited: Vec<Awaited<'_>> = round.iter().filter_map(awaited).collect();
         Ok(until_ready(self.env, &awaited, number).await?)
