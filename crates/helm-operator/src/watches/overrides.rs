@@ -107,6 +107,11 @@ impl Overrides {
         &self.texts
     }
 
+    /// Returns the values that the texts set, as strings: without backslashes, and each item of a list by itself.
+    pub(crate) fn strings(&self) -> serde_json::Value {
+        json::to_serde(&Value::Map(self.strings.clone()))
+    }
+
     /// Returns a resource's values with the override values on top. Consumes `spec`: typed values are set in it, so
     /// that an index replaces one item of the resource's own list; strings replace whole lists, as in operator-sdk.
     ///

@@ -22,11 +22,15 @@ const CANARY: &str = "hunter2 \"<&é>";
 const SOURCED: &str = "tr0ub4dor \"<&é>";
 /// The secret among the override values.
 const OVERRIDDEN: &str = "correct5 \"<&é>";
+/// The secret override value with a comma, which `--set` escapes.
+const ESCAPED: &str = "Ab3$x,Qr9!z \"<&é>";
+/// The secrets in an override value that is a list.
+const LISTED: [&str; 2] = ["Kj-4-pQ-8 \"<&é>", "Mw-2-rT-6 \"<&é>"];
 /// The secret in a Secret that the chart looks up.
 const LOOKED_UP: &str = "passw0rd \"<&é>";
 /// The secret in a Secret that is a hook.
 const HOOKED: &str = "l3tmein \"<&é>";
-const CANARIES: [&str; 5] = [CANARY, SOURCED, OVERRIDDEN, LOOKED_UP, HOOKED];
+const CANARIES: [&str; 8] = [CANARY, SOURCED, OVERRIDDEN, ESCAPED, LISTED[0], LISTED[1], LOOKED_UP, HOOKED];
 
 /// Collects every event of every level with its fields.
 #[derive(Clone, Default)]
@@ -88,6 +92,8 @@ fn cases() -> Vec<Case> {
         template("fail of a source", "{{ fail .Values.sourced }}"),
         template("fail of a source as json", "{{ fail (toRawJson (dict \"a\" .Values.sourced)) }}"),
         template("fail of an override", "{{ fail .Values.overridden }}"),
+        template("fail of an escaped override", "{{ fail .Values.escaped }}"),
+        template("fail of a list of overrides", "{{ fail (join \"; \" .Values.listed) }}"),
         template("fail of a short secret", "{{ fail (printf \"pin %s\" .Values.pin) }}"),
         template("required", "{{ required .Values.own nil }}"),
         template("range over a string", "{{ range .Values.own }}{{ end }}"),
@@ -140,7 +146,13 @@ fn cases() -> Vec<Case> {
 }
 
 fn overrides() -> Overrides {
-    Overrides::parse([("overridden".to_owned(), OVERRIDDEN.to_owned())].into(), OverrideValuesType::Typed).unwrap()
+    let texts = [
+        ("overridden", OVERRIDDEN.to_owned()),
+        ("escaped", ESCAPED.replace(',', "\\,")),
+        ("listed", format!("{{{}}}", LISTED.join(","))),
+    ];
+    let texts = texts.map(|(key, text)| (key.to_owned(), text));
+    Overrides::parse(texts.into(), OverrideValuesType::Typed).unwrap()
 }
 
 async fn renderer(server: &Arc<MemoryApi>, case: &Case) -> Arc<EngineRenderer> {

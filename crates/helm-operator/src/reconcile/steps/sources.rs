@@ -97,11 +97,13 @@ impl StepContext<'_> {
         self.found.loaded.as_ref().map(|loaded| loaded.mask.clone()).unwrap_or_default()
     }
 
-    /// Returns a mask that also redacts the override values, which may come from the operator's environment.
+    /// Returns a mask that also redacts the override values, which may come from the operator's environment: as charts
+    /// see them, and as watches.yaml has them, which an event quotes.
     pub(crate) fn secrets_and_overrides(&self) -> Mask {
         let mut mask = self.secrets();
-        for text in self.shared.renderer.overrides().into_iter().flat_map(|overrides| overrides.texts().values()) {
-            mask.add_values(&text.as_str().into());
+        if let Some(overrides) = self.shared.renderer.overrides() {
+            mask.add_values(&json!(overrides.texts()));
+            mask.add_values(&overrides.strings());
         }
         mask
     }
