@@ -36,8 +36,8 @@ pub async fn import(env: &Environment<'_>, at_least: u32) -> Result<Option<Impor
     let known = match marks {
         Some(marks) if marks.complete || !marks.objects.is_empty() => marks,
         // They do not list the objects, which were too many.
-        Some(marks) => marks.with_inventory(marks_of(env, release.facts()).await?.objects),
-        None => marks_of(env, release.facts()).await?,
+        Some(marks) => marks.with_inventory(marks_of(env, release.facts(), Some(&marks)).await?.objects),
+        None => marks_of(env, release.facts(), None).await?,
     };
     let known = with_unsuccessful(env, known, unsuccessful).await?;
     let marks = Marks {
@@ -95,9 +95,9 @@ pub async fn imported_inventory(env: &Environment<'_>) -> Result<Option<Marks>, 
 
 async fn recorded_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
     let Some(Elsewhere { release, marks, unsuccessful, .. }) = elsewhere(env, 0).await? else { return Ok(None) };
-    let known = match marks.filter(|marks| marks.complete) {
-        Some(marks) => marks,
-        None => marks_of(env, release.facts()).await?,
+    let known = match marks {
+        Some(marks) if marks.complete => marks,
+        marks => marks_of(env, release.facts(), marks.as_ref()).await?,
     };
     Ok(Some(with_unsuccessful(env, known, unsuccessful).await?))
 }
@@ -140,7 +140,7 @@ async fn listed(env: &Environment<'_>, revisions: Vec<Listing>) -> Result<Vec<Ma
 /// Returns the marks of a revision with the objects in its manifest. A record that this operator did not write does not
 /// prove in which form they are live.
 async fn read(env: &Environment<'_>, Record { release, marks, .. }: Record) -> Result<Marks, Error> {
-    let mut read = match marks_of(env, release.facts()).await {
+    let mut read = match marks_of(env, release.facts(), marks.as_ref()).await {
         // Its manifest cannot be parsed.
         Err(Error::Manifest(_)) => Marks::default(),
         read => read?,

@@ -640,19 +640,7 @@ impl From<Error> for Failure {
     }
 }
 
-/// Returns a revision's release: from `packed` if it is in memory, otherwise from storage.
-pub(crate) async fn read_release(
-    env: &Environment<'_>,
-    version: u32,
-    packed: Option<&Stored<Packed>>,
-) -> Result<Stored<Release>, Error> {
-    match packed {
-        Some(packed) => Ok(packed.unpack()?),
-        None => Ok(env.storage.get(&env.decoration.namespace, &env.decoration.release, version).await?.release),
-    }
-}
-
-/// Returns a revision's release if this operator recorded it.
+/// Returns a revision's release if this operator recorded it: from `packed` if it is in memory, otherwise from storage.
 ///
 /// # Errors
 /// This operator did not record it, or the record cannot be read or decoded.
@@ -661,5 +649,9 @@ pub(crate) async fn read_sealed(
     version: u32,
     packed: Option<&Stored<Packed>>,
 ) -> Result<Sealed<Release>, Error> {
-    read_release(env, version, packed).await?.sealed().ok_or(Error::Unproven { version })
+    let release = match packed {
+        Some(packed) => packed.unpack()?,
+        None => env.storage.get(&env.decoration.namespace, &env.decoration.release, version).await?.release,
+    };
+    release.sealed().ok_or(Error::Unproven { version })
 }

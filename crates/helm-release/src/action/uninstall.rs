@@ -9,13 +9,13 @@ use super::keys::served;
 use super::order::order;
 use super::orphans::{claimed, names};
 use super::resume::{await_next, has, has_delete_hooks, not_run};
-use super::{Candidate, Environment, Error, Records, read_release, read_sealed};
+use super::{Candidate, Environment, Error, Records, read_sealed};
 use crate::kube::{
     Adopted, ApplyError, HookError, HookRun, Left, Live, Owner, Removal, WriteLimit, intern, recorded_objects,
     uninstall_order,
 };
 use crate::release::{HookEvent, Packed, Release, Status};
-use crate::storage::{self, MarkedObject, Marks, Stored, Written, check_fits};
+use crate::storage::{self, MarkedObject, Marks, Record, Stored, Written, check_fits};
 
 /// Number of failures of post-delete hooks after which the release is removed without them. Attempts that ended because
 /// the API server did not answer, or because they were interrupted, do not count.
@@ -308,13 +308,17 @@ async fn leave(env: &Environment<'_>, object: &MarkedObject, left: Left) -> Resu
 /// # Errors
 /// The record cannot be read or decoded, or discovery fails.
 pub async fn inventory_of(env: &Environment<'_>, version: u32) -> Result<(Marks, Stored<Packed>), Error> {
-    let release = read_release(env, version, None).await?;
-    Ok((marks_of(env, release.facts()).await?, release.pack()?))
+    let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
+    let Record { release, marks, .. } = env.storage.get(namespace, name, version).await?;
+    Ok((marks_of(env, release.facts(), marks.as_ref()).await?, release.pack()?))
 }
 
-/// Builds the inventory of a release from its manifest.
-pub(super) async fn marks_of(env: &Environment<'_>, release: &Release) -> Result<Marks, Error> {
-    let objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
+/// Builds the inventory of a release from its manifest. Only its own marks, if it has any, say when an object is applied.
+pub(super) async fn marks_of(env: &Environment<'_>, release: &Release, own: Option<&Marks>) -> Result<Marks, Error> {
+    let mut objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
+    if let Some(own) = own {
+        own.give_turns(&mut objects, &env.decoration.namespace);
+    }
     let mut marks = Marks {
         delete_hooks: has_delete_hooks(&release.hooks),
         first_deployed: release.info.first_deployed,

@@ -84,6 +84,10 @@ pub struct Marks {
     /// deleted, and which were deleted before they finished.
     #[serde(skip)]
     pub adopted: Vec<MarkedObject>,
+    /// When each object that the revision renders is applied, sorted by the objects' kinds and names; only if `objects` is
+    /// empty because the annotation could not hold them all, and the release has an order.
+    #[serde(skip)]
+    pub turns: Vec<Turn>,
 }
 
 impl Marks {
@@ -98,7 +102,7 @@ impl Marks {
         let counts = |object: &&MarkedObject| object.adopted.is_some() || object.deleted;
         let objects = self.objects.iter().chain(&self.adopted).filter(counts);
         let adopted = objects.map(|object| MarkedObject { digest: None, mark: None, ..object.clone() }).collect();
-        Marks { complete: false, objects: Vec::new(), adopted, ..self.clone() }
+        Marks { complete: false, objects: Vec::new(), adopted, turns: self.turns_of_rendered(), ..self.clone() }
     }
 
     /// Returns marks that were stored without their inventory with these objects, which the manifest lists.
@@ -111,7 +115,7 @@ impl Marks {
                 None => objects.push(known.clone()),
             }
         }
-        Marks { objects, adopted: Vec::new(), ..self.clone() }
+        Marks { objects, adopted: Vec::new(), turns: Vec::new(), ..self.clone() }
     }
 
     /// Returns the objects that the revision renders. A complete one may also list some of a later revision that did not
@@ -311,8 +315,15 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl Marks {
-    /// Gives each of these objects the turn that is recorded for it. `namespace` is the release's.
+    /// Gives each of these objects the turn that is recorded for it. They are all that the revision renders. `namespace`
+    /// is the release's.
     pub(crate) fn give_turns(&self, objects: &mut [Object], namespace: &str) {
+        if self.objects.is_empty() && self.turns.len() == objects.len() {
+            let mut sorted: Vec<&mut Object> = objects.iter_mut().collect();
+            sorted.sort_by(|a, b| place_of(a, namespace).cmp(&place_of(b, namespace)));
+            sorted.into_iter().zip(&self.turns).for_each(|(object, turn)| object.turn = *turn);
+            return;
+        }
         let has_order = self.objects.iter().any(|object| object.turn != Turn::default());
         for object in objects.iter_mut().filter(|_| has_order) {
             let turn = self.objects.iter().find(|marked| object.has_key(&marked.key, namespace));
@@ -320,8 +331,31 @@ impl Marks {
         }
     }
 
+    /// Returns when each object that the revision renders is applied, sorted by [`place`]; nothing without an order.
+    fn turns_of_rendered(&self) -> Vec<Turn> {
+        if self.objects.is_empty() {
+            return self.turns.clone();
+        }
+        let own = self.own.filter(|_| !self.complete).unwrap_or(usize::MAX);
+        let mut rendered: Vec<&MarkedObject> = self.objects.iter().take(own).filter(|o| o.digest.is_some()).collect();
+        let has_order = rendered.iter().any(|object| object.turn != Turn::default());
+        rendered.sort_by(|a, b| place(&a.key).cmp(&place(&b.key)));
+        rendered.into_iter().filter(|_| has_order).map(|object| object.turn).collect()
+    }
+
     /// Finds the object with this key.
     pub fn find(&self, key: &ObjectKey) -> Option<&MarkedObject> {
         self.objects.iter().find(|o| o.key == *key)
     }
+}
+
+/// Returns the sort key of the objects whose turns are recorded without them. A cluster-scoped one may name a namespace in
+/// the manifest, which does not count.
+fn place(key: &ObjectKey) -> [&str; 4] {
+    [&key.group, &key.kind, &key.name, &key.namespace]
+}
+
+/// Returns the same for an object in the manifest.
+fn place_of<'a>(object: &'a Object, namespace: &'a str) -> [&'a str; 4] {
+    [object.group(), &object.kind, &object.name, object.namespace.as_deref().unwrap_or(namespace)]
 }

@@ -16,8 +16,8 @@ use super::marks::{MarkedObject, Marks};
 use crate::kube::{Adopted, DriftPolicy, Mark, ObjectDigest, ObjectKey, intern};
 
 /// All annotations of an object share 256 KiB. Beyond this size the inventory is compressed, which allows three to four
-/// times as many objects. If it is still too large, it is omitted except for adopted and deleted objects, and a restart
-/// applies all objects once more.
+/// times as many objects. If it is still too large, it is omitted except for adopted and deleted objects and the order,
+/// and a restart applies all objects once more.
 const MAX_TEXT: usize = 200 << 10;
 
 /// Maximum size of an unpacked inventory, in bytes: as many objects as fit into a record.
@@ -61,7 +61,7 @@ struct Text<'a> {
 #[serde(default)]
 struct Inventory {
     o: Vec<Entry>,
-    /// When each object of `o` is applied, if the release has an order.
+    /// When each object of `o` is applied, if the release has an order. Without `o`, when each object in the manifest is.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     g: Vec<u16>,
     /// `o` as compressed JSON in base64, if it is large.
@@ -151,8 +151,14 @@ impl Marks {
             marks.complete &= unpacked.is_some();
             o = unpacked.unwrap_or_default();
         }
-        let turns = g.into_iter().map(Turn::from_number).chain(iter::repeat(Turn::default()));
-        marks.objects = o.into_iter().zip(turns).map(|(entry, turn)| MarkedObject { turn, ..listed(entry) }).collect();
+        let turns = g.into_iter().map(Turn::from_number);
+        if o.is_empty() && z.is_empty() {
+            marks.turns = turns.collect();
+        } else {
+            let turns = turns.chain(iter::repeat(Turn::default()));
+            marks.objects =
+                o.into_iter().zip(turns).map(|(entry, turn)| MarkedObject { turn, ..listed(entry) }).collect();
+        }
         if !a.is_empty() {
             marks.adopted = unpack(&a).unwrap_or_default().into_iter().map(listed).collect();
         }
@@ -161,8 +167,8 @@ impl Marks {
         Some(marks)
     }
 
-    /// Formats the annotation. Omits the inventory but for adopted and deleted objects, and `complete`, if it would be too
-    /// large.
+    /// Formats the annotation. Omits the inventory but for adopted and deleted objects and the order, and `complete`, if it
+    /// would be too large.
     pub fn to_text(&self) -> String {
         let whole = Inventory {
             o: self.objects.iter().map(entry).collect(),
@@ -180,14 +186,17 @@ impl Marks {
             return text;
         }
         let marks = self.without_inventory();
-        let adopted = Inventory { a: packed_adopted(&marks.adopted), ..Inventory::default() };
-        let text = json(&marks, &adopted);
+        let rest = Inventory { g: marks.turns(), a: packed_adopted(&marks.adopted), ..Inventory::default() };
+        let text = json(&marks, &rest);
         // A record that holds the objects themselves has no room for so many.
         if text.len() <= MAX_TEXT { text } else { json(&marks, &Inventory::default()) }
     }
 
     /// Returns the turn of each object as a number; none if the release has no order.
     fn turns(&self) -> Vec<u16> {
+        if self.objects.is_empty() {
+            return self.turns.iter().map(|turn| turn.to_number()).collect();
+        }
         let has_order = self.objects.iter().any(|object| object.turn != Turn::default());
         self.objects.iter().filter(|_| has_order).map(|object| object.turn.to_number()).collect()
     }

@@ -4,7 +4,7 @@ use std::slice::from_ref;
 use helm::sequence::Turn;
 
 use super::*;
-use crate::kube::{Adopted, Disturbance, DriftPolicy, Mark, MemoryApi, ObjectDigest, ObjectKey};
+use crate::kube::{Adopted, Disturbance, DriftPolicy, Mark, MemoryApi, Object, ObjectDigest, ObjectKey};
 use crate::release::{ChartDocument, Info};
 use crate::sample;
 
@@ -73,6 +73,7 @@ fn marks() -> Marks {
         former: vec!["before".into()],
         own: Some(1),
         adopted: Vec::new(),
+        turns: Vec::new(),
     }
 }
 
@@ -236,6 +237,7 @@ fn marks_round_trip_unless_they_are_too_large() {
     assert!(read.objects.is_empty() && !read.complete && read.inputs == "i");
     let spoilt = Marks::parse(&text.replace("\"z\":\"", "\"z\":\"!")).unwrap();
     assert!(spoilt.objects.is_empty() && !spoilt.complete, "as if it had been left out");
+    assert!(spoilt.turns.is_empty(), "those in the annotation are in another order");
 }
 
 #[test]
@@ -264,6 +266,38 @@ fn marks_that_are_too_large_still_name_what_was_deleted() {
     let whole = read.with_inventory(too_many.objects);
     let deleted: Vec<usize> = (0..whole.objects.len()).filter(|at| whole.objects[*at].deleted).collect();
     assert_eq!(deleted, [7]);
+}
+
+#[test]
+fn marks_that_are_too_large_still_say_when_each_object_is_applied() {
+    let turn = |n: u64| Turn::of_round(n as usize % 3 + 1).awaited();
+    let own = |n| MarkedObject { adopted: None, turn: turn(n), ..object(n) };
+    let too_many = Marks { objects: (0..20_000).map(own).collect(), ..marks() };
+    let read = Marks::parse(&too_many.to_text()).unwrap();
+    let again = Marks::parse(&read.to_text()).unwrap();
+    assert_eq!((again.objects.len(), &again), (0, &read), "a later write keeps it");
+    let rendered = |n: u64| {
+        let metadata = json!({"name": format!("object-{n}")});
+        Object::new(json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata})).unwrap()
+    };
+    let mut manifest: Vec<Object> = (0..20_000).rev().map(rendered).collect();
+    again.give_turns(&mut manifest, "ns");
+    let given: Vec<Turn> = manifest.iter().map(|object| object.turn).collect();
+    assert_eq!(given, (0..20_000).rev().map(turn).collect::<Vec<Turn>>());
+    let mut another = manifest.split_off(1);
+    another.iter_mut().for_each(|object| object.turn = Turn::default());
+    again.give_turns(&mut another, "ns");
+    assert!(another.iter().all(|object| object.turn == Turn::default()), "another manifest has none of these turns");
+}
+
+#[test]
+fn marks_of_an_unfinished_revision_say_nothing_of_the_objects_that_it_drops() {
+    let listed = |n: u64| MarkedObject { turn: Turn::of_round(n as usize + 1), ..object(n) };
+    let marks = Marks { complete: false, own: Some(2), objects: (0..3).map(listed).collect(), ..marks() };
+    assert_eq!(marks.without_inventory().turns, [1, 2].map(Turn::of_round));
+    let unordered = |n| MarkedObject { turn: Turn::default(), ..object(n) };
+    let marks = Marks { objects: (0..3).map(unordered).collect(), ..marks };
+    assert!(marks.without_inventory().turns.is_empty());
 }
 
 /// Returns the entry of one of many objects.

@@ -635,3 +635,29 @@ async fn a_job_that_expired_while_no_process_ran_holds_up_no_continuation() {
         assert!(before.iter().all(|known| uids(&world).contains(known)), "revision {value}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_order_is_known_after_a_restart_although_the_record_does_not_list_the_objects() {
+    let world = world(shop());
+    killed_after(&world, 10).await;
+    assert_eq!(deployments(&world), ["db"]);
+    let before = uids(&world);
+    omit_objects(&world.server, 1);
+    let world = on(world.server);
+    tokio::select! {
+        _ = world.reconcile() => unreachable!("the database is not available"),
+        () = tokio::time::sleep(MINUTE) => {}
+    }
+    assert_eq!((deployments(&world), world.maps().len()), (vec!["db".to_owned()], 0));
+    omit_objects(&world.server, 1);
+    let world = on(world.server);
+    for _ in 0..3 {
+        reconcile(&world).await;
+        tokio::time::advance(MINUTE).await;
+    }
+    assert_eq!((world.history(), first(&world, "PATCH")), (vec!["1 deployed".to_owned()], vec!["db", "web", "notes"]));
+    assert!(before.iter().all(|known| uids(&world).contains(known)));
+    omit_objects(&world.server, 1);
+    let world = on(world.server);
+    assert_eq!(deleted(&world).await, ["notes", "web", "db"]);
+}
