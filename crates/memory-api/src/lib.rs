@@ -10,7 +10,7 @@
 //! - Conversion between versions: a kind has the same fields in all of them.
 //! - Authentication and authorization, quotas, and admission plugins except for namespaces and the webhooks that tests
 //!   add ([`Server::mutate`]).
-//! - Encodings other than JSON, tables, OpenAPI documents.
+//! - Encodings other than JSON, tables, the schemas in OpenAPI documents.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic, reason = "tests end here"))]
 
 mod changes;

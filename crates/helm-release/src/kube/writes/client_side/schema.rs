@@ -10,6 +10,7 @@ use serde::Deserialize;
 use tokio::sync::Mutex;
 
 use crate::kube::Resource;
+use crate::kube::objects::decoded::is_built_in;
 
 /// The OpenAPI documents of the server's groups and versions.
 pub(in crate::kube) struct Schemas {
@@ -24,7 +25,11 @@ impl Schemas {
         Schemas { api, documents: Mutex::default() }
     }
 
-    /// Returns the document with a kind's schema; `None` if the kind has no merge rules, or the server publishes none.
+    /// Returns the document with a kind's schema; `None` if the kind has no merge rules.
+    ///
+    /// # Errors
+    /// The request failed, or the server does not publish the document of a group of its own yet, because it has just
+    /// started. Without merge rules, a patch would drop what others added to lists.
     pub(super) async fn document(&self, resource: &Resource) -> Result<Option<Arc<Document>>, Error> {
         if !may_be_built_in(resource.group()) {
             return Ok(None);
@@ -34,13 +39,19 @@ impl Schemas {
             return Ok(Some(known.clone()));
         }
         let root = if resource.group().is_empty() { "api" } else { "apis" };
-        let document = match self.api.send(Call::get(format!("/openapi/v3/{root}/{}", resource.api_version))).await {
+        let path = format!("/openapi/v3/{root}/{}", resource.api_version);
+        let document = match self.api.send(Call::get(&path)).await {
+            Err(error) if error.is_not_found() && is_built_in(resource.group()) => return Err(unpublished(&path)),
             Err(error) if error.is_not_found() => return Ok(None),
             answer => Arc::new(answer?.parse::<Document>()?),
         };
         documents.insert(resource.api_version.clone(), document.clone());
         Ok(Some(document))
     }
+}
+
+fn unpublished(path: &str) -> Error {
+    Error::from_status(503, "ServiceUnavailable", &format!("the API server does not publish {path} yet"))
 }
 
 /// Returns whether a group may hold built-in kinds. Custom resources may also be in `k8s.io` groups;

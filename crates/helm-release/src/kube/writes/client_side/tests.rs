@@ -296,11 +296,7 @@ async fn objects_that_an_apply_rejects_are_created_and_patched_client_side() {
     );
     let previous = server.log().len();
     apply(&world, &deployment("odd2"), Policy::Auto, &(), Mode::Client).await.unwrap();
-    assert_eq!(
-        log(server, previous),
-        ["GET deployments/web", "GET /openapi/v3/apis/apps/v1"],
-        "nothing differs, so nothing is sent"
-    );
+    assert_eq!(log(server, previous), ["GET deployments/web"], "nothing differs, so nothing is sent");
 }
 
 const CLUSTER: &str = "/apis/example.com/v1/namespaces/ns/clusters/web";
@@ -746,20 +742,51 @@ async fn openapi_documents_are_read_once_and_only_for_built_in_groups() {
     }}}});
     server.put("/openapi/v3/apis/apps/v1", text, "server");
     let schemas = Schemas::new(server.clone());
-    let resource = |api_version: &str| Resource {
-        api_version: api_version.into(),
-        kind: "X".into(),
-        plural: "xs".into(),
-        namespaced: true,
-    };
     for _ in 0..2 {
         assert!(schemas.document(&resource("apps/v1")).await.unwrap().unwrap().schema("Deployment").is_some());
         assert!(schemas.document(&resource("example.com/v1")).await.unwrap().is_none());
     }
     assert_eq!(server.log(), ["GET /openapi/v3/apis/apps/v1"]);
-    assert!(schemas.document(&resource("v1")).await.unwrap().is_none());
-    assert!(schemas.document(&resource("rbac.authorization.k8s.io/v1")).await.unwrap().is_none());
-    assert_eq!(server.log()[1..], ["GET /openapi/v3/api/v1", "GET /openapi/v3/apis/rbac.authorization.k8s.io/v1"]);
     server.refuse(|_| Some(Error::from_status(503, "", "away")));
     assert!(schemas.document(&resource("v1")).await.is_err());
+}
+
+fn resource(api_version: &str) -> Resource {
+    Resource { api_version: api_version.into(), kind: "X".into(), plural: "xs".into(), namespaced: true }
+}
+
+/// Makes a server publish no OpenAPI documents.
+fn unpublish(server: &MemoryApi) {
+    let not_found = || Error::from_status(404, "", "404 page not found");
+    server.refuse(move |call| call.path.starts_with("/openapi/").then(not_found));
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_publish_its_own_groups_yet_is_asked_again() {
+    let server = Arc::new(MemoryApi::new());
+    unpublish(&server);
+    let schemas = Schemas::new(server.clone());
+    for own in ["v1", "rbac.authorization.k8s.io/v1"] {
+        assert!(schemas.document(&resource(own)).await.is_err_and(|error| error.is_unanswered()), "{own}");
+    }
+    assert!(schemas.document(&resource("metrics.k8s.io/v1beta1")).await.unwrap().is_none());
+    let paths = ["api/v1", "apis/rbac.authorization.k8s.io/v1", "apis/metrics.k8s.io/v1beta1"];
+    assert_eq!(server.log(), paths.map(|path| format!("GET /openapi/v3/{path}")));
+    server.accept();
+    assert!(schemas.document(&resource("v1")).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn nothing_is_patched_before_the_merge_rules_are_published() {
+    let world = server();
+    let server = &world.0;
+    apply(&world, &deployment("one"), Policy::Client, &(), Mode::New).await.unwrap();
+    unpublish(server);
+    let before = server.object(DEPLOYMENT);
+    let error = apply(&world, &deployment("two"), Policy::Client, &(), Mode::Client).await.unwrap_err();
+    assert!(matches!(error, ApplyError::Failed { source: Error::Refused { code: 503, .. }, .. }), "{error:?}");
+    assert_eq!(server.object(DEPLOYMENT), before);
+    server.accept();
+    apply(&world, &deployment("two"), Policy::Client, &(), Mode::Client).await.unwrap();
+    assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["image"], "two");
 }
