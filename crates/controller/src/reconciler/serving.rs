@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::cache::Cache;
 use super::contract::{Next, Reconciler};
 use super::decoded::Invalid;
+use super::failing::SHORTEST;
 use super::failure::Failure;
 use super::kind;
 use super::scope::{Scope, is_conflict, is_gone};
@@ -35,10 +36,6 @@ use crate::runtime::concurrency::Permit;
 use crate::runtime::queue::Queue;
 use crate::runtime::workers::Reconcile;
 use crate::shards::{Shard, Standing};
-
-/// The shortest wait that a reconciler may ask for. [`Next::After`] with zero, or a backoff of zero, would keep a worker
-/// busy for ever.
-const SHORTEST: Duration = Duration::from_millis(100);
 
 /// How long to wait for the event of a change that a write met, before the write is tried again.
 const SEEN: Duration = Duration::from_secs(1);
@@ -262,12 +259,15 @@ impl<R: Reconciler> Serving<R> {
         self.context.metrics.outcome(controller, reason);
         match failure.is_terminal() {
             true => {
+                // First, because a change of the status may set the timer as soon as the failure counts.
                 self.settings.queue.cancel(key);
-                self.stop_retrying(key);
+                if let Some(pause) = self.settings.failing.failed_terminally(key) {
+                    self.settings.queue.push_after(key.clone(), pause);
+                }
                 tracing::error!(%controller, resource = %key, reason, error = message, "Reconciler error; waiting for a change");
             }
             false => {
-                let wait = self.settings.failing.failed(key).max(SHORTEST);
+                let wait = self.settings.failing.failed(key);
                 self.settings.queue.push_after(key.clone(), wait);
                 tracing::error!(%controller, resource = %key, reason, retry_in = ?wait, error = message, "Reconciler error");
             }
@@ -369,6 +369,7 @@ impl<R: Reconciler> Reconcile for Serving<R> {
     }
 
     async fn reconcile(&self, key: &ResourceKey, _permit: &Permit) -> ReconcileResult {
+        self.settings.failing.begin(key);
         if let Some(invalid) = self.resources.invalid(key) {
             return self.attend_invalid(key, invalid).await;
         }

@@ -80,9 +80,15 @@ impl<R: Kind> Settings<R> {
                 shard.follow(&key, standing.unwrap_or(Standing::Others));
             }
             let only_status = matches!((before, now), (Some(before), Some(now)) if is_alike(before, now));
-            let is_ignored = only_status && (ignore_status || failing.defers(&key));
-            if !is_ignored {
-                queue.push(key);
+            let wait = match only_status {
+                false => Some(Duration::ZERO),
+                true if ignore_status => None,
+                true => failing.status_changed(&key),
+            };
+            match wait {
+                Some(wait) if wait.is_zero() => queue.push(key),
+                Some(wait) => queue.push_after(key, wait),
+                None => {}
             }
         }
     }

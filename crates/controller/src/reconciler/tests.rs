@@ -467,6 +467,11 @@ impl Reconciler for Notes {
                 scope.status(&NoteStatus { text }).await?;
                 return Err(WriteError::Foreign { kind: "ConfigMap".into(), name: "x".into() });
             }
+            "count and stop" => {
+                let text = format!("attempt {}", lock(&self.reconciled).len());
+                scope.status(&NoteStatus { text }).await?;
+                return Err(WriteError::NoNamespace { kind: "ConfigMap".into(), name: "x".into() });
+            }
             "fail once, then read" if lock(&self.failed).insert(note.name_any()) => {
                 return Err(WriteError::Foreign { kind: "ConfigMap".into(), name: "x".into() });
             }
@@ -578,6 +583,29 @@ async fn a_failure_that_is_reported_in_other_words_each_time_does_not_spin() {
     let count = lock(&notes.reconciled).len();
     assert!((5..=8).contains(&count), "after 0.5, 1, 2, … s: {count}");
     assert_eq!(world.note("a").unwrap()["status"]["text"], format!("attempt {count}"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_terminal_failure_in_other_words_each_time_does_not_spin_and_a_corrected_spec_does_not_wait() {
+    let world = World::new().delivering();
+    // Otherwise the clock would stand still while it spins.
+    world.server.slow_down(Duration::from_millis(10));
+    world.add("a", "count and stop");
+    let notes = Notes::default();
+    let story = async {
+        pass(50).await;
+        let count = lock(&notes.reconciled).len();
+        assert!((5..=8).contains(&count), "after 0.5, 1, 2, … s: {count}");
+        let mut corrected = world.note("a").unwrap();
+        assert_eq!(corrected["status"]["text"], format!("attempt {count}"));
+        (corrected["spec"]["text"], corrected["metadata"]["generation"]) = (json!("fine"), json!(2));
+        world.server.put("/apis/example.com/v1/namespaces/ns/notes/a", corrected, "user");
+        pass(2).await;
+        let (note, map) = (world.note("a").unwrap(), world.server.object(MAP).expect("it did not wait"));
+        assert_eq!(note["metadata"]["uid"], map["metadata"]["ownerReferences"][0]["uid"]);
+        assert_eq!(note["status"]["text"], "fine");
+    };
+    tokio::join!(run(&world, &notes, 60), story);
 }
 
 #[tokio::test(start_paused = true)]

@@ -100,8 +100,9 @@ impl<R: Kind> Watching<R> {
 
     /// Ignores writes to the resource that change only its status or managed fields. By default they also trigger a
     /// reconcile, so that another writer's change of the status is noticed; a failing resource notices it in its next
-    /// attempt. Of a resource without a generation, such as a ConfigMap, no write is ignored. After the server was
-    /// restored from a backup, no older state is ignored.
+    /// attempt; after a terminal failure, such a change triggers one once the backoff's wait is over. Of a resource
+    /// without a generation, such as a ConfigMap, no write is ignored. After the server was restored from a backup, no
+    /// older state is ignored.
     pub fn ignore_status(&mut self) -> &mut Self {
         self.settings.ignore_status = true;
         self

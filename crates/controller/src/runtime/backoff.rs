@@ -86,11 +86,6 @@ impl<K: Hash + Eq> Backoff<K> {
         wait_between(self.first, self.longest, *count)
     }
 
-    /// Returns whether the last attempt of `key` failed.
-    pub fn has_failed(&self, key: &K) -> bool {
-        self.lock().contains_key(key)
-    }
-
     /// Forgets the failures of `key`, which succeeded or was deleted.
     pub fn forget(&self, key: &K) {
         self.lock().remove(key);
