@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use crate::report::{Reason, chain};
 
+/// The longest wait for the next attempt to give a resource up: until then, nobody serves it.
+const LONGEST_DRAIN: Duration = Duration::from_secs(30);
+
 /// The reason why a reconcile failed.
 pub(super) enum Failure<E> {
     Reconciler(E),
@@ -50,6 +53,14 @@ impl<E: Reason + 'static> Failure<E> {
             Failure::Panicked => {
                 "the reconciler panicked, which is a bug; the log has the message and place".to_owned()
             }
+        }
+    }
+
+    /// Returns the longest wait for the next attempt, however long the backoff is.
+    pub(super) fn longest_wait(&self) -> Duration {
+        match self {
+            Failure::Drain(_) => LONGEST_DRAIN,
+            _ => Duration::MAX,
         }
     }
 

@@ -216,12 +216,16 @@ impl<R: Reconciler> Serving<R> {
             Ok(true) => {
                 tracing::info!(resource = %key, "The resource goes to another shard");
                 shard.follow(key, Standing::Others);
+                self.forget(key);
                 return ReconcileResult::Success;
             }
             Err(error) if is_conflict(&error) => {
                 tracing::debug!(resource = %key, "The resource changed before it went to another shard");
             }
-            Err(error) if is_gone(&error) => return ReconcileResult::Success,
+            Err(error) if is_gone(&error) => {
+                self.forget(key);
+                return ReconcileResult::Success;
+            }
             Err(error) => return self.failed(key, self.reference(key), &Failure::Drain(error)),
             Ok(false) => tracing::info!(resource = %key, "Waiting for a write in flight"),
         }
@@ -267,7 +271,7 @@ impl<R: Reconciler> Serving<R> {
                 tracing::error!(%controller, resource = %key, reason, error = message, "Reconciler error; waiting for a change");
             }
             false => {
-                let wait = self.settings.failing.failed(key);
+                let wait = self.settings.failing.failed(key).min(failure.longest_wait());
                 self.settings.queue.push_after(key.clone(), wait);
                 tracing::error!(%controller, resource = %key, reason, retry_in = ?wait, error = message, "Reconciler error");
             }
@@ -293,9 +297,15 @@ impl<R: Reconciler> Serving<R> {
         lock(&self.published).remove(key);
     }
 
-    fn is_gone(&self, key: &ResourceKey) -> ReconcileResult {
-        self.succeeded(key);
+    /// Forgets a resource that this process does not serve any more.
+    fn forget(&self, key: &ResourceKey) {
+        self.settings.failing.end(key);
+        lock(&self.published).remove(key);
         self.settings.queue.forget(key);
+    }
+
+    fn is_gone(&self, key: &ResourceKey) -> ReconcileResult {
+        self.forget(key);
         if self.settings.known.remove(key, || self.exists(key)) {
             let kind = R::Resource::kind(&());
             tracing::info!(resource = %key, "{kind} resource not found. Ignoring since object must be deleted");

@@ -1274,6 +1274,14 @@ async fn a_controller_gives_nothing_up_while_another_one_of_the_kind_writes() {
     assert_eq!((&left["metadata"]["labels"], &left["status"]), (&json!({"x": "y"}), &json!(null)));
 }
 
+/// Refuses patches of notes.
+fn refuse_drains(world: &World) {
+    world.server.refuse(|call| {
+        let is_drain = call.method == http::Method::PATCH && call.path.contains("/notes/");
+        is_drain.then(|| outside::Error::from_status(403, "Forbidden", "notes \"a\" is forbidden"))
+    });
+}
+
 /// Otherwise nobody serves the resource, and nobody knows why.
 #[tokio::test(start_paused = true)]
 async fn a_resource_that_may_not_be_given_up_says_so_once() {
@@ -1281,10 +1289,7 @@ async fn a_resource_that_may_not_be_given_up_says_so_once() {
     let (context, serving, queue) = serving_shard(&world, &Notes::default());
     let shard = crate::shards::Shard::new(crate::shards::Ring::new("ring", Some("a")).unwrap());
     let note = world.add("a", "fine");
-    world.server.refuse(|call| {
-        let is_drain = call.method == http::Method::PATCH && call.path.contains("/notes/");
-        is_drain.then(|| outside::Error::from_status(403, "Forbidden", "notes \"a\" is forbidden"))
-    });
+    refuse_drains(&world);
     for _ in 0..2 {
         assert_eq!(serving.give_up(&shard, &key("a"), &note.metadata).await, ReconcileResult::Error);
     }
@@ -1293,6 +1298,36 @@ async fn a_resource_that_may_not_be_given_up_says_so_once() {
     let events = world.events("a");
     let why = "Warning DrainFailed: cannot give the resource up to another shard: ";
     assert!(events.len() == 1 && events[0].starts_with(why) && events[0].contains("is forbidden"), "{events:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_drain_is_tried_again_within_half_a_minute_and_forgotten_once_the_resource_is_given_up_or_gone() {
+    for is_deleted in [false, true] {
+        let world = World::new();
+        let (_, serving, queue) = serving_shard(&world, &Notes::default());
+        let shard = crate::shards::Shard::new(crate::shards::Ring::new("ring", Some("a")).unwrap());
+        let (note, a) = (world.add("a", "fine"), key("a"));
+        queue.open();
+        let refused = async || {
+            assert_eq!(serving.give_up(&shard, &a, &note.metadata).await, ReconcileResult::Error);
+            let failed = tokio::time::Instant::now();
+            assert_eq!(queue.next().await, a);
+            queue.done(&a);
+            failed.elapsed().as_secs()
+        };
+        refuse_drains(&world);
+        for wait in [0, 1, 2, 4, 8, 16, 30, 30] {
+            assert_eq!(refused().await, wait);
+        }
+        world.server.accept();
+        if is_deleted {
+            world.server.remove("/apis/example.com/v1/namespaces/ns/notes/a");
+        }
+        assert_eq!(serving.give_up(&shard, &a, &note.metadata).await, ReconcileResult::Success);
+        assert_eq!(queue.timers(), 0);
+        refuse_drains(&world);
+        assert_eq!(refused().await, 0, "it is another failure");
+    }
 }
 
 #[tokio::test(start_paused = true)]
