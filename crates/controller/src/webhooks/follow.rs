@@ -46,6 +46,11 @@ impl Certificates {
         self.folder.is_none() && self.place.namespace.is_some()
     }
 
+    /// Returns whether a user provides them, as files.
+    pub(super) fn are_files(&self) -> bool {
+        self.folder.is_some()
+    }
+
     /// Serves the current certificate, from now on. Never returns.
     pub(crate) async fn run(self, client: Client, certificate: server::Certificate, needs: NeedsCertificate) {
         match (self.folder.clone(), self.place.namespace.clone()) {

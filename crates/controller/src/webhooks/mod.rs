@@ -14,6 +14,7 @@ mod disputes;
 mod files;
 mod follow;
 mod in_memory;
+mod inherited;
 mod keeper;
 mod merge;
 mod publish;

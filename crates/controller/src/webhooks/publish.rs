@@ -21,6 +21,7 @@ use super::configuration::{
 };
 use super::disputes::{Author, Disputes};
 use super::follow::Certificates;
+use super::inherited::Inherited;
 use super::registry::Webhooks;
 use super::settings::Replicas;
 use crate::context::Context;
@@ -66,6 +67,8 @@ struct Publishing {
     unlisted: HashMap<Object, Option<String>>,
     /// The Services that converted the objects of definitions before this process entered its URL.
     replaced: HashMap<Object, Value>,
+    /// The authorities that were published before.
+    inherited: Inherited,
     /// The bundle that all objects have, and since when.
     trusted: Option<(String, Instant)>,
     disputes: Disputes,
@@ -101,6 +104,7 @@ impl Publishing {
             live: HashMap::new(),
             unlisted,
             replaced: HashMap::new(),
+            inherited: Inherited::default(),
             trusted: None,
             disputes: Disputes::default(),
             failures: 0,
@@ -181,7 +185,8 @@ impl Publishing {
 
     /// Does what is due. Returns when to look again without a change.
     async fn act(&mut self) -> Option<Instant> {
-        let bundle = self.certificates.trusted.borrow().clone()?;
+        let own = self.certificates.trusted.borrow().clone()?;
+        let bundle = self.bundle(own);
         let (due, mut errors) = self.publish(&bundle).await;
         // Regardless of what could not be published: with an expired certificate, no webhook works.
         let step = match self.rotate(&bundle).await {
@@ -195,6 +200,16 @@ impl Publishing {
         let again = (self.failures > 0).then(|| Instant::now() + backoff::wait(self.failures));
         report(&mut self.last, errors.join("; "));
         [due, step, again].into_iter().flatten().min()
+    }
+
+    /// Returns what to publish. Other replicas may still serve the previous files of a user.
+    fn bundle(&mut self, own: String) -> String {
+        if !self.certificates.are_files() {
+            return own;
+        }
+        let place = &self.certificates.place;
+        let live = self.live.values().map(|live| &live.data);
+        self.inherited.beside(own, live.filter(|live| other_address(live, place).is_none()))
     }
 
     /// Makes all objects current that exist, with these certificates to trust. Returns when to apply those again that

@@ -46,10 +46,20 @@ fn lead_with(server: &Arc<MemoryApi>, namespace: &str, webhooks: Webhooks) {
 /// Serves webhooks at this place. Returns what stops the leader.
 fn lead_at(server: &Arc<MemoryApi>, place: Endpoint, replicas: Replicas, webhooks: Webhooks) -> CancellationToken {
     let certificates = Certificates::new(&Settings::default(), place);
-    let client = watched::client(server);
     let needs = NeedsCertificate(Readiness::default().require("certificate", "none"));
-    tokio::spawn(certificates.clone().run(client.clone(), Default::default(), needs));
+    tokio::spawn(certificates.clone().run(watched::client(server), Default::default(), needs));
+    lead_trusting(server, certificates, replicas, webhooks)
+}
+
+/// Publishes what is to be trusted. Returns what stops the leader.
+fn lead_trusting(
+    server: &Arc<MemoryApi>,
+    certificates: Certificates,
+    replicas: Replicas,
+    webhooks: Webhooks,
+) -> CancellationToken {
     let shutdown = CancellationToken::new();
+    let client = watched::client(server);
     let context = Context::new(client, Default::default(), Default::default(), shutdown.clone());
     let publisher = Box::new(Publisher { webhooks, certificates, replicas });
     tokio::spawn(publisher.run(context.for_controller("webhooks")));
@@ -139,6 +149,38 @@ async fn a_certificate_waits_anew_whenever_its_bundle_was_replaced() {
     assert_eq!(served(&server), first, "the API server has had the bundle for less than 30 s");
     sleep(Duration::from_secs(10)).await;
     assert_ne!(served(&server), first);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_keeps_the_authorities_that_it_finds_until_its_files_change() {
+    let server = cluster();
+    let authority = || certificate::Certificate::make(&["localhost".into()], outside::now()).unwrap().authority;
+    let [a, b, c] = [(); 3].map(|()| authority());
+    let lead = |own: &str| {
+        let settings = Settings { certificate_dir: Some("unread".into()), ..Settings::default() };
+        let place = Endpoint { name: "hook".into(), namespace: Some("x".into()), url: None };
+        let certificates = Certificates::new(&settings, place);
+        certificates.trusted.send_replace(Some(own.to_owned()));
+        let stop = lead_trusting(&server, certificates.clone(), Replicas::Several, webhooks());
+        (certificates, stop)
+    };
+    let publishes = async |authorities: &[&String]| {
+        sleep(Duration::from_secs(5)).await;
+        let expected: String = authorities.iter().map(|authority| authority.as_str()).collect();
+        for kind in ["validating", "mutating"] {
+            let bundle = server.object(&path(kind)).unwrap()["webhooks"][0]["clientConfig"]["caBundle"].clone();
+            assert_eq!(bundle, json!(k8s_openapi::ByteString(expected.clone().into_bytes())), "{kind}");
+        }
+    };
+    for (own, expected) in [(&a, &[&a][..]), (&b, &[&b, &a]), (&b, &[&b, &a]), (&a, &[&a, &b])] {
+        let (_, stop) = lead(own);
+        publishes(expected).await;
+        stop.cancel();
+    }
+    let (certificates, _) = lead(&a);
+    publishes(&[&a, &b]).await;
+    certificates.trusted.send_replace(Some(format!("{c}{a}")));
+    publishes(&[&c, &a]).await;
 }
 
 /// Asks for another certificate, and returns whether it is served a minute later.
