@@ -17,8 +17,8 @@ const MAX_SPEC_VALUES: usize = 100_000;
 /// Texts up to this size are always kept, because the rest of a resource takes as much.
 const SMALL: usize = 1 << 10;
 
-/// The size of a [`Room`], in bytes.
-pub(crate) const ROOM: usize = 16 << 20;
+/// The maximum of larger texts that a process keeps, in bytes.
+const ROOM: usize = 16 << 20;
 
 /// The reason why a `spec` has no values. The messages never quote it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -59,7 +59,7 @@ struct Text {
     reserved: Option<Arc<Reserved>>,
 }
 
-/// Room for what a process keeps in memory and users decide the size of: large texts, or actions that wait.
+/// Room for large texts, shared by everything that a process keeps.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Room(Arc<AtomicUsize>);
 

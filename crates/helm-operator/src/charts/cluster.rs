@@ -23,10 +23,11 @@ use tokio::task::JoinSet;
 use super::config::ChartConfig;
 use super::watches::{self, Objects, WholeKinds};
 use crate::chart_metrics::ChartMetrics;
+use crate::reconcile::decide::action_room::ActionRoom;
 use crate::reconcile::diagnoses::Diagnoses;
 use crate::record_key;
 use crate::rendering::renderer::Discovered;
-use crate::rendering::{Program, Workers};
+use crate::rendering::{Program, Workers, memory_limit};
 use crate::values::Room;
 use crate::view::dependencies::registry::Dependencies;
 use crate::view::informers::Informers;
@@ -51,8 +52,8 @@ pub(crate) struct Cluster {
     pub(crate) room: Room,
     /// The memory that large objects may take that expressions read.
     pub(crate) objects_room: Room,
-    /// The memory that actions may take while they wait for hooks and objects.
-    pub(crate) waiting: Room,
+    /// The memory of actions that may wait for long.
+    pub(crate) action_room: ActionRoom,
     /// The worker processes that render charts; `None` if this process does.
     pub(crate) workers: Option<Arc<Workers>>,
     discovered: OnceCell<Arc<Discovered>>,
@@ -118,7 +119,7 @@ impl Cluster {
             sources: Sources::new(Some(read_by(client.clone(), "sources")), namespaces.clone()),
             room: Room::default(),
             objects_room: Room::default(),
-            waiting: Room::default(),
+            action_room: ActionRoom::within(memory_limit()),
             workers,
             discovered: OnceCell::new(),
             keys: OnceCell::new(),

@@ -140,7 +140,7 @@ pub(super) async fn start(
         applier,
         resource,
         watch_requests,
-        waiting: cluster.waiting.clone(),
+        action_room: cluster.action_room.clone(),
         diagnoses: cluster.diagnoses.clone(),
         undeclared: Undeclared::default(),
     });

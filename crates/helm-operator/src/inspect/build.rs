@@ -84,7 +84,7 @@ fn remarks(resource: &Received) -> Vec<String> {
 }
 
 fn queued(status: &Status) -> Option<String> {
-    let is_waiting = |reason: &str| reason == "UpgradeQueued" || reason.starts_with("Rollout");
+    let is_waiting = |reason: &str| matches!(reason, "UpgradeQueued" | "ActionQueued") || reason.starts_with("Rollout");
     let waits = is_true(status, condition::RECONCILING).filter(|c| is_waiting(&c.reason))?;
     Some(waits.message.to_string())
 }

@@ -20,13 +20,13 @@ use tokio_util::sync::CancellationToken;
 use super::accept::Acceptance;
 use crate::chart_metrics::ChartMetrics;
 use crate::hooks::extensions::Extensions;
+use crate::reconcile::decide::action_room::ActionRoom;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::diagnoses::Diagnoses;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
-use crate::values::Room;
 use crate::values_from::ValuesSource;
 use crate::view::cache::{Cache, version};
 use crate::view::chart_names;
@@ -86,8 +86,8 @@ pub(crate) struct ControllerContext {
     pub(crate) resource: Arc<Resource>,
     /// Receives requests for more watches.
     pub(crate) watch_requests: mpsc::UnboundedSender<WatchRequest>,
-    /// The memory of the process's actions that wait for hooks and objects.
-    pub(crate) waiting: Room,
+    /// The memory of the process's actions that may wait for long.
+    pub(crate) action_room: ActionRoom,
     /// The throttle for diagnoses of unready objects.
     pub(crate) diagnoses: Arc<Diagnoses>,
     /// The status fields that the kind's schema lacks.

@@ -103,7 +103,8 @@ pub(crate) async fn reconcile(
     let context = StepContext { priority, ran, running, ..StepContext::new(shared, key, &progress) };
     let mut reconcile = ReconcileLoop { context, steps: 0, last: None, has_changed: false };
     let Some(end) = publish_progress(shared, key, progress.subscribe(), Box::pin(reconcile.run())).await else {
-        return progress.dropped().await;
+        tracing::info!(resource = %key, "Stopping while the release waits: the process that serves it next resumes it");
+        return ReconcileResult::RequeueAfter;
     };
     if shared.is_leaving(key) || shared.cache.primary(key).is_some_and(|primary| primary.is_drained) {
         tracing::info!(resource = %key, "Stopping because the resource is gone or goes to another shard");
@@ -251,6 +252,9 @@ impl ReconcileLoop<'_> {
         let context = &self.context;
         if matches!(step, Step::Plan | Step::Compare | Step::Render | Step::TakeOwnership | Step::Uninstall) {
             context.check_release_namespace(primary).await?;
+        }
+        if !context.has_room_for(step, primary).await {
+            return Ok(NextStep::Again.into());
         }
         let ended = match step {
             _ if context.lacks_spec(step, primary) => NextStep::Again.with([context.read_spec(primary).await?]),

@@ -53,6 +53,7 @@ impl StepContext<'_> {
             upgrade_slot: self.upgrade_slot(primary, release.as_deref()),
             awaits: self.awaits(primary),
             needed: primary.deleting && self.may_be_needed(primary),
+            crowded: self.is_crowded(primary),
             postponed: self.priority == Priority::Normal && self.found.is_postponed,
             contested: self.is_contested(),
             disputed: self.is_disputed(),

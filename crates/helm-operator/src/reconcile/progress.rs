@@ -2,42 +2,32 @@
 //! recreated object.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
-use controller::metrics::ReconcileResult;
 use controller::report::{Outcome, chain};
 use controller::runtime::key::ResourceKey;
-use futures::future::{BoxFuture, pending, ready};
+use futures::future::{BoxFuture, pending};
 use helm_release::action::Candidate;
 use helm_release::kube::{HookObject, ObjectKey, Slot};
 use helm_release::release::{Hook, HookEvent};
-use outside::sync::lock;
 use tokio::sync::watch;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::reconcile::changes::{RanHook, RanHooks};
 use crate::reconcile::controller_context::ControllerContext;
-use crate::reconcile::decide::held;
 use crate::reconcile::decide::interruption::Running;
 use crate::reconcile::decide::quotations::Quotations;
 use crate::reconcile::report::{diagnose, hook_log, status_writer};
 use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::sources::have_changed;
-use crate::values::{ROOM, Reserved};
 
 /// The minimum wait that is worth a write.
 const SHORT: Duration = Duration::from_secs(2);
 /// The minimum time between two writes.
 const INTERVAL: Duration = Duration::from_secs(10);
-/// The pause after which an action that found no room to wait is continued: what it waits for may have ended.
-const CROWDED_PAUSE: Duration = Duration::from_secs(30);
-/// What the status says of such an action.
-const CROWDED: &str = "memory, which other actions that wait for hooks and objects hold: the operator checks every 30 \
-                       seconds what this one waits for, and continues it then";
 
 /// The slot of a running step, which also receives what the step waits for.
 pub(crate) struct Progress<'a> {
@@ -47,12 +37,7 @@ pub(crate) struct Progress<'a> {
     waits: watch::Sender<Wait>,
     ran: Arc<RanHooks>,
     running: Arc<Running>,
-    /// The memory that the step holds while it waits.
-    held: Mutex<Option<Reserved>>,
-    /// Whether the step began to wait and there was no room for it.
-    is_crowded: AtomicBool,
-    /// Cancelled when the step waits and there is no room for it, the process stops, or the resource goes to another
-    /// process.
+    /// Cancelled when the step waits and the process stops, or the resource goes to another process.
     abandoned: CancellationToken,
 }
 
@@ -83,36 +68,8 @@ impl<'a> Progress<'a> {
             waits: watch::Sender::default(),
             ran: Arc::default(),
             running: Arc::default(),
-            held: Mutex::default(),
-            is_crowded: AtomicBool::default(),
             abandoned: CancellationToken::new(),
         }
-    }
-
-    /// Ends a reconcile whose steps were dropped while they waited. Their record resumes them: here once there may be
-    /// room, or in the process that serves the resource next.
-    pub(crate) async fn dropped(&self) -> ReconcileResult {
-        if self.is_crowded.load(Ordering::Relaxed) {
-            tracing::debug!(resource = %self.key, "Dropping an action that waits, because others hold the memory for that");
-            status_writer::write_progress(self.shared, self.key, CROWDED).await;
-            self.shared.queue.push_after(self.key.clone(), CROWDED_PAUSE);
-        } else {
-            tracing::info!(resource = %self.key, "Stopping while the release waits: the process that serves it next resumes it");
-        }
-        ReconcileResult::RequeueAfter
-    }
-
-    /// Returns about how many bytes the running action holds.
-    fn held_bytes(&self) -> usize {
-        if let Some(candidate) = self.running.candidate() {
-            return held::of_candidate(&candidate);
-        }
-        let records = self.shared.cache.release(self.key);
-        let newest = records.as_deref().and_then(|records| {
-            let (version, _) = records.newest()?;
-            records.record(version)?.facts().unpack().ok()
-        });
-        newest.map_or(held::UNKNOWN, |release| held::of_release(&release))
     }
 
     /// Returns the hooks that ended during the step.
@@ -155,23 +112,12 @@ impl<'a> Progress<'a> {
 }
 
 impl Slot for Progress<'_> {
-    /// Releases the slot if there is room for the action. One without room is dropped at its first pause, and keeps the
-    /// slot until then.
     fn leave(&self) {
-        let taken = self.shared.waiting.take(self.held_bytes().min(ROOM), 0);
-        self.is_crowded.store(taken.is_none(), Ordering::Relaxed);
-        if taken.is_some() {
-            self.slot.leave();
-        }
-        *lock(&self.held) = taken;
+        self.slot.leave();
     }
 
     fn enter(&self) -> BoxFuture<'_, ()> {
         self.set("", "", None);
-        *lock(&self.held) = None;
-        if self.is_crowded.swap(false, Ordering::Relaxed) {
-            return Box::pin(ready(()));
-        }
         self.slot.enter()
     }
 
@@ -183,7 +129,6 @@ impl Slot for Progress<'_> {
             };
             tokio::select! {
                 biased;
-                () = ready(()), if self.is_crowded.load(Ordering::Relaxed) => {}
                 () = self.shared.stops_serving(self.key) => {}
                 moved = moves => if !moved { return },
             }
@@ -236,8 +181,8 @@ impl Slot for Progress<'_> {
     }
 }
 
-/// Runs the steps of a resource and publishes what they wait for. Returns `None` if there is no room for them to wait,
-/// the process stops meanwhile, or the resource goes to another process: then they are dropped.
+/// Runs the steps of a resource and publishes what they wait for. Returns `None` if the process stops while they wait, or
+/// the resource goes to another process: then they are dropped.
 pub(crate) async fn publish_progress<T>(
     shared: &ControllerContext,
     key: &ResourceKey,

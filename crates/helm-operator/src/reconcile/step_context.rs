@@ -15,6 +15,7 @@ use super::controller_context::ControllerContext;
 use super::ownership;
 use crate::plan::account::Recorder;
 use crate::reconcile::changes::RanHooks;
+use crate::reconcile::decide::action_room::Reservation;
 use crate::reconcile::decide::interruption::{Aim, Running};
 use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::reconcile::learned::{Findings, Learned};
@@ -44,6 +45,8 @@ pub(crate) struct StepContext<'a> {
     pub(crate) recorder: Arc<Recorder>,
     /// The running action.
     pub(crate) running: Arc<Running>,
+    /// The memory that the reconcile's action may keep while it waits.
+    pub(crate) room: Arc<Reservation>,
     /// When the last step was decided.
     pub(crate) decided: Instant,
     pub(crate) found: Findings,
@@ -67,6 +70,7 @@ impl<'a> StepContext<'a> {
             orphaned: false,
             ran: Arc::default(),
             running: Arc::default(),
+            room: Arc::default(),
             decided,
             found: Findings::default(),
         }

@@ -18,7 +18,6 @@ use crate::chart_metrics::ChartMetrics;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
 use crate::status::declared_fields::Undeclared;
-use crate::values::Room;
 use crate::view::dependencies::registry::Dependencies;
 
 impl ControllerContext {
@@ -66,8 +65,7 @@ impl ControllerContext {
             resource: self.resource.clone(),
             // Nothing is watched for a twin.
             watch_requests: mpsc::unbounded_channel().0,
-            // A rehearsal waits for nothing that others hold.
-            waiting: Room::default(),
+            action_room: self.action_room.clone(),
             diagnoses: Arc::default(),
             undeclared: Undeclared::default(),
         }

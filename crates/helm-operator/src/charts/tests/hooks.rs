@@ -11,11 +11,12 @@ use serde_json::{Value, json};
 use tokio::time::sleep;
 
 use crate::charts::handlers::{Dependents, Primaries};
+use crate::charts::tests::failure_policy;
 use crate::charts::tests::reporting::published;
 use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, events, key, spec, with_sources};
 use crate::reconcile;
 use crate::reconcile::controller_context::Settings;
-use crate::values::ROOM;
+use crate::reconcile::decide::action_room::Reservation;
 
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
@@ -212,45 +213,137 @@ async fn a_stop_ends_the_wait_for_a_hook_at_once_and_the_next_process_resumes_it
     assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 deployed".to_owned()], job));
 }
 
+/// Takes the whole room of actions for other namespaces; returns `None` if an action holds a part of it.
+fn filled(world: &World) -> Option<[Reservation; 2]> {
+    let held = [Reservation::default(), Reservation::default()];
+    let room = &world.shared.action_room;
+    let has_all = held.iter().zip(["x", "y"]).all(|(one, namespace)| one.replace(room, namespace, Some(usize::MAX)));
+    has_all.then_some(held)
+}
+
+fn assert_waits_for_room(world: &World) {
+    let waits = world.condition("Reconciling").unwrap();
+    assert!(waits.starts_with("True/ActionQueued/waiting for memory"), "{waits}");
+    assert!(world.shared.memory.of(&key()).failure.is_none(), "no attempt is counted");
+    assert_eq!(world.condition("ReleaseFailed"), None);
+}
+
 #[tokio::test(start_paused = true)]
-async fn an_action_that_finds_no_room_to_wait_is_dropped_and_continued_later() {
-    for has_room_again in [true, false] {
-        let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
-        let others = world.shared.waiting.take(ROOM, 0).unwrap();
-        for _ in 0..2 {
-            let began = tokio::time::Instant::now();
-            assert!(matches!(world.reconcile().await, ReconcileResult::RequeueAfter));
-            assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
-            let ready = world.condition("Ready").unwrap();
-            assert!(ready.starts_with("Unknown/Progressing/waiting for memory"), "{ready}");
-        }
+async fn an_upgrade_without_memory_for_its_hooks_writes_nothing_and_begins_once_there_is_some() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-upgrade")])));
+    world.reconcile().await;
+    let others = filled(&world);
+    assert!(others.is_some());
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    let writes =
+        || world.server.log().iter().filter(|line| !line.starts_with("GET") && !line.ends_with("/status")).count();
+    let before = writes();
+    for _ in 0..3 {
+        assert!(matches!(world.reconcile().await, ReconcileResult::RequeueAfter));
+        assert_waits_for_room(&world);
+        assert_eq!((world.history(), writes()), (vec!["1 deployed".to_owned()], before));
+    }
+    world.server.remove(&format!("{MAPS}/b"));
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("1"), json!("1")), "drift is repaired meanwhile");
+    assert_waits_for_room(&world);
+    drop(others);
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.history(), world.value_of("a")), (vec!["1 superseded".into(), "2 deployed".into()], json!("2")));
+    assert_eq!((count(&world, &format!("POST {JOBS}")), world.condition("Reconciling")), (1, None));
+    assert!(filled(&world).is_some(), "nothing is held any more");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_that_waits_for_nothing_long_needs_no_memory_even_if_it_fails() {
+    let world = World::new(with_hooks(json!([hook("test", "test"), hook("seed", "post-install")])));
+    reconcile(&world, "Complete").await;
+    let others = filled(&world);
+    assert!(others.is_some());
+    failure_policy::refuse(&world, 422);
+    world.edit(|p| p["spec"]["value"] = "bad".into());
+    world.reconcile().await;
+    assert_eq!((world.history().last().unwrap().as_str(), world.value_of("b")), ("3 deployed", json!("1")));
+    assert!(world.condition("ReleaseFailed").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_reserves_memory_for_the_hooks_of_its_rollback_which_run_with_that() {
+    let world = World::new(with_hooks(json!([hook("back", "pre-rollback")])));
+    world.reconcile().await;
+    let others = filled(&world);
+    assert!(others.is_some());
+    failure_policy::refuse(&world, 422);
+    world.edit(|p| p["spec"]["value"] = "bad".into());
+    world.reconcile().await;
+    assert_waits_for_room(&world);
+    assert_eq!(world.history(), ["1 deployed"]);
+    drop(others);
+    let look = async {
+        sleep(Duration::from_secs(10)).await;
+        assert_eq!(phases(&world, 3).await, ["back Running"]);
+        assert!(filled(&world).is_none(), "the action holds a part");
+        let job = uid_of(&world, "back");
+        complete(&world.server, "back");
+        job
+    };
+    let (_, job) = tokio::join!(world.reconcile(), look);
+    assert_eq!((world.history().last().unwrap().as_str(), world.value_of("b")), ("3 deployed", json!("1")));
+    assert_eq!((uid_of(&world, "back"), count(&world, &format!("POST {JOBS}"))), (job, 1));
+    assert!(world.condition("ReleaseFailed").is_some() && filled(&world).is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_action_without_memory_is_continued_once_there_is_some_and_its_hook_goes_on() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+    killed_after(&world, 30).await;
+    assert!(filled(&world).is_some(), "what is dropped holds nothing");
+    let job = uid_of(&world, "migrate");
+    let world = World::on(world.server);
+    let others = filled(&world);
+    for _ in 0..2 {
+        world.reconcile().await;
+        assert_waits_for_room(&world);
+        assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 pending-install".to_owned()], job.clone()));
         assert_eq!(phases(&world, 1).await, ["migrate Running"]);
-        let job = uid_of(&world, "migrate");
-        if has_room_again {
-            drop(others);
-            reconcile(&world, "Complete").await;
-        } else {
-            complete(&world.server, "migrate");
-            world.reconcile().await;
-            drop(others);
+    }
+    complete(&world.server, "migrate");
+    drop(others);
+    world.reconcile().await;
+    assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 deployed".to_owned()], job));
+    assert_eq!((count(&world, &format!("POST {JOBS}")), count(&world, &format!("DELETE {JOBS}"))), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_waits_for_memory_only_if_it_runs_hooks() {
+    for (event, waits) in [("pre-delete", true), ("post-delete", true), ("test", false)] {
+        let world = World::new(with_hooks(json!([hook("backup", event)])));
+        world.reconcile().await;
+        let others = filled(&world);
+        assert!(others.is_some());
+        world.delete();
+        world.reconcile().await;
+        assert_eq!((world.server.object(PRIMARY).is_some(), world.maps().len()), (waits, if waits { 3 } else { 0 }));
+        if waits {
+            assert_waits_for_room(&world);
         }
-        assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 deployed".to_owned()], job));
-        assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
-        assert!(world.shared.waiting.take(ROOM, 0).is_some(), "nothing is held any more");
+        drop(others);
+        reconcile(&world, "Complete").await;
+        assert_eq!((world.server.object(PRIMARY), world.maps().len()), (None, 0), "{event}");
+        assert_eq!(count(&world, &format!("POST {JOBS}")), usize::from(waits), "{event}");
+        assert!(filled(&world).is_some());
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_waiting_action_holds_its_memory_until_it_ends() {
+async fn a_deletion_ends_the_wait_of_an_action_and_gives_its_memory_back() {
     let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
-    let look = async {
-        sleep(Duration::from_secs(10)).await;
-        assert!(world.shared.waiting.take(ROOM, 0).is_none());
-        complete(&world.server, "migrate");
-    };
-    tokio::join!(world.reconcile(), look);
-    assert_eq!(world.history(), ["1 deployed"]);
-    assert!(world.shared.waiting.take(ROOM, 0).is_some());
+    reconcile_while(&world, |world| {
+        assert!(filled(world).is_none(), "the install holds a part");
+        world.delete();
+    })
+    .await;
+    assert_eq!((world.server.object(PRIMARY), filled(&world).is_some()), (None, true));
 }
 
 #[tokio::test(start_paused = true)]

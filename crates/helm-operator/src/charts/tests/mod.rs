@@ -40,13 +40,14 @@ use crate::hooks::extensions::Extensions;
 use crate::reconcile;
 use crate::reconcile::accept::Acceptance;
 use crate::reconcile::controller_context::{ControllerContext, Settings};
+use crate::reconcile::decide::action_room::ActionRoom;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::restore;
 use crate::rendering::request::{RenderError, Rendered, Renderer, Request};
 use crate::rendering::unavailable::Unavailable;
 use crate::status::declared_fields::Undeclared;
-use crate::values::{Room, Spec};
+use crate::values::Spec;
 use crate::values_from::SourceKind;
 use crate::view::cache::Cache;
 use crate::view::dependencies::registry::Dependencies;
@@ -619,7 +620,7 @@ impl World {
             shard: acceptance.share.clone().map(Shard::new),
             acceptance,
             watch_requests: mpsc::unbounded_channel().0,
-            waiting: Room::default(),
+            action_room: ActionRoom::within(Some(128 << 20)),
             diagnoses: Arc::default(),
             undeclared: Undeclared::default(),
         };

@@ -18,6 +18,7 @@ use outside::sync::lock;
 use tokio::time::Instant;
 
 use super::health::Waiting;
+use super::held::Lacking;
 use super::remembered::{Detections, Found, HandledTriggers, Met, Unserved};
 use crate::reconcile::failure::Failed;
 use crate::status::reason::Reason;
@@ -114,6 +115,8 @@ pub(crate) struct ResourceMemory {
     pub(crate) triggers: Triggers,
     /// Another process that also serves the resource.
     pub(crate) competitor: Option<Box<Met>>,
+    /// What its next action waits for, if it could not begin.
+    pub(crate) lacking: Option<Box<Lacking>>,
 }
 
 /// The history of a resource's status writes.
@@ -358,6 +361,7 @@ impl ResourceMemory {
         self.unserved = None;
         self.inherited = None;
         self.is_slow = false;
+        self.lacking = None;
     }
 
     /// Allows an immediate retry, because someone else changed the release.
@@ -384,6 +388,7 @@ impl ResourceMemory {
             release: ReleaseMemory { lost: None, took_over: false, cleared: None, skip_published: false },
             triggers: Triggers { handled: None, resynced: None, test_again: None },
             competitor: None,
+            lacking: None,
         } = self
         else {
             return false;

@@ -1,5 +1,6 @@
 //! Decides what to do about a resource. Pure.
 
+pub(crate) mod held;
 pub(crate) mod recorded;
 
 pub(crate) mod memory;
@@ -9,6 +10,7 @@ pub(crate) mod quotations;
 
 pub(crate) mod health;
 
+pub(crate) mod action_room;
 pub(crate) mod rollout;
 
 pub(crate) mod milestones;
@@ -21,6 +23,5 @@ pub(crate) mod alike;
 pub(crate) mod inputs;
 pub(crate) mod state;
 
-pub(crate) mod held;
 pub(crate) mod interruption;
 pub(crate) mod schedule;

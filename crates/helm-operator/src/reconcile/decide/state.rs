@@ -56,6 +56,8 @@ pub(crate) struct Observed {
     pub(crate) outdated: bool,
     /// What the tests of the newest revision require.
     pub(crate) gate: Gate,
+    /// The next action lacks memory for its waits.
+    pub(crate) crowded: bool,
 }
 
 /// Whether to plan instead of acting.
@@ -267,6 +269,12 @@ pub(crate) enum Step {
 }
 
 impl Step {
+    /// Returns whether the step is an action, or a render for one.
+    fn is_action(self) -> bool {
+        use Step::{Install, Render, RollBack, Test, Uninstall, Upgrade};
+        matches!(self, Render | Install | Upgrade | RollBack | Test | Uninstall)
+    }
+
     /// Returns whether the step uses the values of the resource.
     pub(crate) fn reads_values(self) -> bool {
         use Step::{Compare, Install, ReadSources, Render, TakeOwnership, Uninstall, Upgrade};
@@ -315,6 +323,7 @@ impl fmt::Display for Observed {
             (self.awaits == Awaits::Unread, "dependencies not read"),
             (self.awaits == Awaits::Missing, "dependencies missing"),
             (self.needed, "needed by others"),
+            (self.crowded, "without memory for an action"),
         ];
         flags.iter().filter(|(set, _)| *set).try_for_each(|(_, word)| write!(f, ", {word}"))
     }
@@ -325,10 +334,21 @@ impl fmt::Display for Observed {
 /// time.
 pub(crate) fn next_step(observed: &Observed) -> Step {
     match wanted_step(observed) {
+        step if observed.crowded && step.is_action() => while_crowded(observed),
         Step::Render | Step::Plan if observed.yields => Step::Retry,
         // Most of these need no render.
         Step::Compare | Step::TakeOwnership | Step::Uninstall if observed.postponed => Step::Retry,
         step => step,
+    }
+}
+
+/// Decides while the next action waits for memory: what is deployed is maintained meanwhile.
+fn while_crowded(observed: &Observed) -> Step {
+    match (observed.release, observed.objects) {
+        _ if observed.deleting => Step::Wait,
+        (Recorded::Deployed | Recorded::Failed, Objects::Drifted) => Step::Repair,
+        (Recorded::Deployed, Objects::Unreported) => Step::Detect,
+        _ => Step::Wait,
     }
 }
 
@@ -504,6 +524,7 @@ mod tests {
         blind: false,
         outdated: false,
         gate: Gate::Open,
+        crowded: false,
     };
 
     fn check(cases: &[(&str, Observed, Step)]) {
@@ -546,6 +567,27 @@ mod tests {
             ),
             ("a deletion", Observed { deleting: true, release: Recorded::FailedInstall, ..new }, Step::Uninstall),
             ("nothing", failed, Step::Nothing),
+        ]);
+    }
+
+    #[test]
+    fn an_action_without_memory_waits_while_what_is_deployed_is_maintained() {
+        let crowded = Observed { crowded: true, ..FINE };
+        let changed = Observed { inputs: Inputs::Changed, ..crowded.clone() };
+        let pending = Observed { release: Recorded::Pending, ..changed.clone() };
+        check(&[
+            ("before a render", changed.clone(), Step::Wait),
+            ("even as a retry", Observed { yields: true, ..changed.clone() }, Step::Wait),
+            ("an upgrade", Observed { inputs: Inputs::RenderedOther, ..changed.clone() }, Step::Wait),
+            ("what was interrupted", pending, Step::Wait),
+            ("an install", Observed { release: Recorded::None, ..changed.clone() }, Step::Wait),
+            ("tests", Observed { gate: Gate::Test, ..crowded.clone() }, Step::Wait),
+            ("a rollback", Observed { gate: Gate::RollBack, ..crowded.clone() }, Step::Wait),
+            ("a deletion", Observed { deleting: true, ..changed.clone() }, Step::Wait),
+            ("drift is repaired", Observed { objects: Objects::Drifted, ..changed.clone() }, Step::Repair),
+            ("or reported", Observed { objects: Objects::Unreported, ..changed.clone() }, Step::Detect),
+            ("not of a deletion", Observed { deleting: true, objects: Objects::Drifted, ..changed }, Step::Wait),
+            ("what is in line stays", crowded, Step::Nothing),
         ]);
     }
 

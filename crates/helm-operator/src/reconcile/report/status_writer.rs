@@ -13,6 +13,7 @@ use super::diagnose::current_health;
 use super::fields::fields;
 use super::status_requests::{apply, held, remove};
 use super::{history, status_events};
+use crate::dependencies::Waiting;
 use crate::preflight::Refused;
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::memory::{ResourceMemory, Unwritten};
@@ -129,7 +130,6 @@ fn facts(
     let (fields, field_fault) = fields(context, primary, &objects);
     // What the first attempt waits for is named beside the failure that this process found.
     let own_fault = memory.own_fault();
-    let has_failed = own_fault.is_some();
     let fault = own_fault.or_else(|| context.rejection(primary));
     let limit = Some(context.shared.rollout.limit()).filter(|_| fault.is_none());
     let shown = deployed.map(|(version, _)| deployed_release(context, primary, version)).or(lost);
@@ -154,7 +154,7 @@ fn facts(
         planned: context.plan_report(primary),
         is_queued: limit.filter(|_| context.shared.rollout.is_waiting(context.key)),
         handled: context.handled(primary),
-        waiting: context.found.waiting.clone().or_else(|| context.waits_for_turn(primary).filter(|_| !has_failed)),
+        waiting: waiting(context, primary),
         awaited: context.found.awaited.clone(),
         unread: context.unread(primary),
         unproven: context.unproven(primary),
@@ -162,6 +162,14 @@ fn facts(
         kept_by,
     };
     (facts, field_fault)
+}
+
+/// Returns what the resource waits for: dependencies, memory, or its turn in a rollout, unless this process found a
+/// failure.
+fn waiting(context: &StepContext<'_>, primary: &Primary) -> Option<Waiting> {
+    let has_failed = context.shared.memory.of(context.key).own_fault().is_some();
+    let turn = || context.waits_for_turn(primary).filter(|_| !has_failed);
+    context.found.waiting.clone().or_else(|| context.waits_for_room(primary)).or_else(turn)
 }
 
 /// Returns what keeps a resource after its uninstall: the finalizers of others, and the number of those not listed.
@@ -411,7 +419,7 @@ fn plan(context: &StepContext<'_>, primary: &Primary, end: End) -> ReconcileResu
         asks,
         waits: memory.status.waiting.as_ref().map_or([None; 2], |w| w.next(context.shared.settings.progress_timeout)),
         resync: context.full_resync_at(primary),
-        turn: context.turn_at(primary),
+        turn: context.turn_at(primary).into_iter().chain(context.room_at(primary)).min(),
         unwritten: memory.status.unwritten.map(|unwritten| unwritten.retry.at),
     };
     let requeue = next_requeue(end, &times);

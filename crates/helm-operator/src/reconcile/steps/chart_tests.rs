@@ -77,6 +77,13 @@ impl StepContext<'_> {
         Some((to, release.deployed().filter(|_| is_there)?.0))
     }
 
+    /// Returns the revision that a rollback returns to: the one that the release is pinned to, or else the last one
+    /// that was deployed.
+    pub(crate) fn rollback_target(&self, primary: &Primary) -> Option<u32> {
+        let pin = primary.annotations.pin().ok().flatten();
+        pin.or_else(|| gate::target(&self.release().unwrap_or_default(), primary.uid()))
+    }
+
     /// Returns whether tests are yet to run.
     pub(crate) fn is_test_due(&self, primary: &Primary) -> bool {
         let release = self.release();
@@ -191,8 +198,9 @@ pub(crate) async fn roll_back(context: &StepContext<'_>, primary: &Primary) -> R
     // What a rollout took back stays rejected for it, unless the pin asks for that very revision.
     let is_noted = |one: &Rejected| pin.is_none_or(|to| one.by == RejectedBy::Rollout && one.version != to);
     let rejected = rejected.filter(is_noted);
-    let target = pin.or_else(|| gate::target(&release, primary.uid()));
-    let (Some(to), Some(current)) = (target, context.current(primary)) else { return Ok(NextStep::Done.into()) };
+    let (Some(to), Some(current)) = (context.rollback_target(primary), context.current(primary)) else {
+        return Ok(NextStep::Done.into());
+    };
     let why = match rejected.as_ref().filter(|_| pin.is_none()) {
         Some(rejected) if rejected.by == RejectedBy::Rollout => {
             format!("the rollout of the chart, which made revision {}, is taken back", rejected.version)

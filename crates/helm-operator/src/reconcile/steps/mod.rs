@@ -22,6 +22,7 @@ pub(crate) mod rollout;
 pub(crate) mod unproven;
 pub(crate) mod unserved;
 
+pub(crate) mod action_room;
 pub(crate) mod deploy;
 
 pub(crate) mod chart_tests;

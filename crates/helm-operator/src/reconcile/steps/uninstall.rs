@@ -158,7 +158,11 @@ pub(crate) async fn uninstall(context: &StepContext<'_>, primary: &Primary) -> R
     }
     let (beginning, learned) = begin(context, primary).await?;
     let Rendered::Done(beginning) = beginning else { return Ok(NextStep::Again.with(learned)) };
-    let ended = uninstall_from(&context.knowing(&learned), primary, beginning).await;
+    let knowing = context.knowing(&learned);
+    if !has_room(&knowing, primary, &beginning).await {
+        return Ok(NextStep::Again.with(learned));
+    }
+    let ended = uninstall_from(&knowing, primary, beginning).await;
     after(learned, ended)
 }
 
@@ -262,6 +266,19 @@ async fn begin(
         ChartHooks::Postponed => return Ok((Rendered::Postponed, learned)),
     };
     Ok((Rendered::Done(Beginning::Unproven(candidate)), learned))
+}
+
+/// Reserves the memory that the uninstall holds while it waits for its hooks; returns whether there was room.
+async fn has_room(context: &StepContext<'_>, primary: &Primary, beginning: &Beginning) -> bool {
+    let waits = context.waits(primary, Action::Uninstall);
+    let bytes = match beginning {
+        Beginning::Unproven(candidate) => candidate.as_deref().and_then(|candidate| waits.bytes(candidate)),
+        Beginning::Recorded => {
+            let hooked = uninstalling(context).filter(|at| at.marks.delete_hooks).map(|at| at.version);
+            context.held_by_record(primary, hooked, waits).await
+        }
+    };
+    context.reserve(primary, bytes)
 }
 
 /// Deletes what is recorded. Returns the objects to wait for.

@@ -1,0 +1,122 @@
+//! Reserves memory for an action before it begins. An action that waits for hooks and groups keeps what was rendered and
+//! holds no worker, so nothing else limits how many wait at a time.
+
+use std::time::Duration;
+
+use helm_release::action::{Action, Candidate};
+use tokio::time::Instant;
+
+use crate::dependencies::Waiting;
+use crate::reconcile::decide::held::{Lacking, Waits, of_upgrade};
+use crate::reconcile::decide::state::Step;
+use crate::reconcile::step_context::StepContext;
+use crate::view::primary::Primary;
+use crate::watches::OnFailure;
+
+/// The reason while an action waits for memory.
+const QUEUED: &str = "ActionQueued";
+
+const WHY: &str = "waiting for memory: other actions that wait for hooks or groups hold it, and this one begins within \
+    30 seconds after enough of them have ended";
+
+/// How often a resource looks for room, which costs no request.
+const AGAIN: Duration = Duration::from_secs(30);
+
+impl StepContext<'_> {
+    /// Reserves the memory that a step's action needs while it waits. Returns whether there was room; otherwise, the
+    /// action must not begin.
+    pub(crate) async fn has_room_for(&self, step: Step, primary: &Primary) -> bool {
+        let bytes = match (step, &self.found.candidate) {
+            (Step::Install, Some(candidate)) => self.waits(primary, Action::Install).bytes(candidate),
+            (Step::Upgrade, Some(candidate)) => {
+                let undo = self.held_by_undo(primary).await;
+                of_upgrade(candidate, self.waits(primary, Action::Upgrade), undo)
+            }
+            (Step::RollBack, _) => {
+                let to = self.rollback_target(primary);
+                self.held_by_record(primary, to, self.waits(primary, Action::Rollback)).await
+            }
+            (Step::Test, _) => {
+                let deployed = self.release().and_then(|release| release.deployed().map(|(version, _)| version));
+                self.held_by_record(primary, deployed, self.waits(primary, Action::Test)).await
+            }
+            _ => return true,
+        };
+        self.reserve(primary, bytes)
+    }
+
+    /// Reserves this much memory until the reconcile ends, in place of what an earlier action of it held. Returns whether
+    /// there was room; if not, the resource waits for it.
+    pub(crate) fn reserve(&self, primary: &Primary, bytes: Option<usize>) -> bool {
+        let has_room = self.takes_room(primary, bytes);
+        let lacking = bytes.filter(|_| !has_room).map(|bytes| Lacking { attempt: self.attempt(primary), bytes });
+        let is_there = || self.shared.cache.primary_with_uid(self.key, primary.uid()).is_some();
+        self.shared.memory.change_if(is_there, self.key, |memory| memory.lacking = lacking.map(Box::new));
+        has_room
+    }
+
+    /// Reserves the memory for the rollback after a failed render, which no action has reserved.
+    pub(crate) async fn has_room_to_undo(&self, primary: &Primary) -> bool {
+        let bytes = self.held_by_undo(primary).await;
+        self.takes_room(primary, bytes)
+    }
+
+    /// A plan waits for nothing.
+    fn takes_room(&self, primary: &Primary, bytes: Option<usize>) -> bool {
+        self.shared.settings.rehearses || self.room.replace(&self.shared.action_room, primary.namespace(), bytes)
+    }
+
+    /// Returns whether the next action lacks memory, as far as is known from an earlier attempt to begin it.
+    pub(crate) fn is_crowded(&self, primary: &Primary) -> bool {
+        let lacking = self.lacking(primary);
+        lacking.is_some_and(|bytes| !self.shared.action_room.admits(primary.namespace(), bytes))
+    }
+
+    /// Returns what the resource waits for, if its next action lacks memory.
+    pub(crate) fn waits_for_room(&self, primary: &Primary) -> Option<Waiting> {
+        self.lacking(primary).map(|_| Waiting { reason: QUEUED, message: WHY.to_owned(), is_final: false })
+    }
+
+    /// Returns when to look for room again.
+    pub(crate) fn room_at(&self, primary: &Primary) -> Option<Instant> {
+        self.lacking(primary).map(|_| Instant::now() + AGAIN)
+    }
+
+    fn lacking(&self, primary: &Primary) -> Option<usize> {
+        let memory = self.shared.memory.of(self.key);
+        let lacking = memory.lacking.as_ref()?;
+        (lacking.attempt == self.attempt(primary)).then_some(lacking.bytes)
+    }
+
+    /// Returns what an action waits for. A hook may do what the account may do, and not what the operator may.
+    pub(crate) fn waits(&self, primary: &Primary, action: Action) -> Waits {
+        self.with_hooks_of(primary, action, Waits::of(action))
+    }
+
+    fn with_hooks_of(&self, primary: &Primary, action: Action, waits: Waits) -> Waits {
+        let are_disabled = self.orphaned || primary.annotations.disable_hooks(action);
+        if are_disabled { waits.without_hooks() } else { waits }
+    }
+
+    /// Returns the memory of what follows if an upgrade fails; `None` if that does not wait for long.
+    async fn held_by_undo(&self, primary: &Primary) -> Option<usize> {
+        let waits = match self.shared.settings.on_failure {
+            OnFailure::Keep => return None,
+            // The annotation of upgrades also disables these hooks.
+            OnFailure::Rollback => self.with_hooks_of(primary, Action::Upgrade, Waits::of(Action::Rollback)),
+            OnFailure::Uninstall => self.waits(primary, Action::Uninstall),
+        };
+        let release = self.release()?;
+        let deployed = release.deployed().map(|(version, _)| version);
+        self.held_by_record(primary, deployed, waits).await
+    }
+
+    /// Returns the memory of an action with what a revision recorded. A record that cannot be read has no hooks that
+    /// could run.
+    pub(crate) async fn held_by_record(&self, primary: &Primary, version: Option<u32>, waits: Waits) -> Option<usize> {
+        let version = version?;
+        let marks = self.release()?.revisions.get(&version)?.marks.clone()?;
+        let recorded = self.stored(primary, version).await.ok()?.sealed()?;
+        waits.bytes(&Candidate::recorded(recorded, &marks.inputs, &marks).ok()?)
+    }
+}
