@@ -1,6 +1,7 @@
 //! Where the certificate comes from, and what the API server must trust.
 
-use std::path::PathBuf;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -137,24 +138,32 @@ fn usable(files: [Vec<u8>; 3]) -> Result<[Vec<u8>; 3], String> {
 }
 
 /// Reads the chain, the key, and the authority, which is empty if there is none.
-async fn read(folder: &std::path::Path) -> Result<[Vec<u8>; 3], String> {
+async fn read(folder: &Path) -> Result<[Vec<u8>; 3], String> {
     let file = |name: &str| {
         let path = folder.join(name);
-        async move { tokio::fs::read(&path).await.map_err(|error| format!("{}: {error}", path.display())) }
+        async move {
+            let read = tokio::fs::read(&path).await;
+            read.map_err(|error| (error.kind(), format!("{}: {error}", path.display())))
+        }
     };
-    Ok([file("tls.crt").await?, file("tls.key").await?, file("ca.crt").await.unwrap_or_default()])
+    let text = |(_, text): (ErrorKind, String)| text;
+    let (chain, key) = (file("tls.crt").await.map_err(text)?, file("tls.key").await.map_err(text)?);
+    match file("ca.crt").await {
+        Err((ErrorKind::NotFound, _)) => Ok([chain, key, Vec::new()]),
+        authority => Ok([chain, key, authority.map_err(text)?]),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::fs::write;
+    use std::fs::{create_dir, remove_dir, remove_file, write};
 
     use super::*;
     use crate::runtime::readiness::Readiness;
     use crate::testing::Server;
     use crate::webhooks::files::SETTLE;
 
-    fn files(folder: &std::path::Path) -> Certificate {
+    fn files(folder: &Path) -> Certificate {
         let made = Certificate::make(&["localhost".into()], outside::now()).unwrap();
         for (file, text) in [("tls.crt", &made.certificate), ("tls.key", &made.key), ("ca.crt", &made.authority)] {
             write(folder.join(file), text).unwrap();
@@ -171,7 +180,8 @@ mod tests {
         let needs = NeedsCertificate(readiness.require("certificate", "none"));
         let (client, served) = (Server::new().client(), server::Certificate::default());
         tokio::spawn(certificates.clone().run(client, served.clone(), needs));
-        sleep(READ_AGAIN * 2).await;
+        // From here on, the files are written between two times that they are read.
+        sleep(READ_AGAIN * 2 + READ_AGAIN / 2).await;
         let missing = readiness.unmet();
         assert!(missing[0].contains("tls.crt"), "{missing:?}");
         let mut before = None::<Certificate>;
@@ -182,9 +192,18 @@ mod tests {
             assert_eq!(trusted.borrow_and_update().as_ref(), Some(&authorities), "replicas may serve either");
             assert!(served.is(&before.as_ref().unwrap_or(&made).certificate), "the old one until all trust the new");
             assert!(readiness.unmet().is_empty());
+            sleep(READ_AGAIN / 2).await;
             write(folder.path().join("tls.key"), "broken").unwrap();
             sleep(READ_AGAIN * 2).await;
             assert!(!trusted.has_changed().unwrap());
+            write(folder.path().join("tls.key"), &made.key).unwrap();
+            let authority = folder.path().join("ca.crt");
+            remove_file(&authority).unwrap();
+            create_dir(&authority).unwrap();
+            sleep(READ_AGAIN * 2).await;
+            assert!(!trusted.has_changed().unwrap(), "an authority that cannot be read is not one that is removed");
+            remove_dir(&authority).unwrap();
+            write(&authority, &made.authority).unwrap();
             sleep(SETTLE).await;
             assert!(served.is(&made.certificate));
             before = Some(made);
