@@ -11,20 +11,27 @@ use crate::kube::{Applier, Decoration, Object, ObjectKey, last_of_each};
 
 /// Drops the objects of a rendered candidate that a later one replaces, and adds them to its duplicates. Objects of
 /// kinds that are not served yet are compared as written; an action finds their keys.
-pub async fn deduplicated(applier: &Applier, decoration: &Decoration, mut candidate: Candidate) -> Candidate {
+///
+/// # Errors
+/// Discovery fails.
+pub async fn deduplicated(
+    applier: &Applier,
+    decoration: &Decoration,
+    mut candidate: Candidate,
+) -> Result<Candidate, Error> {
     let have_namesakes = have_namesakes(&candidate.objects);
     if !have_namesakes.contains(&true) {
-        return candidate;
+        return Ok(candidate);
     }
     let mut keyed = Vec::with_capacity(candidate.objects.len());
     for (object, has_namesake) in std::mem::take(&mut candidate.objects).into_iter().zip(have_namesakes) {
-        let known = if has_namesake { applier.recorded_key(&object, decoration).await.ok().flatten() } else { None };
+        let known = if has_namesake { applier.recorded_key(&object, decoration).await? } else { None };
         keyed.push((known.unwrap_or_else(|| object.key(&decoration.namespace)), object));
     }
     let (kept, duplicates) = last_of_each(keyed);
     candidate.objects = kept.into_iter().map(|(_, object)| object).collect();
     candidate.duplicates.extend(duplicates);
-    candidate
+    Ok(candidate)
 }
 
 /// Returns for each object whether another one has its name, in whichever namespace.

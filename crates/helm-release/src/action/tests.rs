@@ -1594,17 +1594,20 @@ async fn objects_that_are_the_same_on_the_server_are_found_before_an_action() {
     let rbac = "rbac.authorization.k8s.io/v1";
     let world = World::new();
     let rendered = |objects: Vec<Value>| deduplicated(&world.applier, &world.decoration, candidate(&objects));
-    let apart = rendered(vec![elsewhere(rbac, "ClusterRole", "r"), object(rbac, "ClusterRole", "s")]).await;
+    let apart = rendered(vec![elsewhere(rbac, "ClusterRole", "r"), object(rbac, "ClusterRole", "s")]).await.unwrap();
     assert_eq!((apart.objects.len(), world.server.log().len()), (2, 0), "no request is needed");
     for (api_version, kind, kept) in
         [(rbac, "ClusterRole", 1), (rbac, "Role", 2), ("v1", "ConfigMap", 2), ("x.y/v1", "Unserved", 2)]
     {
         let objects = vec![elsewhere(api_version, kind, "r"), map("a", "1"), object(api_version, kind, "r")];
-        let unique = rendered(objects).await;
+        let unique = rendered(objects).await.unwrap();
         let namespaces: Vec<_> = unique.objects.iter().filter(|o| o.name == "r").map(|o| o.namespace.clone()).collect();
         assert_eq!((namespaces.len(), namespaces.last()), (kept, Some(&None)), "{kind}");
         assert_eq!(unique.duplicates.len(), 2 - kept, "{kind}");
     }
+    world.server.refuse(|call| (call.path == "/apis").then(|| kube::Error::from_status(503, "", "away")));
+    let unknown = rendered(vec![elsewhere("x.y/v1", "Unserved", "r"), object("x.y/v1", "Unserved", "r")]).await;
+    assert!(unknown.is_err_and(|error| error.is_unanswered()), "it is not known whether they are the same");
 }
 
 /// Returns a reach of the release's own namespace and, among cluster-scoped kinds, only `ClusterRole`.

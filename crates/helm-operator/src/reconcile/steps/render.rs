@@ -233,7 +233,8 @@ impl StepContext<'_> {
         };
         self.note_unread(primary, &candidate.unread);
         let candidate = self.decorated(primary, candidate).await?;
-        let candidate = action::deduplicated(&self.applier, &self.decoration(primary), candidate).await;
+        let unique = action::deduplicated(&self.applier, &self.decoration(primary), candidate).await;
+        let candidate = unique.map_err(|e| Unanswered::request(&e))?;
         let candidate = self.ordered(candidate)?;
         // The status shows the notes.
         let parts = (&*candidate.objects, &*candidate.hooks);
