@@ -577,7 +577,7 @@ impl Error {
     }
 
     /// Returns whether the server forbids to look for records beside the release, where the operator keeps none.
-    pub fn is_forbidden_list(&self) -> bool {
+    fn is_forbidden_list(&self) -> bool {
         matches!(self, Error::Storage(storage::Error::Forbidden { .. }))
     }
 

@@ -363,7 +363,7 @@ async fn a_release_with_too_many_objects_for_its_marks_needs_no_right_to_other_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_right_to_other_secrets_a_lost_release_is_uninstalled_but_not_installed_again() {
+async fn without_the_right_to_other_secrets_a_lost_release_waits_until_a_person_does_without_its_hooks() {
     let world = recording(World::new(spec()).server, random());
     world.reconcile().await;
     let before = world.value_of("a");
@@ -375,9 +375,36 @@ async fn without_the_right_to_other_secrets_a_lost_release_is_uninstalled_but_no
     assert!(condition.contains("cannot list the release records in namespace \"ns\""), "{condition}");
     assert_eq!((world.value_of("a"), world.maps().len()), (before, 3));
     world.delete();
+    deleted_after_a_person_does_without_hooks(&world).await;
+}
+
+/// Checks that a deletion waits for the right to other Secrets, and ends once the resource says that no hook shall run.
+async fn deleted_after_a_person_does_without_hooks(world: &World) {
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    let condition = world.condition("Irreconcilable").unwrap();
+    let help = "; to uninstall without hooks, set the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\"";
+    assert!(condition.contains("cannot list the release records in namespace \"ns\""), "{condition}");
+    assert!(condition.ends_with(help), "{condition}");
+    assert_eq!(world.maps().len(), 3);
+    let disabled = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"});
+    world.edit(|primary| primary["metadata"]["annotations"] = disabled);
     tokio::time::advance(Duration::from_secs(600)).await;
     world.reconcile().await;
     assert_eq!((world.server.object(PRIMARY), world.maps()), (None, Vec::<String>::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_other_secrets_a_deletion_before_the_import_skips_no_hooks() {
+    let world = World::new(hooks::with_hooks(json!([hooks::hook("backup", "pre-delete")])));
+    world.reconcile().await;
+    let world = recording_with_events(world.server);
+    forbid_other_secrets(&world);
+    world.delete();
+    deleted_after_a_person_does_without_hooks(&world).await;
+    assert_eq!((hooks::count(&world, &format!("POST {JOBS}")), records(&world)), (0, vec![record_path(1)]));
+    let events = super::reporting::published(&world).await;
+    assert!(!events.iter().any(|event| event.contains("HookSkipped")), "{events:?}");
 }
 
 /// Checks that a release that was taken over is at rest without `y`, and that its next revision deletes that.

@@ -108,11 +108,7 @@ impl StepContext<'_> {
     /// its hooks.
     pub(super) async fn import(&self, primary: &Primary, at_least: u32) -> Result<bool, Failed> {
         let env = self.environment(primary, Action::Upgrade);
-        let imported = match action::import(&env, at_least).await {
-            // Without the right to look there, the operator hardly wrote there. An install has to know.
-            Err(error) if primary.deleting && error.is_forbidden_list() => None,
-            imported => imported.map_err(|e| unimported(primary, &e))?,
-        };
+        let imported = action::import(&env, at_least).await.map_err(|e| unimported(primary, &e))?;
         let Some(Imported { version, status, packed, resource_version, mut marks }) = imported else {
             return Ok(false);
         };
