@@ -146,14 +146,10 @@ impl Storage {
     /// over from this owner. Sends one list request if the home is elsewhere.
     ///
     /// # Errors
-    /// The request fails.
+    /// [`Error::Forbidden`] if the operator may not list the records beside the release, or the request fails.
     pub async fn is_taken_over_beside(&self, namespace: &str, name: &str, owner: &str) -> Result<bool, Error> {
         let Some(beside) = self.beside_releases() else { return Ok(false) };
-        match beside.list_beside(namespace, name).await {
-            // Without the right to look there, the operator hardly wrote there.
-            Err(Error::Forbidden { .. }) => Ok(false),
-            all => Ok(is_taken_over_from(&all?, owner)),
-        }
+        Ok(is_taken_over_from(&beside.list_beside(namespace, name).await?, owner))
     }
 
     async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Listed>, Error> {

@@ -862,15 +862,21 @@ async fn a_release_that_another_resource_took_over_in_the_resources_namespace_is
     assert!(owners.as_array().is_none_or(Vec::is_empty), "the garbage collector would delete it: {owners}");
 }
 
+/// Lets another resource take a release over from this one, and refuses this one its own.
+async fn refused_after_a_takeover() -> World {
+    let world = World::new(spec());
+    world.reconcile().await;
+    super::adopted::begin_takeover(&world, Status::Failed).await;
+    world.reconcile().await;
+    assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
+    assert_eq!(world.server.object(PRIMARY).unwrap()["status"]["deployedRelease"], Value::Null);
+    world
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_release_that_another_resource_took_over_stays_its_own_if_the_records_move_after_the_first_refusal() {
     for is_deleted in [false, true] {
-        let world = World::new(spec());
-        world.reconcile().await;
-        super::adopted::begin_takeover(&world, Status::Failed).await;
-        world.reconcile().await;
-        assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
-        assert_eq!(world.server.object(PRIMARY).unwrap()["status"]["deployedRelease"], Value::Null);
+        let world = refused_after_a_takeover().await;
         let a = |world: &World| world.server.object(&format!("{MAPS}/a")).unwrap();
         let before = (records(&world), a(&world)["metadata"]["uid"].clone());
 
@@ -893,4 +899,27 @@ async fn a_release_that_another_resource_took_over_stays_its_own_if_the_records_
             assert!(world.history().is_empty());
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_other_secrets_a_refused_resource_installs_nothing_after_the_records_moved() {
+    let world = refused_after_a_takeover().await;
+    let a = |world: &World| world.server.object(&format!("{MAPS}/a")).unwrap();
+    let before = (records(&world), a(&world));
+    let world = recording(world.server, random());
+    forbid_other_secrets(&world);
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.reconcile().await;
+        let condition = world.condition("Irreconcilable").unwrap();
+        assert!(condition.starts_with("True/ReleaseConflict/"), "{condition}");
+        assert!(condition.contains("cannot list the release records in namespace \"ns\""), "{condition}");
+        assert_eq!((records(&world), a(&world)), before);
+    }
+    world.delete();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!((world.server.object(PRIMARY), records(&world), world.maps().len()), (None, before.0, 3));
+    let owners = a(&world)["metadata"]["ownerReferences"].clone();
+    assert!(owners.as_array().is_none_or(Vec::is_empty), "the garbage collector would delete it: {owners}");
 }

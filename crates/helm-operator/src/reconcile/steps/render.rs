@@ -18,8 +18,8 @@ use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
 use crate::reconcile::report::faults::taken_over;
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::{RenderError, Rendered, Request};
-use crate::status::condition;
 use crate::status::reason::Reason;
+use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
 use crate::view::release::{ReleaseRecords, Trust};
 
@@ -131,8 +131,14 @@ impl StepContext<'_> {
         if primary.status.conditions.is_empty() {
             return Ok(false);
         }
-        let found = self.storage.is_taken_over_beside(primary.namespace(), primary.name(), primary.uid()).await;
-        found.map_err(|e| fault_of(&e.into()))
+        let was_refused = was_refused(primary);
+        match self.storage.is_taken_over_beside(primary.namespace(), primary.name(), primary.uid()).await {
+            // Without the right to look there, the operator hardly wrote there. A deletion does not wait for it, and leaves
+            // what may be a successor's.
+            Err(storage::Error::Forbidden { .. }) if primary.deleting || !was_refused => Ok(was_refused),
+            Err(error) if was_refused => Err(still_refused(fault_of(&error.into()))),
+            found => found.map_err(|e| fault_of(&e.into())),
+        }
     }
 
     /// Replaces the chart's custom resource definitions even if no object changed, if that is the policy.
@@ -295,6 +301,19 @@ enum Own {
 /// Classifies a failure of what a render reads and writes other than its chart.
 fn fault_of(error: &action::Error) -> Failed {
     Failed::of_attempt(error, condition::IRRECONCILABLE, Reason::ReconcileError)
+}
+
+/// Returns whether the status says that somebody else has the release.
+fn was_refused(primary: &Primary) -> bool {
+    let refusal = primary.status.find(condition::IRRECONCILABLE);
+    refusal.is_some_and(|refusal| *refusal.status == *"True" && *refusal.reason == Reason::ReleaseConflict)
+}
+
+/// Reports a failure to find out whose the release is with the reason of the refusal, which the next attempt must find in
+/// the status again.
+fn still_refused(failed: Failed) -> Failed {
+    let fault = Fault { reason: Reason::ReleaseConflict, ..failed.fault().clone() };
+    failed.reported_as(fault)
 }
 
 /// Describes why a release that is recorded elsewhere cannot be imported, and what to do about a damaged record.
