@@ -86,20 +86,25 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     Ok(left_out)
 }
 
-/// Ends the hooks of the uninstall that still run, as far as the record says. Those that failed by themselves stay for
-/// their owner to look at. A lost or damaged record ends none, because disabling hooks is the remedy for it.
+/// Ends the hooks of the uninstall that still run, as far as the record says, and deletes what those that succeeded left.
+/// Those that failed by themselves stay for their owner to look at. A lost or damaged record ends none, because disabling
+/// hooks is the remedy for it.
 async fn abandon_running(env: &Environment<'_>, at: &mut Uninstalling) -> Result<(), Error> {
     let read = match read_sealed(env, at.version, at.packed.as_ref()).await {
         Err(error) if lists_no_objects(&error) || matches!(error, Error::Unproven { .. }) => return Ok(()),
         read => read?,
     };
     let mut release = read.into_inner();
-    let is_running = release.hooks.iter().any(|hook| hook.last_run.is_unfinished());
-    if release.info.status != Status::Uninstalling || !is_running {
+    if release.info.status != Status::Uninstalling {
         return Ok(());
     }
     let records = Records { storage: env.storage, marks: &at.marks };
-    env.applier.abandon_hooks(&mut release, &env.hook_run(&records)).await?;
+    let run = env.hook_run(&records);
+    if !release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
+        env.applier.delete_succeeded(&release, &run).await;
+        return Ok(());
+    }
+    env.applier.abandon_hooks(&mut release, &run).await?;
     Ok(at.take(env.storage.update(&release, &at.marks).await)?)
 }
 

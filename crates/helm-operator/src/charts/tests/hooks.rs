@@ -475,6 +475,40 @@ async fn a_hook_of_both_events_goes_on_when_its_upgrade_is_continued() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hook_of_both_events_leaves_no_job_if_nothing_continues_its_action() {
+    for (events, version) in [(["pre-upgrade", "post-upgrade"], 2), (["pre-delete", "post-delete"], 1)] {
+        let world = World::new(with_hooks(json!([{"name": "both", "events": events, "policies": ["hook-succeeded"]}])));
+        world.reconcile().await;
+        match version {
+            1 => world.delete(),
+            _ => world.edit(|p| p["spec"]["value"] = "2".into()),
+        }
+        world.server.refuse(|call| {
+            let is_clean_up = call.method == http::Method::DELETE && call.path.starts_with(JOBS);
+            is_clean_up.then(|| Error::from_status(503, "ServiceUnavailable", "away"))
+        });
+        killed_after_the_end_of(&world, "both").await;
+        assert_eq!(phases(&world, version).await, ["both NotRun"], "it runs again");
+        assert!(uid_of(&world, "both").is_string());
+        world.server.accept();
+        world.edit(|p| {
+            p["spec"]["value"] = "3".into();
+            p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"});
+        });
+        let world = World::on(world.server);
+        reconcile(&world, "Complete").await;
+        assert_eq!(uid_of(&world, "both"), Value::Null, "{events:?}: {:#?}", world.server.log());
+        let runs = count(&world, &format!("POST {JOBS}"));
+        if version == 1 {
+            assert_eq!((world.server.paths(), runs), (vec![], 1));
+        } else {
+            assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("3"), "3 deployed"));
+            assert_eq!(runs, 3);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_hook_that_is_deleted_never_counts_as_succeeded_wherever_its_upgrade_is_interrupted() {
     let ttl = json!({"ttlSecondsAfterFinished": 60});
     let migrate = json!({"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"], "spec": ttl});

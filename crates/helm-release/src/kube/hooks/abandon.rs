@@ -2,6 +2,7 @@
 
 use futures::future::BoxFuture;
 
+use super::decide::Left;
 use super::{CLEAN_UP, HookError, HookRun, Patience, decide, log_cleanup};
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::Applier;
@@ -25,14 +26,29 @@ impl Applier {
             let path = &release.hooks[*first].path;
             let recorded = run.journal.record(release).await;
             recorded.map_err(|source| HookError::Record { path: path.clone(), source })?;
-            let run = HookRun { timeout: Some(CLEAN_UP), patience: Patience::Full, ..*run };
-            let delete = async {
-                for (at, policies) in &left {
-                    log_cleanup(self.delete_run(release, *at, policies, &run).await);
-                }
-            };
-            without_slot(run.slot, delete).await;
+            self.delete_left(release, &left, run).await;
             Ok(())
         })
+    }
+
+    /// Deletes by policy what hooks that succeeded made, if nothing continues their action and the process that ran them
+    /// died before it did. What cannot be deleted is only logged. Repeating it is safe.
+    pub(crate) fn delete_succeeded<'a>(&'a self, release: &'a Release, run: &'a HookRun<'a>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let left = decide::left_by_succeeded(&release.hooks);
+            if !left.is_empty() {
+                self.delete_left(release, &left, run).await;
+            }
+        })
+    }
+
+    async fn delete_left(&self, release: &Release, left: &[Left], run: &HookRun<'_>) {
+        let run = HookRun { timeout: Some(CLEAN_UP), patience: Patience::Full, ..*run };
+        let delete = async {
+            for (at, policies) in left {
+                log_cleanup(self.delete_run(release, *at, policies, &run).await);
+            }
+        };
+        without_slot(run.slot, delete).await;
     }
 }

@@ -83,14 +83,17 @@ pub(super) fn needed_by_begun(hooks: &[Hook], order: &[usize]) -> Vec<usize> {
     order[..begun].iter().copied().filter(may_be_gone).collect()
 }
 
-/// Marks the hooks failed that began and did not end. Returns the hooks whose objects may be left, with the policies
-/// that delete them. A process may have marked a hook failed before, and died before it deleted them.
-pub(super) fn abandon(hooks: &mut [Hook], now: Timestamp) -> Vec<(usize, &'static [DeletePolicy])> {
+/// A hook whose objects may be left, with the policies that delete them.
+pub(super) type Left = (usize, &'static [DeletePolicy]);
+
+/// Marks the hooks failed that began and did not end. Returns the hooks whose objects may be left. A process may have
+/// marked a hook failed before, and died before it deleted them.
+pub(super) fn abandon(hooks: &mut [Hook], now: Timestamp) -> Vec<Left> {
     let mut left = Vec::new();
     for (at, hook) in hooks.iter_mut().enumerate().filter(|(_, hook)| hook.last_run.started_at.is_some()) {
         let policies = match hook.last_run.phase {
-            HookPhase::NotRun => continue,
-            HookPhase::Succeeded => SUCCEEDED,
+            // One that has begun and has not run has succeeded at the first of its events.
+            HookPhase::NotRun | HookPhase::Succeeded => SUCCEEDED,
             HookPhase::Failed => INTERRUPTED,
             HookPhase::Running | HookPhase::Unknown => {
                 (hook.last_run.phase, hook.last_run.completed_at) = (HookPhase::Failed, Some(now));
@@ -102,6 +105,15 @@ pub(super) fn abandon(hooks: &mut [Hook], now: Timestamp) -> Vec<(usize, &'stati
         }
     }
     left
+}
+
+/// Returns the hooks that succeeded and whose objects may be left, because the process that ran them died before it
+/// deleted them.
+pub(super) fn left_by_succeeded(hooks: &[Hook]) -> Vec<Left> {
+    let has_succeeded = |hook: &Hook| matches!(hook.last_run.phase, HookPhase::NotRun | HookPhase::Succeeded);
+    let goes = |hook: &Hook| hook.delete_policies.contains(&DeletePolicy::HookSucceeded) && has_succeeded(hook);
+    let begun = hooks.iter().enumerate().filter(|(_, hook)| hook.last_run.started_at.is_some());
+    begun.filter(|(_, hook)| goes(hook)).map(|(at, _)| (at, SUCCEEDED)).collect()
 }
 
 /// Returns whether a hook's objects are deleted when a later hook fails, and are needed for another attempt.

@@ -339,6 +339,8 @@ fn only_hooks_that_began_are_abandoned_and_lose_what_an_interruption_would_delet
         (Failed, BeforeHookCreation, Failed, true),
         (Succeeded, HookSucceeded, Succeeded, true),
         (Succeeded, BeforeHookCreation, Succeeded, false),
+        // It has succeeded at the first of its events.
+        (NotRun, HookSucceeded, NotRun, true),
         (NotRun, BeforeHookCreation, NotRun, false),
     ] {
         let (mut release, _) = begun(job(""), phase, Duration::from_secs(1));
