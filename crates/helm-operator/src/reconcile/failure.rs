@@ -17,12 +17,21 @@ use crate::status::{Fault, condition};
 pub(crate) struct FailedAttempt(Fault);
 
 /// A question that the API server or the code of the operator's author did not answer, or answered illegibly. Also a
-/// failed attempt whose clean-up was not answered.
+/// failed attempt whose clean-up is not complete.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unanswered {
     fault: Fault,
-    /// Whether an attempt had failed before its clean-up was not answered.
-    is_of_attempt: bool,
+    /// The attempt that had failed before its clean-up met an obstacle.
+    uncleaned: Option<Box<(FailedAttempt, Obstacle)>>,
+}
+
+/// What keeps a clean-up from completion, and may go away by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Obstacle {
+    /// A request was not answered, or relied on an outdated state.
+    Outage,
+    /// Kubernetes takes long to delete an object.
+    SlowDeletion,
 }
 
 /// The reason why a step failed.
@@ -51,9 +60,9 @@ impl FailedAttempt {
         FailedAttempt(Fault { message, ..self.0 })
     }
 
-    /// Returns the failure of an attempt of which it is unknown what it left, because its clean-up was not answered.
-    pub(crate) fn with_unknown_remains(self) -> Unanswered {
-        Unanswered { fault: self.0, is_of_attempt: true }
+    /// Returns the failure of an attempt whose clean-up met an obstacle, with a message that says so.
+    pub(crate) fn uncleaned(self, obstacle: Obstacle, message: String) -> Unanswered {
+        Unanswered { fault: Fault { message, ..self.0.clone() }, uncleaned: Some(Box::new((self, obstacle))) }
     }
 
     pub(crate) fn message(&self) -> &str {
@@ -69,7 +78,7 @@ impl Unanswered {
     /// Creates the failure of something other than a request, which has its own reason.
     pub(crate) fn with_reason(reason: Reason, message: String) -> Unanswered {
         let fault = Fault { condition: condition::IRRECONCILABLE, reason, message };
-        Unanswered { fault, is_of_attempt: false }
+        Unanswered { fault, uncleaned: None }
     }
 }
 
@@ -110,9 +119,14 @@ impl Failed {
         }
     }
 
-    /// Returns whether an attempt failed, whether or not its clean-up was answered.
+    /// Returns whether an attempt failed, whether or not its clean-up is complete.
     pub(crate) fn is_of_attempt(&self) -> bool {
-        matches!(self, Failed::Attempt(_) | Failed::Unanswered(Unanswered { is_of_attempt: true, .. }))
+        matches!(self, Failed::Attempt(_)) || self.uncleaned().is_some()
+    }
+
+    /// Returns the failed attempt whose clean-up is not complete, and what it waits for.
+    pub(crate) fn uncleaned(&self) -> Option<&(FailedAttempt, Obstacle)> {
+        if let Failed::Unanswered(unanswered) = self { unanswered.uncleaned.as_deref() } else { None }
     }
 
     /// Returns the failure with another fault to report.

@@ -92,9 +92,17 @@ async fn set_with_zebra(change: impl FnOnce(&mut Settings)) -> World {
 /// long to terminate.
 async fn rolled_back_slowly() -> World {
     let world = set_with_zebra(|settings| settings.retries = Some(0)).await;
+    hold_new_job_since(&world, "/zebras/");
+    upgrade(&world, &[job("b"), zebra("b")]).await;
+    assert_rolled_back_slowly(&world);
+    world
+}
+
+/// Lets the Pods of the Job `b` take long to terminate, from the first request on that names this.
+fn hold_new_job_since(world: &World, named: &'static str) {
     let server = Arc::downgrade(&world.server);
     world.server.refuse(move |call| {
-        let server = server.upgrade().filter(|_| call.path.contains("/zebras/"))?;
+        let server = server.upgrade().filter(|_| call.path.contains(named))?;
         let mut live = server.object(JOB).filter(|live| live["spec"]["template"] == "b")?;
         if live["metadata"]["finalizers"].is_null() {
             live["metadata"]["finalizers"] = json!(["foregroundDeletion"]);
@@ -102,14 +110,33 @@ async fn rolled_back_slowly() -> World {
         }
         None
     });
-    upgrade(&world, &[job("b"), zebra("b")]).await;
+}
+
+fn assert_rolled_back_slowly(world: &World) {
     let message = world.condition("ReleaseFailed").unwrap();
     let waited =
         message.contains("; rollback failed: cannot recreate ") && message.contains(": after 120 s it is still");
     assert!(waited, "{message}");
     assert_eq!(world.history(), ["1 deployed", "2 failed", "3 pending-rollback"]);
-    assert_eq!(template(&world), "b");
-    world
+    assert_eq!(template(world), "b");
+}
+
+/// Reconciles while the Jobs of the hook `check` fail.
+async fn reconcile_with_failing_checks(world: &World) {
+    const CHECK: &str = "/apis/batch/v1/namespaces/ns/jobs/check";
+    let fail = async {
+        loop {
+            tokio::time::sleep(Duration::from_secs(5)).await;
+            if let Some(mut check) = world.server.object(CHECK).filter(|check| check["status"].is_null()) {
+                check["status"]["conditions"] = json!([{"type": "Failed", "status": "True", "message": "as told"}]);
+                world.server.put(CHECK, check, "kube-controller-manager");
+            }
+        }
+    };
+    tokio::select! {
+        _ = world.reconcile() => {}
+        () = fail => unreachable!("it has no end"),
+    }
 }
 
 /// Simulates a webhook that changes Jobs only on creation: from now on the chart's template is rejected.
@@ -231,6 +258,37 @@ async fn a_rollback_that_waits_for_slow_pods_is_completed_although_no_retries_ar
     assert_eq!(template(&world), "a");
     assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
     assert_eq!((world.state("Stalled").as_str(), deletions(&world).len()), ("True/RetriesExceeded", 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_waits_for_slow_pods_is_continued_before_anything_is_upgraded_again() {
+    let world = world(&[job("a")], |settings| settings.retries = Some(0)).await;
+    hold_new_job_since(&world, "/jobs/check");
+    world.edit(|p| {
+        p["spec"]["objects"] = json!([job("b")]);
+        p["spec"]["hooks"] = json!([{"name": "check", "events": ["post-upgrade"]}]);
+    });
+    reconcile_with_failing_checks(&world).await;
+    assert_rolled_back_slowly(&world);
+    let created =
+        || world.server.log().iter().filter(|line| line.starts_with("POST") && line.contains("/jobs")).count();
+    let before = (created(), uid(&world, JOB));
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        reconcile_with_failing_checks(&world).await;
+        assert_rolled_back_slowly(&world);
+        assert_eq!((created(), uid(&world, JOB)), before, "no hook runs again");
+    }
+    world.server.remove(JOB);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile_with_failing_checks(&world).await;
+    assert_eq!(
+        (template(&world), world.history()),
+        (json!("a"), vec!["1 superseded".to_owned(), "2 failed".into(), "3 deployed".into()])
+    );
+    let failed = world.condition("ReleaseFailed").unwrap();
+    assert!(failed.contains("as told") && !failed.contains("rollback failed"), "{failed}");
+    assert_eq!(world.state("Stalled"), "True/RetriesExceeded");
 }
 
 #[tokio::test(start_paused = true)]

@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::health::Waiting;
 use super::held::Lacking;
 use super::remembered::{Detections, Found, HandledTriggers, Met, Unserved};
-use crate::reconcile::failure::Failed;
+use crate::reconcile::failure::{Failed, FailedAttempt, Obstacle};
 use crate::status::reason::Reason;
 use crate::status::{Condition, Fault, PlanReport, RETRIES_EXCEEDED, condition};
 use crate::view::primary::Primary;
@@ -182,8 +182,8 @@ pub(crate) struct LastFailure {
     pub(crate) retry: Retry,
     /// How many attempts with these inputs failed, not counting outages.
     pub(crate) attempts: u32,
-    /// How often the clean-up after such an attempt was not complete.
-    pub(crate) unclean: u32,
+    /// How often the clean-up after such an attempt ended because an object took long to be deleted.
+    pub(crate) slow_deletions: u32,
     /// Whether the resource itself is the cause, and not an outage.
     pub(crate) is_own: bool,
     /// Whether the retries are used up, so that only other inputs are tried.
@@ -310,7 +310,7 @@ impl ResourceMemory {
     /// Records a failure. The same inputs are retried with backoff, at most `retries` times. Returns whether the
     /// failure is new.
     pub(crate) fn fail(&mut self, failed: &Failed, inputs: String, now: Instant, retries: Option<u32>) -> bool {
-        let (known, unclean) = (self.failure.as_ref(), self.unclean(&inputs));
+        let (known, slow_deletions) = (self.failure.as_ref(), self.slow_deletions(&inputs));
         let (failures, attempts) = match (known, &self.restored) {
             (Some(failure), _) if failure.inputs == inputs => (failure.retry.failures, failure.attempts),
             (Some(_), _) | (None, None) => (0, 0),
@@ -320,14 +320,16 @@ impl ResourceMemory {
         };
         let counts = matches!(failed, Failed::Attempt(_));
         let attempts = attempts.saturating_add(u32::from(counts));
-        let unclean = unclean.saturating_add(u32::from(failed.is_of_attempt() && !counts));
+        let is_slow = failed.uncleaned().is_some_and(|(_, obstacle)| *obstacle == Obstacle::SlowDeletion);
+        let slow_deletions = slow_deletions.saturating_add(u32::from(is_slow));
         let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
         let is_own = failed.is_of_attempt() || known.is_some_and(|failure| failure.is_own);
         let news = known.is_none_or(|failure| failure.failed != *failed || failure.exhausted != exhausted);
         (self.restored, self.inherited) = (None, None);
         let retry = Retry::after(failures, now);
         let failed = failed.clone();
-        self.failure = Some(Box::new(LastFailure { failed, inputs, retry, attempts, unclean, is_own, exhausted }));
+        let failure = LastFailure { failed, inputs, retry, attempts, slow_deletions, is_own, exhausted };
+        self.failure = Some(Box::new(failure));
         news
     }
 
@@ -349,9 +351,19 @@ impl ResourceMemory {
         self.failure.as_ref().is_some_and(|failure| failure.exhausted && failure.inputs == inputs)
     }
 
-    /// Returns how often the clean-up after an attempt with these inputs was not complete.
-    pub(crate) fn unclean(&self, inputs: &str) -> u32 {
-        self.failure.as_ref().filter(|failure| failure.inputs == inputs).map_or(0, |failure| failure.unclean)
+    /// Returns how often the clean-up after an attempt with these inputs ended because of a slow deletion.
+    pub(crate) fn slow_deletions(&self, inputs: &str) -> u32 {
+        self.failure_of(inputs).map_or(0, |failure| failure.slow_deletions)
+    }
+
+    /// Returns the last attempt with these inputs, if it failed and its clean-up is not complete.
+    pub(crate) fn uncleaned(&self, inputs: &str) -> Option<FailedAttempt> {
+        let (attempt, _) = self.failure_of(inputs)?.failed.uncleaned()?;
+        Some(attempt.clone())
+    }
+
+    fn failure_of(&self, inputs: &str) -> Option<&LastFailure> {
+        self.failure.as_deref().filter(|failure| failure.inputs == inputs)
     }
 
     /// Clears the failure, because something succeeded or nothing is left to do.
@@ -368,7 +380,7 @@ impl ResourceMemory {
     pub(crate) fn retry_now(&mut self, now: Instant) {
         if let Some(failure) = &mut self.failure {
             failure.retry.at = now;
-            (failure.attempts, failure.unclean, failure.exhausted) = (0, 0, false);
+            (failure.attempts, failure.slow_deletions, failure.exhausted) = (0, 0, false);
         }
         self.restored = None;
     }
@@ -517,7 +529,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::reconcile::failure::{FailedAttempt, Unanswered};
+    use crate::reconcile::failure::Unanswered;
     use crate::view::primary::Received;
 
     const SECOND: Duration = Duration::from_secs(1);
@@ -621,12 +633,18 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn an_attempt_whose_clean_up_was_not_answered_uses_up_no_retries_but_is_retried_apart() {
+    async fn an_attempt_whose_clean_up_is_not_complete_uses_up_no_retries_but_is_retried_apart() {
         let mut memory = ResourceMemory::default();
         let attempt = FailedAttempt::rendering(Reason::Own("X"), "m".into());
-        memory.fail(&attempt.with_unknown_remains().into(), "a".into(), Instant::now(), Some(0));
-        assert_eq!((memory.is_exhausted("a"), memory.is_retry()), (false, true));
-        assert_eq!((memory.unclean("a"), memory.unclean("b")), (1, 0));
+        for (obstacle, slow) in [(Obstacle::SlowDeletion, 1), (Obstacle::Outage, 1), (Obstacle::SlowDeletion, 2)] {
+            let failed: Failed = attempt.clone().uncleaned(obstacle, "m; and more".into()).into();
+            memory.fail(&failed, "a".into(), Instant::now(), Some(0));
+            assert_eq!((memory.is_exhausted("a"), memory.is_retry()), (false, true));
+            assert_eq!((memory.slow_deletions("a"), memory.slow_deletions("b")), (slow, 0));
+            assert_eq!((memory.uncleaned("a").as_ref(), memory.uncleaned("b")), (Some(&attempt), None));
+        }
+        memory.fail(&attempt.into(), "a".into(), Instant::now(), Some(0));
+        assert_eq!((memory.is_exhausted("a"), memory.uncleaned("a")), (true, None));
     }
 
     #[tokio::test(start_paused = true)]

@@ -99,7 +99,7 @@ impl StepContext<'_> {
             inputs: self.attempt(primary),
             retry: Retry { failures: 0, at },
             attempts: 0,
-            unclean: 0,
+            slow_deletions: 0,
             is_own: false,
             exhausted: false,
         };

@@ -54,6 +54,9 @@ pub(crate) async fn upgrade(
     primary: &Primary,
     candidate: &Candidate,
 ) -> Result<Ended, Failed> {
+    if let Some(failed) = remediate::continue_rollback(context, primary).await {
+        return Err(failed);
+    }
     let Some(current) = context.current(primary) else { return Ok(NextStep::Done.into()) };
     let why = why(context, primary, candidate);
     prepare(context, primary, candidate).await;

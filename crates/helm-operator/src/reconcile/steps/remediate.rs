@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::deploy::record;
 use super::uninstall;
 use crate::reconcile::decide::recorded::was_never_deployed;
-use crate::reconcile::failure::{Failed, FailedAttempt};
+use crate::reconcile::failure::{Failed, FailedAttempt, Obstacle};
 use crate::reconcile::report::blame::blame;
 use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
@@ -43,18 +43,20 @@ enum Remedy {
 enum Undo {
     /// It succeeded, there was nothing to do, or trying again would not help.
     Ended,
-    /// A request was not answered, or relied on an outdated state, or a deletion takes long, so the clean-up is not
-    /// complete.
-    Unanswered,
+    /// It is not complete, and is tried again.
+    Met(Obstacle),
 }
 
 impl Undo {
-    /// Classifies the failure of a clean-up, after this many that were not complete. A lasting obstacle, such as a
-    /// finalizer or a record that the server rejects, ends the attempt: retries without limit would run its hooks again
+    /// Classifies the failure of a clean-up, after this many that waited for a slow deletion. A lasting obstacle, such as
+    /// a finalizer or a record that the server rejects, ends the attempt: retries without limit would run its hooks again
     /// each time.
-    fn failed(error: &action::Error, unclean: u32) -> Undo {
-        let is_slow = error.is_slow_deletion() && unclean < MAX_SLOW_DELETIONS;
-        if error.is_outage() || error.ended().is_some() || is_slow { Undo::Unanswered } else { Undo::Ended }
+    fn failed(error: &action::Error, slow_deletions: u32) -> Undo {
+        if error.is_outage() || error.ended().is_some() {
+            return Undo::Met(Obstacle::Outage);
+        }
+        let is_slow = error.is_slow_deletion() && slow_deletions < MAX_SLOW_DELETIONS;
+        if is_slow { Undo::Met(Obstacle::SlowDeletion) } else { Undo::Ended }
     }
 }
 
@@ -124,8 +126,17 @@ pub(crate) async fn after_action(
     }
 }
 
+/// Continues the rollback after the last attempt with these inputs, if it has begun and is not complete. Returns how the
+/// attempt has failed then. Another attempt would give the rollback up, and run its hooks again.
+pub(super) async fn continue_rollback(context: &StepContext<'_>, primary: &Primary) -> Option<Failed> {
+    let attempt = context.shared.memory.of(context.key).uncleaned(&context.attempt(primary))?;
+    let is_rollback = |(_, newest): (u32, &Revision)| newest.status == Status::PendingRollback;
+    context.release().filter(|release| release.unfinished().is_some_and(is_rollback))?;
+    Some(clean_up(context, primary, attempt, Stage::Action).await)
+}
+
 /// Cleans up after a failed attempt. Adds the result to the message. A failed render removes nothing: an interrupted
-/// action continues once the values render. If the clean-up was not answered, the attempt uses up no retries: after the
+/// action continues once the values render. If the clean-up is not complete, the attempt uses up no retries: after the
 /// last one, nothing would complete the clean-up.
 pub(crate) async fn clean_up(
     context: &StepContext<'_>,
@@ -135,10 +146,9 @@ pub(crate) async fn clean_up(
 ) -> Failed {
     let message = attempt.message().to_owned();
     let (message, undo) = with_undo(context, primary, message, stage).await;
-    let attempt = attempt.with_message(message);
     match undo {
-        Undo::Ended => attempt.into(),
-        Undo::Unanswered => attempt.with_unknown_remains().into(),
+        Undo::Ended => attempt.with_message(message).into(),
+        Undo::Met(obstacle) => attempt.uncleaned(obstacle, message).into(),
     }
 }
 
@@ -151,8 +161,8 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
     };
     let release = context.release().filter(|release| is_ours(release));
     let Some(release) = release else { return (message, Undo::Ended) };
-    let unclean = context.shared.memory.of(context.key).unclean(&context.attempt(primary));
-    let failed = |error: &action::Error| Undo::failed(error, unclean);
+    let slow_deletions = context.shared.memory.of(context.key).slow_deletions(&context.attempt(primary));
+    let failed = |error: &action::Error| Undo::failed(error, slow_deletions);
     let is_vouched = |version| context.vouches(&release, version, primary);
     let remedy = remedy(&release, context.shared.settings.on_failure, stage, is_vouched);
     match remedy.as_wanted_now(primary, context.shared.cache.primary(context.key).as_deref()) {
@@ -450,15 +460,16 @@ mod tests {
         let applying = |source| ApplyError::Failed { verb: "apply", object: "a".into(), source };
         let recording = |source| storage::Error::Api { verb: "create", key: "web.v3".into(), source };
         let rejected = |code| Error::from_status(code, "", "no");
+        let (slow, outage) = (Undo::Met(Obstacle::SlowDeletion), Undo::Met(Obstacle::Outage));
         let cases: [(action::Error, Undo); 9] = [
-            (deleting(&["foregroundDeletion"]).into(), Undo::Unanswered),
-            (deleting(&[]).into(), Undo::Unanswered),
+            (deleting(&["foregroundDeletion"]).into(), slow),
+            (deleting(&[]).into(), slow),
             (deleting(&["foregroundDeletion", "x/y"]).into(), Undo::Ended),
             (applying(rejected(422)).into(), Undo::Ended),
-            (applying(rejected(503)).into(), Undo::Unanswered),
-            (applying(Error::Outdated).into(), Undo::Unanswered),
+            (applying(rejected(503)).into(), outage),
+            (applying(Error::Outdated).into(), outage),
             (recording(rejected(403)).into(), Undo::Ended),
-            (recording(Error::Transport("reset".into())).into(), Undo::Unanswered),
+            (recording(Error::Transport("reset".into())).into(), outage),
             (action::Error::Unproven { version: 1 }, Undo::Ended),
         ];
         for (error, expected) in cases {
