@@ -8,7 +8,7 @@ use crate::kube::objects::decorate::is_kept;
 use crate::kube::objects::rules::RECREATE_ANNOTATION;
 use crate::kube::writes::delete::{Removal, check_deletable};
 use crate::kube::writes::write::metadata_patch;
-use crate::kube::{Decoration, Live, NotOurs, Object, ObjectKey, ObjectRule};
+use crate::kube::{Decoration, Live, NotOurs, Object, ObjectKey, ObjectRule, Ownership};
 
 /// Why an object must not be recreated. The text names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -74,12 +74,12 @@ pub(super) enum Desired {
 /// immutable field of it cannot have changed since then: something else decides the fields that differ, and would do so
 /// again.
 pub(super) fn is_as_applied(live: &Live, key: &ObjectKey, desired: Desired, decoration: &Decoration) -> bool {
-    let has_writer = match desired {
+    match desired {
         Desired::Changed => false,
-        Desired::Unchanged => live.mark.is_some(),
-        Desired::TakenOver => true,
-    };
-    has_writer && decoration.prove(live, &key.namespace).is_ok()
+        Desired::Unchanged => live.mark.is_some() && decoration.prove(live, &key.namespace).is_ok(),
+        // The rule admits it, and what Helm applied names no owner.
+        Desired::TakenOver => decoration.ownership(live) == Ownership::Ours,
+    }
 }
 
 /// Returns the merge patch that adds the metadata of a release, as it is sent, to that of a live object; `None` if

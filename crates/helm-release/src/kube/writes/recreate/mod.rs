@@ -222,7 +222,9 @@ impl Applier {
         let whole: Value = answer.parse().map_err(failed("read"))?;
         let desired = self.desired(target, body, options).await.map_err(failed("read"))?;
         let is_as_applied = || decide::is_as_applied(&live, &body.key, desired, options.decoration);
-        if options.unchanged == Unchanged::Left && is_as_applied() {
+        // Another object may have taken the name since the rule admitted one.
+        let is_admitted = || target.rule.admits(options.decoration, &live, &body.key.namespace).is_ok();
+        if options.unchanged == Unchanged::Left && is_as_applied() && is_admitted() {
             return Ok(Ok(Verdict::Leave(live.into(), whole)));
         }
         let checked = asked.and_then(|()| decide::check_live(&live, &whole, &body.key, desired, options.decoration));

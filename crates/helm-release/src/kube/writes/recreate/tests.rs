@@ -141,20 +141,22 @@ fn a_dry_run_rejects_only_for_what_is_wrong_with_the_new_object() {
 fn what_an_earlier_writer_applied_for_the_release_is_as_applied_without_a_mark() {
     let ours = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
     let applied = json!([{"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": {"f:spec": {}}}]);
-    for (annotations, managers, desired, expected) in [
-        (&ours, &applied, Desired::Unchanged, true),
-        (&ours, &json!([]), Desired::Unchanged, false),
-        (&ours, &json!([]), Desired::TakenOver, true),
-        (&ours, &applied, Desired::Changed, false),
-        (&json!({}), &json!([]), Desired::TakenOver, false),
+    for (annotations, managers, namespace, desired, expected) in [
+        (&ours, &applied, "ns", Desired::Unchanged, true),
+        (&ours, &applied, "", Desired::Unchanged, false),
+        (&ours, &json!([]), "ns", Desired::Unchanged, false),
+        (&ours, &json!([]), "ns", Desired::TakenOver, true),
+        (&ours, &json!([]), "", Desired::TakenOver, true),
+        (&ours, &applied, "ns", Desired::Changed, false),
+        (&json!({}), &json!([]), "ns", Desired::TakenOver, false),
     ] {
         let live = json!({"metadata": {"annotations": annotations, "managedFields": managers}});
         let live: Live = serde_json::from_value(live).unwrap();
-        let key = ObjectKey::new("apps", "Deployment", "ns", "web");
+        let key = ObjectKey::new("apps", "Deployment", namespace, "web");
         assert_eq!(
             is_as_applied(&live, &key, desired, &decoration()),
             expected,
-            "{annotations} {managers} {desired:?}"
+            "{annotations} {managers} {namespace:?} {desired:?}"
         );
     }
 }
