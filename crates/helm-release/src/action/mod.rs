@@ -325,6 +325,10 @@ pub trait LiveView: Send + Sync {
     /// nothing.
     fn deleted(&self, _: &ObjectKey, _uid: &str) {}
 
+    /// Reports that an object of the release is not deleted, because only Helm's annotations name the release, outside its
+    /// namespace. Default: nothing.
+    fn left_unnamed(&self, _: &ObjectKey) {}
+
     /// Returns whether an object is ready, which was applied before. Default: unknown.
     fn health(&self, _: &ObjectKey) -> Health {
         Health::Unwatched

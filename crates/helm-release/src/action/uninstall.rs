@@ -11,7 +11,7 @@ use super::orphans::{claimed, names};
 use super::resume::{await_next, has, has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error, Records, read_sealed};
 use crate::kube::{
-    Adopted, ApplyError, HookError, HookRun, Left, Live, Owner, Removal, WriteLimit, intern, recorded_objects,
+    Adopted, ApplyError, HookError, HookRun, Left, Live, NotOurs, Owner, Removal, WriteLimit, intern, recorded_objects,
     uninstall_order,
 };
 use crate::release::{HookEvent, Packed, Release, Status};
@@ -251,6 +251,9 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
         Removal::Kept => leave(env, object, Left::Kept).await?,
         Removal::NotOurs(why) => {
             tracing::warn!(release = env.decoration.release, object = %object.key, %why, "skipped an object that this release does not own");
+            if *why == NotOurs::Unnamed {
+                env.live.left_unnamed(&object.key);
+            }
         }
         Removal::Sent(uid) => env.live.deleted(&object.key, uid),
         Removal::Absent => {}

@@ -155,6 +155,72 @@ async fn an_event_names_the_upgrade_that_is_undone_and_how_to_keep_one() {
     assert_eq!(world.history(), ["1 superseded", "2 superseded", "3 deployed"]);
 }
 
+const READER: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/reader";
+
+fn reader(verb: &str) -> Value {
+    let rules = json!([{"apiGroups": [""], "resources": ["pods"], "verbs": [verb]}]);
+    let metadata = json!({"name": "reader"});
+    json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": metadata, "rules": rules})
+}
+
+/// Returns the object as Helm makes it, or replaces it with `--force`.
+fn with_helms_metadata(mut object: Value) -> Value {
+    object["metadata"]["annotations"] =
+        json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
+    object["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "Helm"});
+    object
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_replaced_outside_the_namespace_is_the_releases_again_once_it_is_annotated() {
+    let world = World::new(json!({"objects": [reader("get")]}));
+    world.reconcile().await;
+    let uid = |world: &World| world.server.object(READER).unwrap()["metadata"]["uid"].clone();
+    let before = uid(&world);
+    world.server.put(READER, with_helms_metadata(reader("list")), "helm");
+    assert_eq!(uid(&world), before, "it is replaced in place");
+    helm_supersedes(&world, 1).await;
+    helm_writes(&world, 2, Status::Deployed, &format!("---\n{}\n", reader("list")), MINUTE);
+    world.reconcile().await;
+    let refused = ["ReleaseFailed", "Irreconcilable"].into_iter().find_map(|kind| world.condition(kind));
+    let condition = refused.unwrap();
+    let missing = "missing key \"operator-sdk/primary-resource\": must be set to \"ns/web\"";
+    assert!(condition.starts_with("True/ReleaseConflict/") && condition.contains(missing), "{condition}");
+    let mut annotated = world.server.object(READER).unwrap();
+    assert_eq!(annotated["rules"][0]["verbs"], json!(["list"]));
+    annotated["metadata"]["annotations"]["operator-sdk/primary-resource"] = "ns/web".into();
+    world.server.put(READER, annotated, "kubectl");
+    tokio::time::advance(10 * MINUTE).await;
+    world.reconcile().await;
+    let verbs = world.server.object(READER).unwrap()["rules"][0]["verbs"].clone();
+    assert_eq!((verbs, uid(&world)), (json!(["get"]), before));
+    assert_eq!(world.history().last().unwrap(), "3 deployed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_names_what_only_a_persons_upgrade_made_outside_the_namespace() {
+    for is_deleted in [false, true] {
+        let world = World::with_events(deployed().await.server, Arc::new(Stub::default()), |_| {});
+        world.server.put(READER, with_helms_metadata(reader("get")), "helm");
+        let before = world.server.object(READER);
+        helm_supersedes(&world, 1).await;
+        let upgraded = format!("{}---\n{}\n", manifest(&["a"], "2"), reader("get"));
+        helm_writes(&world, 2, Status::Deployed, &upgraded, MINUTE);
+        if is_deleted {
+            world.delete();
+        }
+        world.reconcile().await;
+        assert_eq!(world.server.object(READER), before);
+        let rest = (world.maps().len(), world.server.object(PRIMARY).is_some());
+        assert_eq!(rest, if is_deleted { (0, false) } else { (3, true) });
+        let events = published(&world).await;
+        let is_named = |event: &String| {
+            event.starts_with("Warning ObjectLeft ") && event.contains(": left ClusterRole \"reader\": only Helm's")
+        };
+        assert!(events.iter().any(is_named), "{is_deleted}: {events:#?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_rollback_that_was_seen_in_flight_is_named_when_it_is_undone() {
     let server = World::new(spec()).server;

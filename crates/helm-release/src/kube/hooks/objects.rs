@@ -173,8 +173,8 @@ pub(super) fn check_ours(
     let is_hook = metadata["metadata"]["annotations"][HOOK_ANNOTATION].is_string();
     let (path, object) = (clock.hook.path.clone(), describe(object));
     match run.decoration.prove(live, namespace) {
-        Err(NotOurs::Unclaimed) if is_hook && matches!(rule, Rule::Adopt(_)) => Ok(()),
-        Err(NotOurs::Unclaimed) => {
+        Err(NotOurs::Unclaimed | NotOurs::Unnamed) if is_hook && matches!(rule, Rule::Adopt(_)) => Ok(()),
+        Err(NotOurs::Unclaimed | NotOurs::Unnamed) => {
             Err(HookError::Unclaimed { path, object, annotations: run.decoration.marking(namespace) })
         }
         proven => proven.map_err(|why| HookError::Foreign { path, object, why }),

@@ -28,6 +28,11 @@ pub enum NotOurs {
     /// Its metadata names no owner.
     #[error("its metadata does not mark it as part of this release")]
     Unclaimed,
+    /// It is outside the release's namespace, and only Helm's annotations name the release.
+    #[error(
+        "only Helm's annotations mark it as part of this release, which prove nothing outside the release's namespace"
+    )]
+    Unnamed,
     /// It lacks the metadata that Helm requires for an import. The faults have Helm's wording.
     #[error("invalid ownership metadata; {}", .0.join("; "))]
     Metadata(Vec<String>),
@@ -142,7 +147,7 @@ impl Decoration {
     /// Checks that the metadata of the object in this namespace proves that it belongs to this release.
     pub(in crate::kube) fn prove(&self, live: &Live, namespace: &str) -> Result<(), NotOurs> {
         match self.ownership(live) {
-            Ownership::Ours => self.check_named(live, namespace).map_err(|_| NotOurs::Unclaimed),
+            Ownership::Ours => self.check_named(live, namespace).map_err(|_| NotOurs::Unnamed),
             Ownership::Unclaimed => Err(NotOurs::Unclaimed),
             Ownership::Foreign(owner) => Err(NotOurs::Foreign(owner)),
         }
@@ -350,8 +355,9 @@ mod tests {
     #[test]
     fn refusals_name_the_owner_or_the_missing_metadata() {
         let why = |metadata| Rule::Import.admits(&decoration(), &live(metadata), "ns").unwrap_err().to_string();
-        let unproven = decoration().prove(&live(json!({})), "ns").unwrap_err();
-        assert_eq!(unproven.to_string(), "its metadata does not mark it as part of this release");
+        let unproven = |metadata| decoration().prove(&live(metadata), "").unwrap_err();
+        assert_eq!(unproven(json!({})).to_string(), "its metadata does not mark it as part of this release");
+        assert_eq!(unproven(annotated("web", "ns")), NotOurs::Unnamed);
         assert_eq!(why(annotated("other", "ns")), "it belongs to release \"other\" in namespace \"ns\"");
         assert_eq!(
             why(json!({"labels": {MANAGED_BY_LABEL: "me"}})),
