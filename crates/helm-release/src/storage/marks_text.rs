@@ -39,7 +39,7 @@ const ADOPTED: [Option<Adopted>; 8] = [
     Some(Adopted::Unclaimed),
     Some(Adopted::Named),
     None,
-    None,
+    Some(Adopted::Shipped),
     None,
 ];
 /// The adoption of a deleted object, which is no longer an adopted one. Older processes read it as none.

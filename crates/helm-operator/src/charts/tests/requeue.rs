@@ -434,12 +434,14 @@ fn leave_before(world: &World, what: &'static str) {
 async fn the_answer_to_a_status_write_brings_no_resource_back_that_left_the_watch_just_before() {
     let world = selecting(World::new(spec()).server);
     leave_before(&world, "memcacheds/web/status");
+    world.shared.queue.open();
+    assert_eq!(world.shared.queue.next().await, key());
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
+    world.shared.queue.done(&key());
     world.server.accept();
     assert_eq!(world.server.object(PRIMARY).unwrap()["status"]["deployedRelease"]["revision"], 1, "it was answered");
     assert!(world.shared.cache.primary(&key()).is_none());
     assert!(world.shared.memory.of(&key()).is_blank());
-    world.shared.queue.open();
     assert!(tokio::time::timeout(SECOND, world.shared.queue.next()).await.is_err(), "nobody wakes it");
     let mut primary = world.server.object(PRIMARY).unwrap();
     primary["metadata"]["labels"] = json!({"tier": "prod"});

@@ -19,7 +19,7 @@ impl Attempt<'_> {
         let dropped: Vec<&MarkedObject> = known.filter(|known| !new.contains(&known.key)).collect();
         let folder = self.target_folder(&dropped);
         let noted = |dropped: &MarkedObject| {
-            let left = || self.ships_apart(&dropped.key, folder.as_ref()).then_some(Adopted::Claimed);
+            let left = || self.ships_apart(&dropped.key, folder.as_ref()).then_some(Adopted::Shipped);
             MarkedObject { mark: None, expires: false, adopted: dropped.adopted.or_else(left), ..dropped.clone() }
         };
         dropped.into_iter().map(noted).collect()

@@ -29,6 +29,9 @@ pub enum Adopted {
     Claimed,
     /// None, or another owner.
     Unclaimed,
+    /// The resource: a definition that its chart ships apart from the manifest from now on. It still names the resource, by
+    /// annotations, so that the release may import it again; it names no chart, so no cleanup finds it.
+    Shipped,
 }
 
 /// Why an object is left.
@@ -70,10 +73,11 @@ impl Decoration {
             patch.insert("ownerReferences".into(), json!(others));
         }
         let is_kept = metadata["annotations"][RESOURCE_POLICY].as_str().is_some_and(is_keep);
-        let names_owner = matches!(left, Left::Kept | Left::Before(Adopted::Owned | Adopted::Named));
+        let names_owner = matches!(left, Left::Kept | Left::Before(Adopted::Owned | Adopted::Named | Adopted::Shipped));
         let (labels, annotations): (&[&str], &[&str]) = match left {
             Left::Before(Adopted::Owned) if !is_kept => return None,
             Left::Succeeded | Left::Kept | Left::Before(Adopted::Owned | Adopted::Named) => (&[], &[]),
+            Left::Before(Adopted::Shipped) => (&[CHART_LABEL], &[]),
             Left::Before(Adopted::Claimed) => (&[CHART_LABEL], &[PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION]),
             Left::Before(Adopted::Unclaimed) => (
                 &[CHART_LABEL, MANAGED_BY_LABEL],
@@ -190,6 +194,9 @@ mod tests {
         let named = json!({"annotations": {PRIMARY_ANNOTATION: "ns/web", PRIMARY_TYPE_ANNOTATION: "Memcached.cache.my.domain"}});
         assert_eq!(patch(Left::Kept), with(named.clone()));
         assert_eq!(patch(Left::Before(Adopted::Named)), with(named.clone()));
+        let mut shipped = named.clone();
+        shipped["labels"] = json!({CHART_LABEL: null});
+        assert_eq!(patch(Left::Before(Adopted::Shipped)), with(shipped));
         assert_eq!(patch(Left::Succeeded), with(json!({})), "its successor applies the rest");
         let mut kept = metadata();
         kept["annotations"][RESOURCE_POLICY] = "keep".into();
