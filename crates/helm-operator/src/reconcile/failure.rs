@@ -28,7 +28,7 @@ pub(crate) struct Unanswered {
 /// What keeps a clean-up from completion, and may go away by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// A request was not answered, or relied on an outdated state.
+    /// A request was not answered or relied on an outdated state, or other actions hold the memory for its waits.
     Outage,
     /// Kubernetes takes long to delete an object.
     SlowDeletion,

@@ -168,7 +168,7 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
     match remedy.as_wanted_now(primary, context.shared.cache.primary(context.key).as_deref()) {
         Remedy::Nothing => (message, Undo::Ended),
         Remedy::RollBack(_) if stage == Stage::Render && !context.has_room_to_undo(primary).await => {
-            (format!("{message}; the rollback waits for memory, which other actions hold"), Undo::Unanswered)
+            (format!("{message}; the rollback waits for memory, which other actions hold"), Undo::Met(Obstacle::Outage))
         }
         Remedy::RollBack(to) => match roll_back(context, primary, to).await {
             Ok(()) => (message, Undo::Ended),
