@@ -1500,8 +1500,12 @@ async fn a_rollback_deletes_a_definition_that_only_the_failed_upgrade_made_unles
     for (chart, _, stays) in recorded_charts() {
         let world = world_with_definitions();
         let first = world.install(&of_chart(&chart)).await;
-        world.server.refuse(|call| is_write(call, "b").then(|| kube::Error::from_status(403, "Forbidden", "no")));
-        let next = candidate(&[definition(), map("a", "2"), map("b", "2")]);
+        // Services follow definitions.
+        world.server.refuse(|call| {
+            let is_it = call.method == Method::PATCH && call.path.contains("/services/");
+            is_it.then(|| kube::Error::from_status(403, "Forbidden", "no"))
+        });
+        let next = candidate(&[definition(), map("a", "2"), object("v1", "Service", "c")]);
         let failure = upgrade(&world.env(), &next, &first).await.unwrap_err();
         assert!(world.server.object(DEFINITION).is_some());
         world.server.accept();
