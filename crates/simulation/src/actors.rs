@@ -13,7 +13,7 @@ use memory_api::controllers::{
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::names::{self, API_VERSION, OTHER};
+use crate::names::{self, API_VERSION, NAMES, OTHER};
 use crate::script::Action;
 use crate::world::World;
 
@@ -154,7 +154,8 @@ pub fn act(world: &World, action: &Action) {
             }
         }),
         Action::DeleteNamespace => delete(world, &format!("/api/v1/namespaces/{OTHER}"), ""),
-        Action::AddNamespace => world.add_namespace(),
+        Action::AddNamespace => world.add_namespace(OTHER),
+        Action::Tidy => tidy(world),
         _ => {}
     }
 }
@@ -231,6 +232,19 @@ fn precious(world: &World, name: &str) {
     let metadata = json!({"name": format!("precious-{name}"), "labels": {"owner": "helm", "name": name}});
     let path = format!("/api/v1/namespaces/{}/secrets/precious-{name}", names::namespace(name));
     create(world, &path, &json!({"apiVersion": "v1", "kind": "Secret", "type": "Opaque", "metadata": metadata}));
+}
+
+/// Deletes the records beside releases that are deployed elsewhere, as the operator asks for.
+fn tidy(world: &World) {
+    let all = world.objects();
+    let is_deployed = |record: &Value| record["metadata"]["labels"]["status"] == "deployed";
+    for name in NAMES {
+        let own = all.iter().filter(|(path, _)| names::record(path).is_some_and(|(release, _)| release == name));
+        let (moved, beside): (Vec<_>, Vec<_>) = own.partition(|(path, _)| names::place(path).is_some());
+        if moved.iter().any(|(_, record)| is_deployed(record)) {
+            beside.into_iter().for_each(|(path, _)| delete(world, path, ""));
+        }
+    }
 }
 
 /// Creates or changes the Secret with values.

@@ -14,7 +14,8 @@ use crate::jobs::{self, Task, inputs};
 use crate::names::{self, NAMES, OBJECTS, OTHER, SOME, is_of};
 use crate::order::{Order, is_pending};
 use crate::others;
-use crate::quiet::{End, records, status_of};
+use crate::places::Places;
+use crate::quiet::{End, elsewhere, is_beside, records, status_of};
 use crate::registry::{FIRST, WRONG};
 use crate::rollout::{Rollout, is_broken};
 use crate::script::Action;
@@ -52,6 +53,8 @@ pub struct Checks {
     pub is_pulled: bool,
     /// Whether the chart's digest is given.
     pub is_pinned: bool,
+    /// Where processes keep records.
+    pub places: Places,
 }
 
 /// How many changes of the registry processes may notice only after a resource was created.
@@ -85,6 +88,10 @@ pub(crate) struct Resource {
     claims: u32,
     /// The number of configuration changes before it was created.
     setups: u32,
+    /// The number of moves of the records before it was created.
+    moves: u32,
+    /// Whether the records moved, and the former ones stayed beside the release.
+    pub(crate) has_moved: bool,
     /// The number of recorded revisions.
     revisions: u32,
     /// How often the random password changed.
@@ -104,6 +111,8 @@ pub(crate) struct Resource {
     pub(crate) hook: Option<String>,
     /// The newest Job of the chart.
     pub(crate) task: Option<Task>,
+    /// Whether the newest Job of each image has finished.
+    pub(crate) tasks: BTreeMap<String, bool>,
     /// Objects that existed before the release.
     pub(crate) before: BTreeSet<String>,
 }
@@ -152,6 +161,7 @@ impl Checks {
         (self.holder, self.elects, self.is_mixed) = (now.holder, now.elects, now.is_mixed);
         (self.is_pulled, self.is_pinned) = (now.is_pulled, now.is_pinned);
         (self.setups, self.ends, self.last_end) = (now.setups, now.ends, now.last_end);
+        self.places = now.places;
         self.rollout.is_limited = now.rollout.is_limited;
         (self.order.is_on, self.order.may_fail) = (now.order.is_on, now.order.may_fail);
         self.touched.extend(now.touched);
@@ -214,6 +224,7 @@ impl Checks {
             self.note_resource(name, change, objects);
         }
         self.note_record(change, objects);
+        self.note_move(change, objects);
         self.note_kept(change, objects);
         let is_operator = change.by.starts_with("op-");
         if self.is_emptied && change.path.contains(&*format!("/namespaces/{OTHER}/")) {
@@ -226,6 +237,7 @@ impl Checks {
                 .or_else(|| others::written(change))
                 .or_else(|| self.taken_over(change))
                 .or_else(|| self.own(change))
+                .or_else(|| self.place(change, objects))
                 .or_else(|| self.rollout.written(change)),
             false => wrong,
         };
@@ -260,8 +272,11 @@ impl Checks {
     fn note_holder(&mut self, change: &Change) {
         let holder = change.after.as_ref().and_then(|lease| lease["spec"]["holderIdentity"].as_str());
         let holder = holder.and_then(|holder| holder.split('_').next()).unwrap_or_default().to_owned();
-        if self.is_mixed && self.holder.as_ref() != Some(&holder) && !holder.is_empty() {
-            self.setup_changes();
+        if self.holder.as_ref() != Some(&holder) && !holder.is_empty() {
+            self.places.leader_changes();
+            if self.is_mixed {
+                self.setup_changes();
+            }
         }
         self.holder = Some(holder);
     }
@@ -269,6 +284,7 @@ impl Checks {
     fn note_resource(&mut self, name: &str, change: &Change, objects: &Objects) {
         // A new version in the registry counts from before it is noticed.
         let setups = self.setups.saturating_sub(if self.is_pulled { UNNOTICED } else { 0 });
+        let leaves_records = self.leaders_place().flatten().is_some() && is_beside(name, objects);
         let resource = self.resources.entry(name.to_owned()).or_default();
         let (before, after) = (change.before.as_deref(), change.after.as_deref());
         let Some(after) = after else {
@@ -279,6 +295,7 @@ impl Checks {
                 is_unrecorded: resource.is_unrecorded,
                 is_foreign: resource.is_foreign,
                 is_claimed: resource.is_claimed,
+                has_moved: resource.has_moved || leaves_records,
                 claims: resource.claims,
                 leaves_orphans: resource.leaves_orphans,
                 ..Resource::default()
@@ -288,6 +305,7 @@ impl Checks {
         };
         if before.is_none() {
             resource.setups = setups;
+            resource.moves = self.places.moves;
             resource.found_password = objects.contains_key(&*names::path(OBJECTS[1], name));
             // A command recorded it for the former resource while that was deleted: the operator may know of it or not.
             resource.is_claimed |= records(name, objects).any(|(_, record)| inputs(Some(record)).is_none());
@@ -344,6 +362,33 @@ impl Checks {
             }
             _ => {}
         }
+    }
+
+    /// Notes that records move, or that nothing is left of those beside their release. The next upgrade repeats an action
+    /// that was not completed before.
+    fn note_move(&mut self, change: &Change, objects: &Objects) {
+        let Some((name, _)) = names::record(&change.path) else { return };
+        let Some(resource) = self.resources.get_mut(name) else { return };
+        let is_beside = is_beside(name, objects);
+        let is_first = || records(name, objects).count() == 1;
+        let is_new = change.before.is_none() && names::place(&change.path).is_some();
+        if is_beside && is_new && is_first() && status_of(change.after.as_deref()) == Some("deployed") {
+            resource.has_moved = true;
+            let completed = beside(name, objects).is_some_and(|newest| status_of(Some(newest)) == Some("deployed"));
+            resource.causes += u32::from(!completed);
+        }
+        resource.has_moved &= is_beside;
+    }
+
+    /// Checks (n) at a write that no ended process sent.
+    fn place(&self, change: &Change, objects: &Objects) -> Option<String> {
+        if !self.places.is_on() || self.is_on_the_way(change) {
+            return None;
+        }
+        let name = names::owner(&change.path).or_else(|| names::record(&change.path).map(|(name, _)| name));
+        let resource = name.and_then(|name| self.resources.get(name))?;
+        let is_owned = resource.exists && !resource.is_claimed && !resource.is_foreign && !resource.is_helms;
+        self.places.written(change, objects, is_owned)
     }
 
     fn note_kept(&mut self, change: &Change, objects: &Objects) {
@@ -439,7 +484,8 @@ impl Checks {
         let (name, number) = names::record(&change.path).filter(|_| is_new)?;
         let resource = self.resources.get_mut(name)?;
         resource.revisions += 1;
-        let causes = resource.causes + resource.claims + self.setups - resource.setups;
+        let moves = self.places.moves - resource.moves;
+        let causes = resource.causes + resource.claims + self.setups - resource.setups + moves;
         // A foreground deletion deletes the hook that an upgrade waits for, before a late event tells the operator why.
         let is_wrong = resource.revisions > causes && !resource.judged && !resource.goes_last;
         is_wrong.then(|| {
@@ -479,15 +525,24 @@ impl Checks {
         }
     }
 
-    /// Returns whether a resource may wait for a release or an object of another owner, and tries again now and then.
-    pub fn is_contested(&self) -> bool {
-        self.resources.values().any(|resource| resource.is_claimed || resource.is_foreign)
+    /// Returns whether a resource may wait for a release or an object of another owner, or for its records, and tries
+    /// again now and then.
+    pub fn is_contested(&self, objects: &Objects) -> bool {
+        let place = self.leaders_place().flatten();
+        let waits = |name: &str| elsewhere(name, objects, place).is_some();
+        self.resources.iter().any(|(name, resource)| resource.is_claimed || resource.is_foreign || waits(name))
+    }
+
+    /// Returns where the leader keeps records; `None` if nobody leads.
+    fn leaders_place(&self) -> Option<Option<&str>> {
+        self.places.of(self.holder.as_deref()?)
     }
 
     /// Checks the invariants of a quiet cluster.
     pub fn quiet(&self, objects: &Objects, end: &End) -> Vec<String> {
+        let place = self.leaders_place().flatten();
         let resources = self.resources.iter().filter(|(_, resource)| !(resource.judged && end.gives_up));
-        resources.flat_map(|(name, resource)| end.check(name, resource, objects)).collect()
+        resources.flat_map(|(name, resource)| end.check(name, resource, objects, place)).collect()
     }
 }
 
@@ -497,4 +552,14 @@ fn is_person(by: &str) -> bool {
 
 fn uid(object: &Value) -> Option<String> {
     object["metadata"]["uid"].as_str().map(str::to_owned)
+}
+
+/// Returns the newest of the records that are beside a release.
+fn beside<'o>(name: &str, objects: &'o Objects) -> Option<&'o Value> {
+    let own = objects.iter().filter(|(path, _)| names::place(path).is_none());
+    let numbered = own.filter_map(|(path, record)| match names::record(path) {
+        Some((release, revision)) if release == name => Some((revision.parse::<u32>().ok()?, record)),
+        _ => None,
+    });
+    numbered.max_by_key(|(revision, _)| *revision).map(|(_, record)| &**record)
 }

@@ -35,8 +35,12 @@ impl Checks {
     /// Returns how many processes had ended before the one that sent this write. A process that ends may have a write on
     /// the way, and the next one reads first.
     fn ends_before(&self, change: &Change) -> u32 {
-        let is_on_the_way = self.last_end.is_some_and(|end| change.at < end + ON_THE_WAY);
-        self.ends.saturating_sub(is_on_the_way.into())
+        self.ends.saturating_sub(self.is_on_the_way(change).into())
+    }
+
+    /// Returns whether a process that ended may have sent this write.
+    pub(crate) fn is_on_the_way(&self, change: &Change) -> bool {
+        self.last_end.is_some_and(|end| change.at < end + ON_THE_WAY)
     }
 
     /// Checks (g) that no hook runs twice for one revision, and that a finished Job does not run again.
@@ -49,6 +53,10 @@ impl Checks {
         let run = |job: &Value| job["metadata"]["annotations"]["example.com/run"].as_str().map(str::to_owned);
         let template = |job: &Value| job.pointer("/spec/template/spec").cloned();
         let is_hook = change.path.ends_with("-hook");
+        if let Some(job) = change.after.as_ref().filter(|_| !is_hook) {
+            let has_finished = job["status"]["succeeded"] == 1;
+            _ = resource.tasks.insert(image(job), has_finished);
+        }
         match (&change.before, &change.after) {
             (None, Some(job)) if is_hook && change.by.starts_with("op-") => {
                 let run = run(job)?;
@@ -78,6 +86,11 @@ impl Checks {
             _ => None,
         }
     }
+}
+
+/// Returns what a Job runs.
+fn image(job: &Value) -> String {
+    job.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
 /// Records that an action starts over, because a process with another chart or other values has rendered its record, so

@@ -1,13 +1,12 @@
 //! Runs whole managers against a cluster in memory, on one thread with paused time: one seed decides every action,
 //! delay and fault.
 //!
-//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`, `timing`); `run` plays
-//! it, `shrink` finds a shorter script that fails alike, and `repeated` plays seeds twice. `world` is the cluster,
+//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`, `timing`, `moves`); `run`
+//! plays it, `shrink` finds a shorter script that fails alike, and `repeated` plays seeds twice. `world` is the cluster,
 //! `network` the connection to it, `faults` the failures of that connection, `registry` has charts, `process` is a
 //! manager, `actors` and `helm` everyone else who acts. `checks` holds the invariants of every write (`rollout`: of
-//! rollouts, `order`: of groups, `jobs`: of Jobs, `others`: of what others wrote), `quiet` those of rests and of the
-//! end, and `trace` the log. See
-//! docs/decisions/0057-simulation.md.
+//! rollouts, `order`: of groups, `jobs`: of Jobs, `others`: of what others wrote, `places`: of where records are),
+//! `quiet` those of rests and of the end, and `trace` the log. See docs/decisions/0057-simulation.md.
 
 pub mod actors;
 pub mod checks;
@@ -15,11 +14,13 @@ pub mod draw;
 pub mod faults;
 pub mod helm;
 pub mod jobs;
+pub mod moves;
 pub mod names;
 pub mod network;
 pub mod newer;
 pub mod order;
 pub mod others;
+pub mod places;
 pub mod process;
 pub mod quiet;
 pub mod registry;

@@ -12,6 +12,9 @@ pub const NAMESPACE: &str = "default";
 /// The namespace of the last resource.
 pub const OTHER: &str = "other";
 
+/// A namespace in which processes may keep the records of all releases.
+pub const RECORDS: &str = "records";
+
 /// The objects of every release.
 pub const OBJECTS: [&str; 6] = [
     "/api/v1/namespaces/{ns}/configmaps/{}-config",
@@ -86,5 +89,34 @@ pub fn is_of(path: &str, name: &str) -> bool {
 
 /// Returns the release and the revision of a record's path.
 pub fn record(path_of_object: &str) -> Option<(&str, &str)> {
+    let (recorded, revision) = recorded(path_of_object)?;
+    Some((recorded.split_once('.').map_or(recorded, |(_, name)| name), revision))
+}
+
+/// Returns the namespace of a record that is not beside its release.
+pub fn place(path_of_object: &str) -> Option<&str> {
+    recorded(path_of_object).filter(|(recorded, _)| recorded.contains('.'))?;
+    path_of_object.split_once("/namespaces/")?.1.split('/').next()
+}
+
+/// Returns the name that a record has in the store of its namespace, and its revision.
+fn recorded(path_of_object: &str) -> Option<(&str, &str)> {
     path_of_object.rsplit_once("/sh.helm.release.v1.")?.1.rsplit_once(".v")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_path_of_a_record_tells_its_release_and_where_it_is() {
+        let path = |namespace: &str, name: &str| format!("/api/v1/namespaces/{namespace}/secrets/{name}");
+        for (behaviour, path, release, there) in [
+            ("beside its release", path("default", "sh.helm.release.v1.a.v3"), Some(("a", "3")), None),
+            ("elsewhere", path("records", "sh.helm.release.v1.other.o.v12"), Some(("o", "12")), Some("records")),
+            ("another Secret", path("records", "a-random"), None, None),
+        ] {
+            assert_eq!((record(&path), place(&path)), (release, there), "{behaviour}");
+        }
+    }
 }

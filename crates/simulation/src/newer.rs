@@ -1,6 +1,7 @@
 //! Additions to the scripts of some seeds: what later versions of the simulation can do.
 
 use crate::draw;
+use crate::faults::{Fault, How, Which};
 use crate::process::Setup;
 use crate::registry::Mood;
 use crate::script::{Action, Script, Step};
@@ -47,6 +48,32 @@ pub fn add_writes(random: &mut fastrand::Rng, script: &mut Script) {
             setup.add("apply: client");
         }
     });
+}
+
+/// Changes the chart's Job in some scripts, or drops it, while upgrades fail or are interrupted.
+pub fn add_jobs(random: &mut fastrand::Rng, script: &mut Script) {
+    if random.u8(0..8) > 0 {
+        return;
+    }
+    for step in &mut script.steps {
+        if let Action::Put(_, values) = &mut step.what {
+            (values["job"], values["task"]) = (random.u8(0..3).into(), (random.u8(0..4) > 0).into());
+        }
+    }
+    for _ in 0..random.usize(0..4) {
+        let puts = script.steps.iter().filter(|step| matches!(step.what, Action::Put(..)));
+        let Some(at) = random.choice(puts.map(|step| step.at_ms).collect::<Vec<_>>()) else { return };
+        match random.u8(0..3) {
+            0 => {
+                let refused = Fault::new(Which::Services, How::Status(422), random.u64(1000..20_000));
+                insert(script, at, Action::Fault(refused));
+            }
+            _ => {
+                let (process, down) = (random.usize(0..script.setups.len()), random.u64(0..3000));
+                insert(script, at, Action::KillAfter(process, random.u64(1..15), down));
+            }
+        }
+    }
 }
 
 /// Restores the server from a backup in the middle of other actions.

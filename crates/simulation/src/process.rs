@@ -103,6 +103,7 @@ impl Process {
     /// Fails if its watches.yaml is invalid.
     pub fn start(world: &Arc<World>, name: &str, setup: &Setup) -> anyhow::Result<Process> {
         let operator = operator(setup)?;
+        world.state().checks.places.starts(name, setup);
         if setup.is_pulled() {
             // What it finds may be older or newer than what runs.
             world.state().checks.setup_changes();

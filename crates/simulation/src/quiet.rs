@@ -33,9 +33,13 @@ pub struct End {
 }
 
 impl End {
-    pub(crate) fn check(&self, name: &str, resource: &Resource, objects: &Objects) -> Vec<String> {
+    /// Checks a resource. `place` is where the leader keeps records.
+    pub(crate) fn check(&self, name: &str, resource: &Resource, objects: &Objects, place: Option<&str>) -> Vec<String> {
         if resource.is_claimed || resource.is_foreign {
             return Vec::new();
+        }
+        if let Some(there) = elsewhere(name, objects, place) {
+            return waits(name, there, resource, objects).into_iter().collect();
         }
         match objects.get(&*names::resource(name)) {
             Some(object) if resource.exists => self.converged(name, (resource, object), objects),
@@ -75,6 +79,7 @@ impl End {
         found.extend(left_over.into_iter().filter(|_| !seen.is_unrecorded));
         found.extend(self.differences(name, (seen, resource), objects));
         found.extend(self.job(name, objects));
+        found.extend(self.task(name, (seen, resource), objects));
         if is_ready && !seen.is_unrecorded {
             found.extend(self.bound(name, objects));
         }
@@ -171,6 +176,27 @@ impl End {
     }
 }
 
+impl End {
+    /// Checks (d) that the Job of the values and the chart has finished, or is left over.
+    fn task(&self, name: &str, (seen, resource): (&Resource, &Value), objects: &Objects) -> Option<String> {
+        let number = match self.second()? {
+            Value::Null => 1,
+            _ => 2,
+        };
+        if seen.is_unrecorded || seen.is_helms {
+            return None;
+        }
+        let (spec, path) = (&resource["spec"], names::path(JOBS[0], name));
+        if spec["task"] == false {
+            return objects.contains_key(&*path).then(|| format!("(e) {path} is left over"));
+        }
+        let job = spec["job"].as_u64().filter(|job| *job > 0).map(|job| format!("-{job}")).unwrap_or_default();
+        let image = format!("task:{number}{job}");
+        let has_finished = seen.tasks.get(&image).copied();
+        (has_finished != Some(true)).then(|| format!("(d) {path} with {image} never finished: {has_finished:?}"))
+    }
+}
+
 fn is_kept(object: Option<&Arc<Value>>) -> bool {
     object.is_some_and(|object| object["metadata"]["annotations"][KEEP] == "keep")
 }
@@ -193,8 +219,18 @@ fn readiness(resource: &Value) -> (bool, String) {
     (ready.is_some_and(|ready| ready["status"] == "True"), why)
 }
 
+/// Returns the records of a release. Those that are beside it do not count once others are elsewhere.
 pub(crate) fn records<'o>(name: &'o str, objects: &'o Objects) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Value>)> {
-    objects.iter().filter(move |(path, _)| names::record(path).is_some_and(|(release, _)| release == name))
+    let is_own = move |path: &str| names::record(path).is_some_and(|(release, _)| release == name);
+    let own = || objects.iter().filter(move |(path, _)| is_own(path));
+    let have_moved = own().any(|(path, _)| names::place(path).is_some());
+    own().filter(move |(path, _)| names::place(path).is_some() == have_moved)
+}
+
+/// Returns whether records are beside a release.
+pub(crate) fn is_beside(name: &str, objects: &Objects) -> bool {
+    let is_own = |path: &str| names::record(path).is_some_and(|(release, _)| release == name);
+    objects.keys().any(|path| is_own(path) && names::place(path).is_none())
 }
 
 /// Returns the status of a release record.
@@ -209,9 +245,25 @@ fn left_over(name: &str, resource: &Resource, objects: &Objects) -> Vec<String> 
     };
     let own = objects.iter().filter(|(path, object)| names::is_of(path, name) && !stays(path, object));
     let mut found: Vec<String> = own.map(|(path, _)| format!("(e) {path} is left over")).collect();
-    // A person's command may create a record after the operator deleted them.
-    if !resource.is_helms && records(name, objects).next().is_some() {
+    // A person's command may create a record after the operator deleted them. Those from before a move stay.
+    let mut left = records(name, objects).filter(|(path, _)| !resource.has_moved || names::place(path).is_some());
+    if !resource.is_helms && left.next().is_some() {
         found.push(format!("(e) records of {name} are left over"));
     }
     found
+}
+
+/// Returns where the records of a release are, if that is neither beside it nor where the leader keeps them.
+pub(crate) fn elsewhere<'o>(name: &'o str, objects: &'o Objects, place: Option<&str>) -> Option<&'o str> {
+    records(name, objects).find_map(|(path, _)| names::place(path).filter(|there| Some(*there) != place))
+}
+
+/// Checks (n) that a resource whose records are elsewhere says so.
+fn waits(name: &str, there: &str, resource: &Resource, objects: &Objects) -> Option<String> {
+    let Some(object) = objects.get(&*names::resource(name)) else {
+        return (!resource.is_helms).then(|| format!("(e) records of {name} are left over in {there}"));
+    };
+    let (_, why) = readiness(object);
+    (!why.contains("ReleaseElsewhere"))
+        .then(|| format!("(n) {name} does not say that it is recorded in {there}: {why}"))
 }

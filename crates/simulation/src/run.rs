@@ -138,12 +138,17 @@ impl Processes {
     /// Changes the configuration of a process, effective from its next start.
     fn configure(&mut self, number: usize, setup: &Setup) {
         let Some(place) = self.all.get_mut(number) else { return };
-        place.setup = setup.clone();
+        let before = std::mem::replace(&mut place.setup, setup.clone());
+        let moves = before.place() != setup.place();
+        let changes = !moves || before.at(None) != setup.at(None);
         let (is_mixed, is_limited) = (self.is_mixed(), self.is_limited());
         let (is_ordered, may_fail) = (self.is_ordered(), self.may_fail());
         let (is_pulled, is_pinned) = (self.is_pulled(), self.is_pinned());
         let checks = &mut self.world.state().checks;
-        checks.setup_changes();
+        checks.places.moves += if moves { 2 } else { 0 };
+        if changes {
+            checks.setup_changes();
+        }
         checks.is_mixed = is_mixed;
         checks.rollout.is_limited = is_limited;
         checks.order.is_on &= is_ordered;
@@ -174,7 +179,8 @@ impl Processes {
 
     fn is_mixed(&self) -> bool {
         // Processes may have found different versions in the registry.
-        self.all.iter().any(|place| place.setup != self.all[0].setup || place.setup.is_pulled())
+        let first = self.all[0].setup.at(None);
+        self.all.iter().any(|place| place.setup.at(None) != first || place.setup.is_pulled())
     }
 
     fn any(&self, key: &str) -> bool {
@@ -241,6 +247,9 @@ async fn simulate(script: Script, trace: Trace) -> (Report, Vec<String>) {
         checks.order.may_fail = processes.may_fail();
         checks.is_pulled = processes.is_pulled();
         checks.is_pinned = processes.is_pinned();
+    }
+    for place in script.places() {
+        world.add_namespace(place);
     }
     let mut began = Instant::now();
     for step in &script.steps {
@@ -368,7 +377,7 @@ async fn settle(world: &Arc<World>, processes: &mut Processes) {
         state.trace.violation(elapsed, what);
     }
     // Processes must poll what they cannot watch, and repeat what another owner prevents.
-    let may_ask = state.checks.is_contested()
+    let may_ask = state.checks.is_contested(&state.objects)
         || state.faults.has_forbidden(Which::Sources)
         || state.faults.has_forbidden(Which::Maps);
     if let Some((_, what)) = state.asked.take().filter(|(at, _)| at.elapsed() < SILENT && !may_ask) {

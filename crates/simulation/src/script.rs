@@ -1,5 +1,6 @@
 //! The actions of a run and their times: drawn from the seed, printed, shrunk and replayed.
 
+use std::collections::BTreeSet;
 use std::fmt::{self, Display};
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::faults::{Fault, Which};
 use crate::helm::Command;
 use crate::process::Setup;
 use crate::registry::Mood;
-use crate::{draw, newer, stories, timing};
+use crate::{draw, moves, newer, stories, timing};
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -67,6 +68,8 @@ pub enum Action {
     AddNamespace,
     /// A person creates an object (first field) of a release (second field) before the release exists.
     Before(String, String),
+    /// A person deletes the records that stayed beside releases whose records moved.
+    Tidy,
     /// A person creates a Secret whose labels look like those of a resource's release records.
     Precious(String),
     /// A person runs helm on a release, and is interrupted after this many steps.
@@ -189,6 +192,8 @@ impl Script {
         newer::add_more(&mut fastrand::Rng::with_seed(seed.rotate_left(32)), &mut script, told);
         newer::add_writes(&mut fastrand::Rng::with_seed(!seed.rotate_left(32)), &mut script);
         timing::add(&mut fastrand::Rng::with_seed(seed.rotate_left(16)), &mut script, last.as_ref());
+        moves::add(&mut fastrand::Rng::with_seed(seed.rotate_left(48)), &mut script);
+        newer::add_jobs(&mut fastrand::Rng::with_seed(!seed.rotate_left(16)), &mut script);
         script
     }
 
@@ -204,6 +209,15 @@ impl Script {
             step.what.times().into_iter().for_each(|time| *time = stretched(*time));
         }
         near
+    }
+
+    /// Returns the namespaces in which its processes keep the records of all releases.
+    pub fn places(&self) -> BTreeSet<&str> {
+        let restarted = self.steps.iter().filter_map(|step| match &step.what {
+            Action::Restart(_, _, setup) => Some(setup),
+            _ => None,
+        });
+        self.setups.iter().chain(restarted).filter_map(Setup::place).collect()
     }
 
     /// Returns when the last step and the last fault end.

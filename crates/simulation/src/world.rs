@@ -119,13 +119,13 @@ impl World {
         let (start, state) = (server.time(), Mutex::new(state));
         let (server, news, began, chart_cache) = (Mutex::new(server), Notify::new(), Instant::now(), OnceLock::new());
         let world = World { server, state, news, began, start, chart_cache };
-        world.add_namespace();
+        world.add_namespace(OTHER);
         Arc::new(world)
     }
 
-    /// Creates the second namespace, unless it exists.
-    pub fn add_namespace(&self) {
-        let body = json!({"metadata": {"name": OTHER}}).to_string().into_bytes();
+    /// Creates a namespace, unless it exists.
+    pub fn add_namespace(&self, name: &str) {
+        let body = json!({"metadata": {"name": name}}).to_string().into_bytes();
         _ = self.write("person", &Call::post("/api/v1/namespaces?fieldManager=kubectl-create", body));
     }
 
