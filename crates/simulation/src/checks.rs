@@ -231,7 +231,7 @@ impl Checks {
             return None;
         }
         let wrong = if is_operator { self.leads(change) } else { None };
-        let wrong = wrong.or_else(|| self.identity(change, objects)).or_else(|| self.keep(change));
+        let wrong = wrong.or_else(|| self.identity(change, objects)).or_else(|| self.keep(change, objects));
         let wrong = match is_operator {
             true => wrong
                 .or_else(|| others::written(change))
@@ -285,6 +285,7 @@ impl Checks {
         // A new version in the registry counts from before it is noticed.
         let setups = self.setups.saturating_sub(if self.is_pulled { UNNOTICED } else { 0 });
         let leaves_records = self.leaders_place().flatten().is_some() && is_beside(name, objects);
+        let is_forgotten = leaves_records && is_unreported(name, change.before.as_deref(), objects);
         let resource = self.resources.entry(name.to_owned()).or_default();
         let (before, after) = (change.before.as_deref(), change.after.as_deref());
         let Some(after) = after else {
@@ -294,7 +295,7 @@ impl Checks {
                 is_helms: resource.is_helms,
                 is_unrecorded: resource.is_unrecorded,
                 is_foreign: resource.is_foreign,
-                is_claimed: resource.is_claimed,
+                is_claimed: resource.is_claimed || is_forgotten,
                 has_moved: resource.has_moved || leaves_records,
                 claims: resource.claims,
                 leaves_orphans: resource.leaves_orphans,
@@ -372,7 +373,12 @@ impl Checks {
         let is_beside = is_beside(name, objects);
         let is_first = || records(name, objects).count() == 1;
         let is_new = change.before.is_none() && names::place(&change.path).is_some();
-        if is_beside && is_new && is_first() && status_of(change.after.as_deref()) == Some("deployed") {
+        let status = status_of(change.after.as_deref());
+        let current = objects.get(&*names::resource(name)).map(|resource| &**resource);
+        if is_new && is_first() && status == Some("pending-install") && is_unreported(name, current, objects) {
+            resource.is_claimed = true;
+        }
+        if is_beside && is_new && is_first() && status == Some("deployed") {
             resource.has_moved = true;
             let completed = beside(name, objects).is_some_and(|newest| status_of(Some(newest)) == Some("deployed"));
             resource.causes += u32::from(!completed);
@@ -405,7 +411,7 @@ impl Checks {
     }
 
     /// Checks (c) that no kept object, and no object that only resembles the release's, is deleted.
-    fn keep(&self, change: &Change) -> Option<String> {
+    fn keep(&self, change: &Change, objects: &Objects) -> Option<String> {
         let before = change.goes()?;
         let is_kept = uid(before).is_some_and(|uid| self.kept.contains(&uid)) || change.path.contains("/precious-");
         // In a foreground deletion the garbage collector deletes objects before the operator acts.
@@ -413,7 +419,8 @@ impl Checks {
         // What only the values of the former resource contain stays that one's when another takes the release over.
         let is_formers = || {
             let name = names::owner(&change.path).filter(|name| self.resources[*name].is_claimed);
-            name.is_some_and(|name| *change.path == *names::path(SOME[0], name))
+            // Nor is it known what belongs to an install that was begun anew when records moved.
+            name.is_some_and(|name| *change.path == *names::path(SOME[0], name) || is_beside(name, objects))
         };
         // After `helm uninstall`, no record names what a person keeps, so it stays bound to its resource (COMPATIBILITY.md).
         let is_unrecorded = || names::owner(&change.path).is_some_and(|name| self.resources[name].is_unrecorded);
@@ -552,6 +559,16 @@ fn is_person(by: &str) -> bool {
 
 fn uid(object: &Value) -> Option<String> {
     object["metadata"]["uid"].as_str().map(str::to_owned)
+}
+
+/// Returns whether records beside a release name this resource, whose status names no release: it has never been deployed,
+/// or the process ended before it wrote that. Such a release is not imported when records move, but begun anew.
+fn is_unreported(name: &str, resource: Option<&Value>, objects: &Objects) -> bool {
+    let owner =
+        beside(name, objects).map(|record| &record["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"]);
+    let is_own =
+        |resource: &&Value| owner.is_some_and(|owner| *owner == resource["metadata"]["uid"] || owner.is_null());
+    resource.filter(is_own).is_some_and(|resource| resource["status"]["deployedRelease"].is_null())
 }
 
 /// Returns the newest of the records that are beside a release.

@@ -13,16 +13,20 @@ type Place = Option<&'static str>;
 
 /// Moves records in some scripts, in others tells a story about that.
 pub fn add(random: &mut fastrand::Rng, script: &mut Script) {
-    let story = match random.u8(0..4) {
+    let story = match random.u8(0..40) {
         0 => killed_while_they_move,
         1 => moved_after_a_failure,
         2 => disputed,
-        3 => return wander(random, script),
+        3 => {
+            wander(random, script);
+            return script.widen();
+        }
         _ => return,
     };
     script.steps.clear();
     script.setups.iter_mut().for_each(|setup| *setup = setup.at(None));
     story(random, script);
+    script.widen();
 }
 
 /// Draws a namespace for all records.
@@ -78,14 +82,18 @@ fn move_all(random: &mut fastrand::Rng, script: &mut Script, at: u64, place: Pla
 }
 
 impl Script {
+    /// Lets processes that watch some namespaces also watch those for records.
+    fn widen(&mut self) {
+        self.configure(|setup| {
+            if !setup.namespaces.is_empty() {
+                setup.namespaces = format!("default,{OTHER},{RECORDS}");
+            }
+        });
+    }
+
     /// Keeps records at a place in all configurations.
     fn keep_all(&mut self, place: Place) {
-        self.setups.iter_mut().for_each(|setup| *setup = setup.at(place));
-        for step in &mut self.steps {
-            if let Action::Restart(_, _, setup) = &mut step.what {
-                *setup = setup.at(place);
-            }
-        }
+        self.configure(|setup| *setup = setup.at(place));
     }
 
     /// Restarts a process at a time, with this place for records from then on.
@@ -181,6 +189,8 @@ fn moved_after_a_failure(random: &mut fastrand::Rng, script: &mut Script) {
     for setup in &mut script.setups {
         let is_other = |line: &&str| !line.starts_with("onFailure") && !line.starts_with("retries");
         setup.watch = setup.watch.lines().filter(is_other).collect::<Vec<_>>().join("\n");
+        // What never becomes ready is tried again for good.
+        let is_retried = is_retried && !setup.chart.ends_with('3');
         setup.add(if is_retried { "onFailure: keep" } else { "onFailure: keep\nretries: 2" });
     }
     script.then(0, with_service(random, "a"));

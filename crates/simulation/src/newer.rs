@@ -210,7 +210,7 @@ impl Script {
     }
 
     /// Changes every configuration.
-    fn configure(&mut self, mut change: impl FnMut(&mut Setup)) {
+    pub fn configure(&mut self, mut change: impl FnMut(&mut Setup)) {
         self.setups.iter_mut().for_each(&mut change);
         for step in &mut self.steps {
             if let Action::Restart(_, _, setup) = &mut step.what {

@@ -39,9 +39,11 @@ impl End {
             return Vec::new();
         }
         if let Some(there) = elsewhere(name, objects, place) {
-            return waits(name, there, resource, objects).into_iter().collect();
+            return self.waits(name, there, resource, objects).into_iter().collect();
         }
         match objects.get(&*names::resource(name)) {
+            // The import waits longer than what an interrupted helm is left alone for.
+            Some(object) if place.is_some() && readiness(object).1.contains("ReleaseInFlight") => Vec::new(),
             Some(object) if resource.exists => self.converged(name, (resource, object), objects),
             Some(_) => vec![format!("(i) resource {name} is still being deleted")],
             None => left_over(name, resource, objects),
@@ -177,6 +179,16 @@ impl End {
 }
 
 impl End {
+    /// Checks (n) that a resource whose records are elsewhere says so.
+    fn waits(&self, name: &str, there: &str, resource: &Resource, objects: &Objects) -> Option<String> {
+        let Some(object) = objects.get(&*names::resource(name)) else {
+            return (!resource.is_helms).then(|| format!("(e) records of {name} are left over in {there}"));
+        };
+        let (_, why) = readiness(object);
+        let says = why.contains("ReleaseElsewhere") || self.is_blind;
+        (!says).then(|| format!("(n) {name} does not say that it is recorded in {there}: {why}"))
+    }
+
     /// Checks (d) that the Job of the values and the chart has finished, or is left over.
     fn task(&self, name: &str, (seen, resource): (&Resource, &Value), objects: &Objects) -> Option<String> {
         let number = match self.second()? {
@@ -256,14 +268,4 @@ fn left_over(name: &str, resource: &Resource, objects: &Objects) -> Vec<String> 
 /// Returns where the records of a release are, if that is neither beside it nor where the leader keeps them.
 pub(crate) fn elsewhere<'o>(name: &'o str, objects: &'o Objects, place: Option<&str>) -> Option<&'o str> {
     records(name, objects).find_map(|(path, _)| names::place(path).filter(|there| Some(*there) != place))
-}
-
-/// Checks (n) that a resource whose records are elsewhere says so.
-fn waits(name: &str, there: &str, resource: &Resource, objects: &Objects) -> Option<String> {
-    let Some(object) = objects.get(&*names::resource(name)) else {
-        return (!resource.is_helms).then(|| format!("(e) records of {name} are left over in {there}"));
-    };
-    let (_, why) = readiness(object);
-    (!why.contains("ReleaseElsewhere"))
-        .then(|| format!("(n) {name} does not say that it is recorded in {there}: {why}"))
 }

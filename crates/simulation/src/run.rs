@@ -1,5 +1,6 @@
 //! Plays a script on one thread with paused time; the seed decides everything.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use outside::Simulation;
 use tokio::time::{Instant, sleep_until};
 
 use crate::faults::Which;
+use crate::names::RECORDS;
 use crate::process::{Process, Setup};
 use crate::quiet::End;
 use crate::script::{Action, Script};
@@ -248,8 +250,9 @@ async fn simulate(script: Script, trace: Trace) -> (Report, Vec<String>) {
         checks.is_pulled = processes.is_pulled();
         checks.is_pinned = processes.is_pinned();
     }
-    for place in script.places() {
-        world.add_namespace(place);
+    let watched = script.setups.iter().flat_map(|setup| setup.namespaces.split(',').filter(|name| *name == RECORDS));
+    for namespace in script.places().into_iter().chain(watched).collect::<BTreeSet<_>>() {
+        world.add_namespace(namespace);
     }
     let mut began = Instant::now();
     for step in &script.steps {
