@@ -250,7 +250,10 @@ impl ReconcileLoop<'_> {
 
     async fn act(&self, step: Step, primary: &Arc<Primary>) -> Result<Ended, FailedStep> {
         let context = &self.context;
-        if matches!(step, Step::Plan | Step::Compare | Step::Render | Step::TakeOwnership | Step::Uninstall) {
+        if matches!(
+            step,
+            Step::Plan | Step::Compare | Step::Render | Step::TakeOwnership | Step::Uninstall | Step::RemoveFinalizer
+        ) {
             context.check_release_namespace(primary).await?;
         }
         if !context.has_room_for(step, primary).await {

@@ -146,6 +146,26 @@ async fn a_release_is_neither_installed_again_nor_left_behind_if_its_records_are
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_install_that_no_status_names_is_neither_begun_again_nor_forgotten_if_it_is_recorded_in_another_namespace() {
+    for is_deleted in [false, true] {
+        for home in [Home::in_namespace("elsewhere"), Home::default()] {
+            let world = recording(World::new(spec()).server, random());
+            world.reconcile().await;
+            let before = release(&world);
+            let began = json!({"type": "Ready", "status": "False", "reason": "Installing", "message": ""});
+            world.edit(|p| p["status"] = json!({"conditions": [began]}));
+            let world = recording_at(home.clone(), world.server, random());
+            if is_deleted {
+                world.delete();
+            }
+            world.reconcile().await;
+            assert_eq!(release(&world), before, "{home:?}, deleted: {is_deleted}");
+            assert_eq!(world.state("Irreconcilable"), "True/ReleaseElsewhere", "{home:?}, deleted: {is_deleted}");
+        }
+    }
+}
+
 /// Creates a release that was upgraded after its records had moved to the namespace `records`. The old one is left beside
 /// it.
 async fn upgraded_after_a_move() -> World {
@@ -159,6 +179,16 @@ async fn upgraded_after_a_move() -> World {
     assert_eq!((world.history(), world.maps().len()), (vec!["2 superseded".to_owned(), "3 deployed".into()], 4));
     assert!(world.server.object(&record_path(1)).is_some());
     world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_no_status_names_since_it_moved_is_not_upgraded_by_the_record_that_is_left_beside_it() {
+    let world = upgraded_after_a_move().await;
+    world.edit(|p| (p["status"]["deployedRelease"]["revision"], p["spec"]["value"]) = (1.into(), "2".into()));
+    let before = release(&world);
+    let world = recording_at(Home::default(), world.server, random());
+    world.reconcile().await;
+    assert_eq!((world.state("Irreconcilable").as_str(), release(&world)), ("True/ReleaseElsewhere", before));
 }
 
 /// Reconciles the resource in a new process that keeps records at this home, and watches those in `ns` but not those in

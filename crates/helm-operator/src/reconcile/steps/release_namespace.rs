@@ -23,17 +23,16 @@ enum Misplaced<'r> {
 }
 
 impl StepContext<'_> {
-    /// Checks, before a release is installed or uninstalled without its newest records, that these are not in another
-    /// namespace.
+    /// Checks, before a release is changed or uninstalled, or its resource goes without one, that its newest records are not
+    /// in another namespace.
     ///
     /// # Errors
     /// They are, or it could not be determined.
     pub(crate) async fn check_release_namespace(&self, primary: &Primary) -> Result<(), Failed> {
-        if self.recorded(primary) != Recorded::Lost && !self.is_behind(primary) {
-            return Ok(());
-        }
+        // The status names neither an install that was interrupted nor, for some time, a release that was imported.
         self.check_records(primary, &self.shared.cache.records_of_owner(primary.uid()))?;
-        if self.were_here() || self.shared.cache.knows_all_records() {
+        let is_missing = self.recorded(primary) == Recorded::Lost || self.is_behind(primary);
+        if !is_missing || self.were_here() || self.shared.cache.knows_all_records() {
             return Ok(());
         }
         let all = self.all_records(primary).await?;
