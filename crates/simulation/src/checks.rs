@@ -320,6 +320,10 @@ impl Checks {
         if after["spec"]["cache"] != true {
             resource.may_go.insert(names::path(SOME[0], name));
         }
+        // It runs again once the values want it again.
+        if after["spec"]["task"] == false {
+            resource.task = None;
+        }
         if !resource.exists {
             self.rollout.forget(name);
         }
@@ -328,6 +332,7 @@ impl Checks {
     /// Tracks release records. A deployed revision owns what it adopted; a release that a person made stays the
     /// person's until it is adopted or removed.
     fn note_record(&mut self, change: &Change, objects: &Objects) {
+        let is_here = self.leaders_place().flatten().is_none();
         let Some((name, _)) = names::record(&change.path) else { return };
         let Some(resource) = self.resources.get_mut(name) else { return };
         jobs::note_attempt(resource, change);
@@ -345,7 +350,8 @@ impl Checks {
         match &change.after {
             Some(_) if &*change.by == "helm" && change.before.is_none() && is_first => resource.is_foreign = true,
             // A command that began before the resource was re-created gives the release to the former resource.
-            Some(after) if &*change.by == "helm" && is_former(after) => resource.is_foreign = true,
+            // Elsewhere, none of the operator's records are its.
+            Some(after) if &*change.by == "helm" && is_former(after) => resource.is_foreign |= is_here,
             Some(_) if status == Some("deployed") => {
                 // A later change of the record, such as new marks, adopts nothing.
                 if status_of(change.before.as_deref()) != status {
@@ -393,7 +399,10 @@ impl Checks {
         }
         let name = names::owner(&change.path).or_else(|| names::record(&change.path).map(|(name, _)| name));
         let resource = name.and_then(|name| self.resources.get(name))?;
-        let is_owned = resource.exists && !resource.is_claimed && !resource.is_foreign && !resource.is_helms;
+        if resource.is_claimed {
+            return None;
+        }
+        let is_owned = resource.exists && !resource.is_foreign && !resource.is_helms;
         self.places.written(change, objects, is_owned)
     }
 

@@ -147,7 +147,10 @@ impl Processes {
         let (is_ordered, may_fail) = (self.is_ordered(), self.may_fail());
         let (is_pulled, is_pinned) = (self.is_pulled(), self.is_pinned());
         let checks = &mut self.world.state().checks;
-        checks.places.moves += if moves { 2 } else { 0 };
+        if moves {
+            checks.places.moves += 2;
+            checks.rollout.forget_all();
+        }
         if changes {
             checks.setup_changes();
         }

@@ -274,6 +274,11 @@ impl Cache {
         self.releases.owned_by(uid)
     }
 
+    /// Returns the known records, in any namespace, that this operator wrote for the owner with this uid.
+    pub(crate) fn records_written_for(&self, uid: &str) -> Vec<ResourceKey> {
+        self.releases.written_for(uid)
+    }
+
     /// Returns whether the records in every namespace are known.
     pub(crate) fn knows_all_records(&self) -> bool {
         self.releases.are_all_known()

@@ -299,6 +299,12 @@ impl ReleaseRecords {
         self.revisions.values().any(names)
     }
 
+    /// Returns whether this operator wrote a record for the owner with this uid.
+    pub(crate) fn is_written_for(&self, uid: &str) -> bool {
+        let is_marked = |revision: &Revision| revision.marks.as_ref().is_some_and(|marks| *marks.owner == *uid);
+        self.revisions.values().any(|revision| revision.is_sealed() && is_marked(revision))
+    }
+
     /// Returns the revisions whose records look like ours but are not.
     pub(crate) fn broken(&self) -> Vec<u32> {
         self.revisions.iter().filter(|(_, r)| r.trust == Trust::Broken).map(|(version, _)| *version).collect()

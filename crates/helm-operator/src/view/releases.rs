@@ -131,8 +131,17 @@ impl Releases {
 
     /// Returns the names of the known records that name the owner with this uid, in order.
     pub(crate) fn owned_by(&self, uid: &str) -> Vec<ResourceKey> {
+        self.find(|release| release.names_uid(uid))
+    }
+
+    /// Returns the names of the known records that this operator wrote for the owner with this uid, in order.
+    pub(crate) fn written_for(&self, uid: &str) -> Vec<ResourceKey> {
+        self.find(|release| release.is_written_for(uid))
+    }
+
+    fn find(&self, is_wanted: impl Fn(&ReleaseRecords) -> bool) -> Vec<ResourceKey> {
         let all = lock(&self.all);
-        let owned = all.iter().filter(|(_, release)| release.names_uid(uid));
+        let owned = all.iter().filter(|(_, release)| is_wanted(release));
         let mut owned: Vec<ResourceKey> = owned.map(|(key, _)| key.clone()).collect();
         owned.sort();
         owned

@@ -29,10 +29,13 @@ impl StepContext<'_> {
     /// # Errors
     /// They are, or it could not be determined.
     pub(crate) async fn check_release_namespace(&self, primary: &Primary) -> Result<(), Failed> {
-        // The status names neither an install that was interrupted nor, for some time, a release that was imported.
+        if self.recorded(primary) != Recorded::Lost && !self.is_behind(primary) {
+            // The status names neither an install that was interrupted nor, for some time, a release that was imported. Anyone
+            // may write a record, but not with our seal.
+            return Ok(self.check_records(primary, &self.shared.cache.records_written_for(primary.uid()))?);
+        }
         self.check_records(primary, &self.shared.cache.records_of_owner(primary.uid()))?;
-        let is_missing = self.recorded(primary) == Recorded::Lost || self.is_behind(primary);
-        if !is_missing || self.were_here() || self.shared.cache.knows_all_records() {
+        if self.were_here() || self.shared.cache.knows_all_records() {
             return Ok(());
         }
         let all = self.all_records(primary).await?;
