@@ -76,9 +76,9 @@ impl End {
         }
         let (missing, left_over) = self.presence(name, resource, objects);
         found.extend(missing);
-        // Without a record, only a deletion of the resource removes what its values leave out, or what a person keeps
-        // of it.
-        found.extend(left_over.into_iter().filter(|_| !seen.is_unrecorded));
+        // What a failed upgrade made before the records moved stays until the next revision (0038). Without a record, only a
+        // deletion of the resource removes what its values leave out, or what a person keeps of it.
+        found.extend(left_over.into_iter().filter(|_| !seen.is_unrecorded && !seen.has_moved));
         found.extend(self.differences(name, (seen, resource), objects));
         found.extend(self.job(name, objects));
         found.extend(self.task(name, (seen, resource), objects));
