@@ -16,7 +16,7 @@ use crate::charts::tests::reporting::published;
 use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, events, key, spec, with_sources};
 use crate::reconcile;
 use crate::reconcile::controller_context::Settings;
-use crate::reconcile::decide::action_room::Reservation;
+use crate::reconcile::decide::action_room::{Entry, Reservation};
 
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
@@ -46,9 +46,14 @@ async fn end_jobs(server: &MemoryApi, how: &str) {
 
 /// Completes the Job with this name.
 pub(super) fn complete(server: &MemoryApi, name: &str) {
+    end(server, name, "Complete");
+}
+
+/// Ends the Job with this name in this way.
+fn end(server: &MemoryApi, name: &str, how: &str) {
     let path = format!("{JOBS}/{name}");
     let mut job = server.object(&path).unwrap();
-    job["status"]["conditions"] = json!([{"type": "Complete", "status": "True"}]);
+    job["status"]["conditions"] = json!([{"type": how, "status": "True"}]);
     server.put(&path, job, "kube-controller-manager");
 }
 
@@ -217,7 +222,8 @@ async fn a_stop_ends_the_wait_for_a_hook_at_once_and_the_next_process_resumes_it
 fn filled(world: &World) -> Option<[Reservation; 2]> {
     let held = [Reservation::default(), Reservation::default()];
     let room = &world.shared.action_room;
-    let has_all = held.iter().zip(["x", "y"]).all(|(one, namespace)| one.replace(room, namespace, Some(usize::MAX)));
+    let take = |(one, namespace): (&Reservation, &str)| one.replace(room, namespace, Some(usize::MAX), Entry::New);
+    let has_all = held.iter().zip(["x", "y"]).all(take);
     has_all.then_some(held)
 }
 
@@ -294,24 +300,53 @@ async fn an_upgrade_reserves_memory_for_the_hooks_of_its_rollback_which_run_with
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_action_without_memory_is_continued_once_there_is_some_and_its_hook_goes_on() {
-    let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+async fn an_interrupted_action_is_continued_at_once_even_without_memory() {
+    for event in ["pre-install", "pre-delete"] {
+        let world = World::new(with_hooks(json!([hook("migrate", event)])));
+        if event == "pre-delete" {
+            world.reconcile().await;
+            world.delete();
+        }
+        killed_after(&world, 30).await;
+        assert!(filled(&world).is_some(), "what is dropped holds nothing");
+        let job = uid_of(&world, "migrate");
+        let world = World::on(world.server);
+        let others = filled(&world);
+        assert!(others.is_some() && job.is_string());
+        let ends = async {
+            sleep(Duration::from_secs(10)).await;
+            complete(&world.server, "migrate");
+        };
+        tokio::join!(world.reconcile(), ends);
+        let left = if event == "pre-delete" { vec![] } else { vec!["1 deployed".to_owned()] };
+        assert_eq!((world.history(), uid_of(&world, "migrate")), (left, job), "{event}");
+        assert_eq!((count(&world, &format!("POST {JOBS}")), count(&world, &format!("DELETE {JOBS}"))), (1, 0));
+        drop(others);
+        assert!(filled(&world).is_some(), "nothing is held any more");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_hook_that_the_server_deletes_never_counts_as_succeeded_for_lack_of_memory() {
+    let ttl = json!({"ttlSecondsAfterFinished": 60});
+    let world = World::new(with_hooks(json!([{"name": "migrate", "events": ["pre-upgrade"], "spec": ttl}])));
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
     killed_after(&world, 30).await;
-    assert!(filled(&world).is_some(), "what is dropped holds nothing");
-    let job = uid_of(&world, "migrate");
+    assert_eq!(phases(&world, 2).await, ["migrate Running"]);
     let world = World::on(world.server);
     let others = filled(&world);
-    for _ in 0..2 {
-        world.reconcile().await;
-        assert_waits_for_room(&world);
-        assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 pending-install".to_owned()], job.clone()));
-        assert_eq!(phases(&world, 1).await, ["migrate Running"]);
-    }
-    complete(&world.server, "migrate");
+    assert!(others.is_some());
+    let fails = async {
+        sleep(Duration::from_secs(10)).await;
+        end(&world.server, "migrate", "Failed");
+        sleep(Duration::from_secs(60)).await;
+        world.server.remove(&format!("{JOBS}/migrate"));
+    };
+    tokio::join!(world.reconcile(), fails);
     drop(others);
-    world.reconcile().await;
-    assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 deployed".to_owned()], job));
-    assert_eq!((count(&world, &format!("POST {JOBS}")), count(&world, &format!("DELETE {JOBS}"))), (1, 0));
+    assert_eq!((world.value_of("a"), phases(&world, 2).await), (json!("1"), vec!["migrate Failed".to_owned()]));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
 }
 
 #[tokio::test(start_paused = true)]

@@ -29,6 +29,16 @@ struct Reserved {
     bytes: usize,
 }
 
+/// Whether an action has begun before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Entry {
+    /// It has written nothing, and can wait for room.
+    New,
+    /// It continues one that an earlier reconcile began with room. It goes on even without: what it waited for may have
+    /// failed, and may be deleted before anybody looks.
+    Begun,
+}
+
 /// What one reconcile holds of the room.
 #[derive(Debug, Default)]
 pub(crate) struct Reservation(Mutex<Option<Reserved>>);
@@ -49,10 +59,10 @@ impl ActionRoom {
         self.fits(&lock(&self.0.used), namespace, self.capped(bytes))
     }
 
-    fn take(&self, namespace: &str, bytes: usize) -> Option<Reserved> {
+    fn take(&self, namespace: &str, bytes: usize, entry: Entry) -> Option<Reserved> {
         let bytes = self.capped(bytes);
         let mut used = lock(&self.0.used);
-        if !self.fits(&used, namespace, bytes) {
+        if entry == Entry::New && !self.fits(&used, namespace, bytes) {
             return None;
         }
         let namespace: Arc<str> = namespace.into();
@@ -74,10 +84,10 @@ impl ActionRoom {
 impl Reservation {
     /// Gives back what is held, and reserves this many bytes instead; `None` needs no room. Returns whether there was
     /// room.
-    pub(crate) fn replace(&self, room: &ActionRoom, namespace: &str, bytes: Option<usize>) -> bool {
+    pub(crate) fn replace(&self, room: &ActionRoom, namespace: &str, bytes: Option<usize>, entry: Entry) -> bool {
         let mut held = lock(&self.0);
         *held = None;
-        *held = bytes.and_then(|bytes| room.take(namespace, bytes));
+        *held = bytes.and_then(|bytes| room.take(namespace, bytes, entry));
         bytes.is_none() || held.is_some()
     }
 }
@@ -105,9 +115,9 @@ mod tests {
     #[test]
     fn a_namespace_has_at_most_half_and_all_together_the_whole() {
         let room = ActionRoom::of(100);
-        let mut held = vec![room.take("a", 30).unwrap(), room.take("a", 20).unwrap()];
-        assert!(!room.admits("a", 1) && room.take("a", 1).is_none());
-        held.push(room.take("b", 40).unwrap());
+        let mut held = vec![room.take("a", 30, Entry::New).unwrap(), room.take("a", 20, Entry::New).unwrap()];
+        assert!(!room.admits("a", 1) && room.take("a", 1, Entry::New).is_none());
+        held.push(room.take("b", 40, Entry::New).unwrap());
         assert!(room.admits("b", 10) && !room.admits("b", 11));
         assert!(room.admits("c", 10) && !room.admits("c", 11));
         held.remove(0);
@@ -120,24 +130,37 @@ mod tests {
     #[test]
     fn an_action_that_is_larger_than_a_namespaces_part_runs_alone_there() {
         let room = ActionRoom::of(100);
-        let small = room.take("a", 1);
+        let small = room.take("a", 1, Entry::New);
         assert!(!room.admits("a", 1000));
         drop(small);
-        let large = room.take("a", 1000);
+        let large = room.take("a", 1000, Entry::New);
         assert!(large.is_some() && !room.admits("a", 1));
-        let other = room.take("b", 1000);
+        let other = room.take("b", 1000, Entry::New);
         assert!(other.is_some() && !room.admits("c", 1));
+    }
+
+    #[test]
+    fn an_action_that_has_begun_goes_on_without_room_and_others_wait_for_what_it_exceeds() {
+        let room = ActionRoom::of(100);
+        let held = room.take("a", 50, Entry::New);
+        let begun = room.take("a", 20, Entry::Begun);
+        assert!(held.is_some() && begun.is_some());
+        assert!(room.admits("b", 30) && !room.admits("b", 31));
+        drop(held);
+        assert!(room.admits("a", 30) && !room.admits("a", 31));
+        drop(begun);
+        assert!(is_empty(&room));
     }
 
     #[test]
     fn a_reconcile_gives_back_what_it_held_before_it_reserves_again() {
         let (room, reservation) = (ActionRoom::of(100), Reservation::default());
-        assert!(reservation.replace(&room, "a", Some(50)));
-        assert!(reservation.replace(&room, "a", Some(40)));
-        assert!(!Reservation::default().replace(&room, "a", Some(20)));
-        assert!(Reservation::default().replace(&room, "a", None), "which needs no room");
-        assert!(reservation.replace(&room, "a", None) && is_empty(&room));
-        assert!(reservation.replace(&room, "a", Some(10)));
+        assert!(reservation.replace(&room, "a", Some(50), Entry::New));
+        assert!(reservation.replace(&room, "a", Some(40), Entry::New));
+        assert!(!Reservation::default().replace(&room, "a", Some(20), Entry::New));
+        assert!(Reservation::default().replace(&room, "a", None, Entry::New), "which needs no room");
+        assert!(reservation.replace(&room, "a", None, Entry::New) && is_empty(&room));
+        assert!(reservation.replace(&room, "a", Some(10), Entry::New));
         drop(reservation);
         assert!(is_empty(&room));
     }

@@ -56,7 +56,7 @@ pub(crate) struct Observed {
     pub(crate) outdated: bool,
     /// What the tests of the newest revision require.
     pub(crate) gate: Gate,
-    /// The next action lacks memory for its waits.
+    /// The next action has not begun, and lacks memory for its waits.
     pub(crate) crowded: bool,
 }
 
@@ -574,12 +574,14 @@ mod tests {
     fn an_action_without_memory_waits_while_what_is_deployed_is_maintained() {
         let crowded = Observed { crowded: true, ..FINE };
         let changed = Observed { inputs: Inputs::Changed, ..crowded.clone() };
-        let pending = Observed { release: Recorded::Pending, ..changed.clone() };
+        let given_up = Observed { release: Recorded::Pending, ..changed.clone() };
+        let begun = Observed { release: Recorded::Pending, inputs: Inputs::RenderedOther, ..FINE };
         check(&[
             ("before a render", changed.clone(), Step::Wait),
             ("even as a retry", Observed { yields: true, ..changed.clone() }, Step::Wait),
             ("an upgrade", Observed { inputs: Inputs::RenderedOther, ..changed.clone() }, Step::Wait),
-            ("what was interrupted", pending, Step::Wait),
+            ("what replaces an interrupted one", given_up, Step::Wait),
+            ("not what was interrupted itself", begun, Step::Upgrade),
             ("an install", Observed { release: Recorded::None, ..changed.clone() }, Step::Wait),
             ("tests", Observed { gate: Gate::Test, ..crowded.clone() }, Step::Wait),
             ("a rollback", Observed { gate: Gate::RollBack, ..crowded.clone() }, Step::Wait),

@@ -4,10 +4,14 @@
 use std::time::Duration;
 
 use helm_release::action::{Action, Candidate};
+use helm_release::release::Status;
 use tokio::time::Instant;
 
 use crate::dependencies::Waiting;
+use crate::reconcile::decide::action_room::Entry;
+use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::held::{Lacking, Waits, of_upgrade};
+use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::Step;
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
@@ -46,7 +50,7 @@ impl StepContext<'_> {
     }
 
     /// Reserves this much memory until the reconcile ends, in place of what an earlier action of it held. Returns whether
-    /// there was room; if not, the resource waits for it.
+    /// there was room, or the action has begun; if not, the resource waits for it.
     pub(crate) fn reserve(&self, primary: &Primary, bytes: Option<usize>) -> bool {
         let has_room = self.takes_room(primary, bytes);
         let lacking = bytes.filter(|_| !has_room).map(|bytes| Lacking { attempt: self.attempt(primary), bytes });
@@ -63,12 +67,28 @@ impl StepContext<'_> {
 
     /// A plan waits for nothing.
     fn takes_room(&self, primary: &Primary, bytes: Option<usize>) -> bool {
-        self.shared.settings.rehearses || self.room.replace(&self.shared.action_room, primary.namespace(), bytes)
+        let (room, entry) = (&self.shared.action_room, self.entry(primary));
+        self.shared.settings.rehearses || self.room.replace(room, primary.namespace(), bytes, entry)
     }
 
-    /// Returns whether the next action lacks memory, as far as is known from an earlier attempt to begin it.
+    /// Returns whether the next action continues the one that the newest record describes. One with other inputs does
+    /// not: it gives up the hooks of that one.
+    fn entry(&self, primary: &Primary) -> Entry {
+        let release = self.release();
+        let Some(release) = release.as_deref() else { return Entry::New };
+        let unfinished = release.unfinished().and_then(|(_, newest)| newest.marks.as_ref());
+        let has_begun = match self.gate(primary, Some(release)) {
+            _ if primary.deleting => release.revisions.values().any(|one| one.status == Status::Uninstalling),
+            Gate::RollBack | Gate::Pin => unfinished.is_some_and(|marks| marks.rolled_back_to.is_some()),
+            _ => unfinished.is_some_and(|marks| inputs::is_equal(&marks.inputs, &self.inputs_digest(primary))),
+        };
+        if has_begun { Entry::Begun } else { Entry::New }
+    }
+
+    /// Returns whether the next action has not begun and lacks memory, as far as is known from an earlier attempt to begin
+    /// it.
     pub(crate) fn is_crowded(&self, primary: &Primary) -> bool {
-        let lacking = self.lacking(primary);
+        let lacking = self.lacking(primary).filter(|_| self.entry(primary) == Entry::New);
         lacking.is_some_and(|bytes| !self.shared.action_room.admits(primary.namespace(), bytes))
     }
 
