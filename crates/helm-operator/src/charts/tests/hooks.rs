@@ -219,7 +219,7 @@ async fn a_stop_ends_the_wait_for_a_hook_at_once_and_the_next_process_resumes_it
 }
 
 /// Takes the whole room of actions for other namespaces; returns `None` if an action holds a part of it.
-fn filled(world: &World) -> Option<[Reservation; 2]> {
+pub(super) fn filled(world: &World) -> Option<[Reservation; 2]> {
     let held = [Reservation::default(), Reservation::default()];
     let room = &world.shared.action_room;
     let take = |(one, namespace): (&Reservation, &str)| one.replace(room, namespace, Some(usize::MAX), Entry::New);

@@ -2,6 +2,7 @@
 
 use helm_release::storage::Before;
 
+use super::hooks::{complete, filled, hook};
 use super::*;
 use crate::values_from::ValuesSource;
 use crate::watches::OnFailure;
@@ -163,6 +164,38 @@ async fn a_release_that_does_not_render_makes_room_for_the_next() {
     world.reconcile_one(&a).await;
     world.reconcile_one(&b).await;
     assert_eq!(upgraded(&world), ["b"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_waits_for_memory_leaves_its_place_to_the_next() {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let world = serving(server, "v1", 1);
+    let hooks = json!([hook("migrate", "pre-upgrade")]);
+    let a = world.add("ns", "a", json!({"maps": ["a"], "value": "x", "hooks": hooks}));
+    let b = world.add("ns", "b", json!({"maps": ["b"], "value": "x"}));
+    for key in [&a, &b] {
+        world.reconcile_one(key).await;
+    }
+    let world = serving(world.server, "v2", 1);
+    let others = filled(&world);
+    assert!(others.is_some());
+    for _ in 0..2 {
+        world.reconcile_one(&a).await;
+        assert!(!world.shared.rollout.holds(&a) && !world.shared.rollout.is_waiting(&a));
+        let waits = world.condition_of(&a, "Reconciling").unwrap();
+        assert!(waits.starts_with("True/ActionQueued/"), "{waits}");
+    }
+    world.reconcile_one(&b).await;
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("x by v1"), json!("x by v2")));
+    drop(others);
+    let ends = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        assert!(world.shared.rollout.holds(&a));
+        complete(&world.server, "migrate");
+    };
+    tokio::join!(world.reconcile_one(&a), ends);
+    assert_eq!(world.value_of("a"), "x by v2");
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@
 //! releases. A release that was not ready before gives its slot up once it is stalled, because the upgrade did not
 //! break it. One that only its own sources of values change also gives its slot up once the upgrade fails: that is its
 //! owner's doing, and must not stop all others. So does one that gets a slot while it has to wait for its turn in a
-//! rollout, for a dependency or for its next attempt, and one that needs no slot any more. One that failed before waits
+//! rollout, for a dependency, for memory or for its next attempt, and one that needs no slot any more. One that failed before waits
 //! for its turn without a slot, too. Waiting for a slot does not occupy a worker.
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -110,6 +110,8 @@ pub(crate) struct Claim<'h> {
     pub(crate) is_out_of_turn: bool,
     /// A dependency is missing.
     pub(crate) lacks_dependency: bool,
+    /// There is no memory for the waits of the upgrade.
+    pub(crate) lacks_memory: bool,
     /// The current inputs have failed, and may not be tried again yet, or at all.
     pub(crate) is_held: bool,
     /// No test of the deployed revision is to run, and none failed so that the revision is rolled back.
@@ -125,7 +127,7 @@ impl Place {
             _ if claim.is_left => false,
             // Even if it cannot begin now: nothing else would wake it.
             Place::Waiting => claim.due == Due::InSlot,
-            // Its turn, its dependency, its next attempt or a change wakes it, and it queues again.
+            // Its turn, its dependency, its look for memory, its next attempt or a change wakes it, and it queues again.
             Place::Given => claim.due == Due::InSlot && claim.may_begin(),
             Place::Begun(begun) => !claim.is_over(begun),
         }
@@ -134,7 +136,8 @@ impl Place {
 
 impl Claim<'_> {
     fn may_begin(&self) -> bool {
-        !self.is_blocked && !self.is_out_of_turn && !self.lacks_dependency && !self.is_held
+        let is_stopped = self.is_blocked || self.lacks_memory;
+        !is_stopped && !self.is_out_of_turn && !self.lacks_dependency && !self.is_held
     }
 
     /// Returns whether an upgrade that has begun no longer needs its slot.
@@ -151,7 +154,8 @@ impl Claim<'_> {
             (Attempt::None, Due::Nothing) => self.is_tested && self.health == Some(&Health::Ready),
             // A chart that does not render, for example, has changed nothing. What was made before may be broken.
             (Attempt::None, Due::Freely | Due::InSlot) => {
-                self.is_blocked && (!self.is_made || self.health == Some(&Health::Ready))
+                let is_stopped = self.is_blocked || self.lacks_memory;
+                is_stopped && (!self.is_made || self.health == Some(&Health::Ready))
             }
         }
     }
@@ -425,6 +429,7 @@ mod tests {
         is_blocked: false,
         is_out_of_turn: false,
         lacks_dependency: false,
+        lacks_memory: false,
         is_held: false,
         is_tested: true,
         health: Some(&Health::Ready),
@@ -451,6 +456,12 @@ mod tests {
             ("it cannot begin", blocked, [true, false, false, false, false]),
             ("not its turn", Claim { is_out_of_turn: true, ..CLAIM }, [true, false, false, false, false]),
             ("it lacks a dependency", Claim { lacks_dependency: true, ..CLAIM }, [true, false, false, false, false]),
+            ("it lacks memory", Claim { lacks_memory: true, ..CLAIM }, [true, false, false, false, false]),
+            (
+                "made, not ready, another lacks memory",
+                Claim { is_made: true, lacks_memory: true, health: progressing, ..CLAIM },
+                [true, false, true, true, true],
+            ),
             ("made, another is due, no answer", Claim { is_made: true, ..blocked }, [true, false, false, false, false]),
             (
                 "made, not ready, another is due, no answer",

@@ -269,10 +269,10 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// Returns whether the step is an action, or a render for one.
+    /// Returns whether the step is an action, or the slot or the render for one.
     fn is_action(self) -> bool {
-        use Step::{Install, Render, RollBack, Test, Uninstall, Upgrade};
-        matches!(self, Render | Install | Upgrade | RollBack | Test | Uninstall)
+        use Step::{Install, Queue, Render, RollBack, Test, Uninstall, Upgrade};
+        matches!(self, Queue | Render | Install | Upgrade | RollBack | Test | Uninstall)
     }
 
     /// Returns whether the step uses the values of the resource.
@@ -579,6 +579,7 @@ mod tests {
         check(&[
             ("before a render", changed.clone(), Step::Wait),
             ("even as a retry", Observed { yields: true, ..changed.clone() }, Step::Wait),
+            ("without a slot", Observed { upgrade_slot: UpgradeSlot::Needed, ..changed.clone() }, Step::Wait),
             ("an upgrade", Observed { inputs: Inputs::RenderedOther, ..changed.clone() }, Step::Wait),
             ("what replaces an interrupted one", given_up, Step::Wait),
             ("not what was interrupted itself", begun, Step::Upgrade),

@@ -123,6 +123,7 @@ impl StepContext<'_> {
             is_blocked: self.is_irreconcilable(),
             is_out_of_turn: due != Due::Nothing && self.is_out_of_turn(primary, release),
             lacks_dependency: due != Due::Nothing && self.awaits(primary) == Awaits::Missing,
+            lacks_memory: due != Due::Nothing && self.is_crowded(primary),
             is_held: self.is_held(primary, release),
             is_tested: gate != Gate::RollBack && !self.is_test_due(primary),
             health,
