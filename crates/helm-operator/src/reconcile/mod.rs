@@ -266,8 +266,14 @@ impl ReconcileLoop<'_> {
                 context.clear_drift(primary);
                 NextStep::Done.into()
             }
-            Step::Wait => {
-                context.shared.memory.change(context.key, |memory| memory.drift.clear_ended_loop(context.decided));
+            Step::Wait | Step::AwaitRoom => {
+                context.shared.memory.change(context.key, |memory| {
+                    memory.drift.clear_ended_loop(context.decided);
+                    // It waits for something else than memory.
+                    if step == Step::Wait {
+                        memory.lacking = None;
+                    }
+                });
                 NextStep::Done.into()
             }
             Step::Refuse => return Err(Failed::from(foreign(primary)).into()),

@@ -1,6 +1,7 @@
 //! Tests of `rollout`: a new chart reaches the canaries, then shares of the others, and stops or goes back if its gate
 //! is not met, whenever the process ends.
 
+use super::hooks::{filled, hook};
 use super::rollout::{refuse, set_deployment_ready};
 use super::*;
 use crate::chart_metrics::Census as _;
@@ -104,6 +105,29 @@ async fn a_failing_canary_halts_the_rollout_until_it_no_longer_fails() {
     }
     world.server.accept();
     reconcile_all(&world, 5).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_waited_for_memory_says_that_the_rollout_is_halted_since() {
+    let world = installed(OnGateFailure::Halt).await;
+    let path = primary("ns", "a", Value::Null).0;
+    let mut hooked = world.server.object(&path).unwrap();
+    (hooked["spec"]["hooks"], hooked["metadata"]["generation"]) = (json!([hook("back", "pre-rollback")]), 2.into());
+    world.server.put(&path, hooked, "user");
+    world.reconcile_one(&keys()[0]).await;
+    refuse(&world.server, "b");
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    let others = filled(&world);
+    assert!(others.is_some());
+    reconcile_all(&world, 2).await;
+    assert_eq!((with_chart(&world, "v2"), reconciling(&world, "a")), (vec!["x", "y"], "True/ActionQueued".into()));
+    reconcile_all(&world, 1).await;
+    assert_eq!(reconciling(&world, "a"), "True/RolloutHalted");
+    assert!(world.shared.memory.of(&keys()[0]).lacking.is_none());
+    drop(others);
+    world.server.accept();
+    reconcile_all(&world, 12).await;
     assert_eq!(with_chart(&world, "v2"), NAMES);
 }
 

@@ -195,6 +195,9 @@ pub(crate) enum Step {
     Nothing,
     /// Too early; the requeue time is set.
     Wait,
+    /// Wait until other actions have given memory back.
+    #[strum(to_string = "wait for memory")]
+    AwaitRoom,
     /// Report that the release belongs to someone else.
     Refuse,
     #[strum(to_string = "report invalid annotation")]
@@ -345,10 +348,10 @@ pub(crate) fn next_step(observed: &Observed) -> Step {
 /// Decides while the next action waits for memory: what is deployed is maintained meanwhile.
 fn while_crowded(observed: &Observed) -> Step {
     match (observed.release, observed.objects) {
-        _ if observed.deleting => Step::Wait,
+        _ if observed.deleting => Step::AwaitRoom,
         (Recorded::Deployed | Recorded::Failed, Objects::Drifted) => Step::Repair,
         (Recorded::Deployed, Objects::Unreported) => Step::Detect,
-        _ => Step::Wait,
+        _ => Step::AwaitRoom,
     }
 }
 
@@ -577,19 +580,20 @@ mod tests {
         let given_up = Observed { release: Recorded::Pending, ..changed.clone() };
         let begun = Observed { release: Recorded::Pending, inputs: Inputs::RenderedOther, ..FINE };
         check(&[
-            ("before a render", changed.clone(), Step::Wait),
-            ("even as a retry", Observed { yields: true, ..changed.clone() }, Step::Wait),
-            ("without a slot", Observed { upgrade_slot: UpgradeSlot::Needed, ..changed.clone() }, Step::Wait),
-            ("an upgrade", Observed { inputs: Inputs::RenderedOther, ..changed.clone() }, Step::Wait),
-            ("what replaces an interrupted one", given_up, Step::Wait),
+            ("before a render", changed.clone(), Step::AwaitRoom),
+            ("even as a retry", Observed { yields: true, ..changed.clone() }, Step::AwaitRoom),
+            ("without a slot", Observed { upgrade_slot: UpgradeSlot::Needed, ..changed.clone() }, Step::AwaitRoom),
+            ("not its turn", Observed { upgrade_slot: UpgradeSlot::Waiting, ..changed.clone() }, Step::Wait),
+            ("an upgrade", Observed { inputs: Inputs::RenderedOther, ..changed.clone() }, Step::AwaitRoom),
+            ("what replaces an interrupted one", given_up, Step::AwaitRoom),
             ("not what was interrupted itself", begun, Step::Upgrade),
-            ("an install", Observed { release: Recorded::None, ..changed.clone() }, Step::Wait),
-            ("tests", Observed { gate: Gate::Test, ..crowded.clone() }, Step::Wait),
-            ("a rollback", Observed { gate: Gate::RollBack, ..crowded.clone() }, Step::Wait),
-            ("a deletion", Observed { deleting: true, ..changed.clone() }, Step::Wait),
+            ("an install", Observed { release: Recorded::None, ..changed.clone() }, Step::AwaitRoom),
+            ("tests", Observed { gate: Gate::Test, ..crowded.clone() }, Step::AwaitRoom),
+            ("a rollback", Observed { gate: Gate::RollBack, ..crowded.clone() }, Step::AwaitRoom),
+            ("a deletion", Observed { deleting: true, ..changed.clone() }, Step::AwaitRoom),
             ("drift is repaired", Observed { objects: Objects::Drifted, ..changed.clone() }, Step::Repair),
             ("or reported", Observed { objects: Objects::Unreported, ..changed.clone() }, Step::Detect),
-            ("not of a deletion", Observed { deleting: true, objects: Objects::Drifted, ..changed }, Step::Wait),
+            ("not of a deletion", Observed { deleting: true, objects: Objects::Drifted, ..changed }, Step::AwaitRoom),
             ("what is in line stays", crowded, Step::Nothing),
         ]);
     }
