@@ -267,13 +267,10 @@ impl ReconcileLoop<'_> {
                 NextStep::Done.into()
             }
             Step::Wait | Step::AwaitRoom => {
-                context.shared.memory.change(context.key, |memory| {
-                    memory.drift.clear_ended_loop(context.decided);
-                    // It waits for something else than memory.
-                    if step == Step::Wait {
-                        memory.lacking = None;
-                    }
-                });
+                if step == Step::Wait {
+                    context.wants_no_room(primary);
+                }
+                context.shared.memory.change(context.key, |memory| memory.drift.clear_ended_loop(context.decided));
                 NextStep::Done.into()
             }
             Step::Refuse => return Err(Failed::from(foreign(primary)).into()),

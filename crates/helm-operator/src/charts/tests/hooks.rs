@@ -16,7 +16,7 @@ use crate::charts::tests::reporting::published;
 use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, events, key, spec, with_sources};
 use crate::reconcile;
 use crate::reconcile::controller_context::Settings;
-use crate::reconcile::decide::action_room::{Entry, Reservation};
+use crate::reconcile::decide::action_room::{Entry, Guest, Reservation};
 
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
@@ -222,7 +222,8 @@ async fn a_stop_ends_the_wait_for_a_hook_at_once_and_the_next_process_resumes_it
 pub(super) fn filled(world: &World) -> Option<[Reservation; 2]> {
     let held = [Reservation::default(), Reservation::default()];
     let room = &world.shared.action_room;
-    let take = |(one, namespace): (&Reservation, &str)| one.replace(room, namespace, Some(usize::MAX), Entry::New);
+    let other = |name| Guest { namespace: name, uid: name, now: tokio::time::Instant::now() };
+    let take = |(one, name): (&Reservation, &'static str)| one.replace(room, other(name), Some(usize::MAX), Entry::New);
     let has_all = held.iter().zip(["x", "y"]).all(take);
     has_all.then_some(held)
 }

@@ -1,15 +1,19 @@
 //! The memory of the process's actions that may wait for long. Each reserves its part before it begins, until its
-//! reconcile ends.
+//! reconcile ends. Those that lack room stand in line, and what the first of them needs is not given to others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use outside::sync::lock;
+use tokio::time::Instant;
 
 /// The size of the room, in bytes, in a container with a limit of 128 MiB or less.
 const LEAST: usize = 16 << 20;
 /// The size of the room at most, and without a limit.
 const MOST: usize = 256 << 20;
+/// A resource that has not looked for room for this long loses its place in line: twice the time between two looks.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Room for actions that may wait for long, in bytes by namespace. One namespace has at most half of it.
 #[derive(Clone, Debug)]
@@ -18,7 +22,23 @@ pub(crate) struct ActionRoom(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     size: usize,
-    used: Mutex<BTreeMap<Arc<str>, usize>>,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used: BTreeMap<Arc<str>, usize>,
+    /// Those that lack room, first come first.
+    line: Vec<InLine>,
+}
+
+/// The place of a resource in line.
+#[derive(Debug)]
+struct InLine {
+    uid: Arc<str>,
+    namespace: Arc<str>,
+    bytes: usize,
+    looked: Instant,
 }
 
 /// A part of the room, which is free again once this is dropped.
@@ -27,6 +47,14 @@ struct Reserved {
     room: ActionRoom,
     namespace: Arc<str>,
     bytes: usize,
+}
+
+/// The resource that an action is for, and when it looks for room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Guest<'a> {
+    pub(crate) namespace: &'a str,
+    pub(crate) uid: &'a str,
+    pub(crate) now: Instant,
 }
 
 /// Whether an action has begun before.
@@ -51,54 +79,97 @@ impl ActionRoom {
     }
 
     fn of(size: usize) -> ActionRoom {
-        ActionRoom(Arc::new(Shared { size, used: Mutex::default() }))
+        ActionRoom(Arc::new(Shared { size, state: Mutex::default() }))
     }
 
-    /// Returns whether there is room for an action of this namespace.
-    pub(crate) fn admits(&self, namespace: &str, bytes: usize) -> bool {
-        self.fits(&lock(&self.0.used), namespace, self.capped(bytes))
+    /// Returns whether there is room for a resource's action. One in line keeps its place.
+    pub(crate) fn admits(&self, guest: Guest<'_>, bytes: usize) -> bool {
+        let mut state = lock(&self.0.state);
+        state.leave_if(|one| guest.now - one.looked > PATIENCE);
+        state.line.iter_mut().filter(|one| *one.uid == *guest.uid).for_each(|one| one.looked = guest.now);
+        state.fits(self.0.size, guest, self.capped(bytes))
     }
 
-    fn take(&self, namespace: &str, bytes: usize, entry: Entry) -> Option<Reserved> {
+    /// Takes a part, or a place in line.
+    fn take(&self, guest: Guest<'_>, bytes: usize, entry: Entry) -> Option<Reserved> {
         let bytes = self.capped(bytes);
-        let mut used = lock(&self.0.used);
-        if entry == Entry::New && !self.fits(&used, namespace, bytes) {
+        let mut state = lock(&self.0.state);
+        state.leave_if(|one| guest.now - one.looked > PATIENCE);
+        if entry == Entry::New && !state.fits(self.0.size, guest, bytes) {
+            state.stand(guest, bytes);
             return None;
         }
-        let namespace: Arc<str> = namespace.into();
-        *used.entry(namespace.clone()).or_default() += bytes;
+        state.leave_if(|one| *one.uid == *guest.uid);
+        let namespace: Arc<str> = guest.namespace.into();
+        *state.used.entry(namespace.clone()).or_default() += bytes;
         Some(Reserved { room: self.clone(), namespace, bytes })
+    }
+
+    /// Gives up a resource's place in line.
+    pub(crate) fn leave(&self, guest: Guest<'_>) {
+        lock(&self.0.state).leave_if(|one| *one.uid == *guest.uid);
     }
 
     /// Returns what counts of an action: one that is larger than a namespace's part runs alone there.
     fn capped(&self, bytes: usize) -> usize {
         bytes.min(self.0.size / 2)
     }
+}
 
-    fn fits(&self, used: &BTreeMap<Arc<str>, usize>, namespace: &str, bytes: usize) -> bool {
-        let own = used.get(namespace).copied().unwrap_or_default();
-        own + bytes <= self.0.size / 2 && used.values().sum::<usize>() + bytes <= self.0.size
+impl State {
+    /// Returns whether there is room beside what is used and what is kept for those ahead in line: in the namespace, for
+    /// its first; in the whole, for the first whose namespace has room. Otherwise, small actions could keep a large one
+    /// out for ever, or the line of a full namespace all others.
+    fn fits(&self, size: usize, guest: Guest<'_>, bytes: usize) -> bool {
+        let used = |namespace: &str| self.used.get(namespace).copied().unwrap_or_default();
+        let has_own_room = |one: &InLine| used(&one.namespace) + one.bytes <= size / 2;
+        let kept = |is_first: &dyn Fn(&InLine) -> bool| {
+            let mut ahead = self.line.iter().take_while(|one| *one.uid != *guest.uid);
+            ahead.find(|one| is_first(one)).map_or(0, |one| one.bytes)
+        };
+        let own = used(guest.namespace) + kept(&|one| *one.namespace == *guest.namespace);
+        let all = self.used.values().sum::<usize>() + kept(&has_own_room);
+        own + bytes <= size / 2 && all + bytes <= size
+    }
+
+    /// Puts a resource in line, or lets it keep its place there.
+    fn stand(&mut self, guest: Guest<'_>, bytes: usize) {
+        match self.line.iter_mut().find(|one| *one.uid == *guest.uid) {
+            Some(one) => (one.bytes, one.looked) = (bytes, guest.now),
+            None => {
+                let (uid, namespace) = (guest.uid.into(), guest.namespace.into());
+                self.line.push(InLine { uid, namespace, bytes, looked: guest.now });
+            }
+        }
+    }
+
+    fn leave_if(&mut self, leaves: impl Fn(&InLine) -> bool) {
+        self.line.retain(|one| !leaves(one));
     }
 }
 
 impl Reservation {
     /// Gives back what is held, and reserves this many bytes instead; `None` needs no room. Returns whether there was
-    /// room.
-    pub(crate) fn replace(&self, room: &ActionRoom, namespace: &str, bytes: Option<usize>, entry: Entry) -> bool {
+    /// room; if not, the resource stands in line.
+    pub(crate) fn replace(&self, room: &ActionRoom, guest: Guest<'_>, bytes: Option<usize>, entry: Entry) -> bool {
         let mut held = lock(&self.0);
         *held = None;
-        *held = bytes.and_then(|bytes| room.take(namespace, bytes, entry));
-        bytes.is_none() || held.is_some()
+        let Some(bytes) = bytes else {
+            room.leave(guest);
+            return true;
+        };
+        *held = room.take(guest, bytes, entry);
+        held.is_some()
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        let mut used = lock(&self.room.0.used);
-        if let Some(bytes) = used.get_mut(&self.namespace) {
+        let mut state = lock(&self.room.0.state);
+        if let Some(bytes) = state.used.get_mut(&self.namespace) {
             *bytes -= self.bytes;
         }
-        used.retain(|_, bytes| *bytes > 0);
+        state.used.retain(|_, bytes| *bytes > 0);
     }
 }
 
@@ -109,20 +180,25 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     fn is_empty(room: &ActionRoom) -> bool {
-        lock(&room.0.used).is_empty()
+        lock(&room.0.state).used.is_empty()
+    }
+
+    /// Returns the resource with this name, in the namespace that its first letter names.
+    fn of(name: &str) -> Guest<'_> {
+        Guest { namespace: &name[..1], uid: name, now: Instant::now() }
     }
 
     #[test]
     fn a_namespace_has_at_most_half_and_all_together_the_whole() {
         let room = ActionRoom::of(100);
-        let mut held = vec![room.take("a", 30, Entry::New).unwrap(), room.take("a", 20, Entry::New).unwrap()];
-        assert!(!room.admits("a", 1) && room.take("a", 1, Entry::New).is_none());
-        held.push(room.take("b", 40, Entry::New).unwrap());
-        assert!(room.admits("b", 10) && !room.admits("b", 11));
-        assert!(room.admits("c", 10) && !room.admits("c", 11));
+        let mut held = vec![room.take(of("a"), 30, Entry::New).unwrap(), room.take(of("a"), 20, Entry::New).unwrap()];
+        assert!(!room.admits(of("a"), 1));
+        held.push(room.take(of("b"), 40, Entry::New).unwrap());
+        assert!(room.admits(of("b"), 10) && !room.admits(of("b"), 11));
+        assert!(room.admits(of("c"), 10) && !room.admits(of("c"), 11));
         held.remove(0);
-        assert!(room.admits("a", 30) && !room.admits("a", 31));
-        assert!(room.admits("c", 40) && !room.admits("c", 41));
+        assert!(room.admits(of("a"), 30) && !room.admits(of("a"), 31));
+        assert!(room.admits(of("c"), 40) && !room.admits(of("c"), 41));
         drop(held);
         assert!(is_empty(&room));
     }
@@ -130,24 +206,24 @@ mod tests {
     #[test]
     fn an_action_that_is_larger_than_a_namespaces_part_runs_alone_there() {
         let room = ActionRoom::of(100);
-        let small = room.take("a", 1, Entry::New);
-        assert!(!room.admits("a", 1000));
+        let small = room.take(of("a"), 1, Entry::New);
+        assert!(!room.admits(of("a"), 1000));
         drop(small);
-        let large = room.take("a", 1000, Entry::New);
-        assert!(large.is_some() && !room.admits("a", 1));
-        let other = room.take("b", 1000, Entry::New);
-        assert!(other.is_some() && !room.admits("c", 1));
+        let large = room.take(of("a"), 1000, Entry::New);
+        assert!(large.is_some() && !room.admits(of("a"), 1));
+        let other = room.take(of("b"), 1000, Entry::New);
+        assert!(other.is_some() && !room.admits(of("c"), 1));
     }
 
     #[test]
     fn an_action_that_has_begun_goes_on_without_room_and_others_wait_for_what_it_exceeds() {
         let room = ActionRoom::of(100);
-        let held = room.take("a", 50, Entry::New);
-        let begun = room.take("a", 20, Entry::Begun);
+        let held = room.take(of("a"), 50, Entry::New);
+        let begun = room.take(of("a"), 20, Entry::Begun);
         assert!(held.is_some() && begun.is_some());
-        assert!(room.admits("b", 30) && !room.admits("b", 31));
+        assert!(room.admits(of("b"), 30) && !room.admits(of("b"), 31));
         drop(held);
-        assert!(room.admits("a", 30) && !room.admits("a", 31));
+        assert!(room.admits(of("a"), 30) && !room.admits(of("a"), 31));
         drop(begun);
         assert!(is_empty(&room));
     }
@@ -155,14 +231,59 @@ mod tests {
     #[test]
     fn a_reconcile_gives_back_what_it_held_before_it_reserves_again() {
         let (room, reservation) = (ActionRoom::of(100), Reservation::default());
-        assert!(reservation.replace(&room, "a", Some(50), Entry::New));
-        assert!(reservation.replace(&room, "a", Some(40), Entry::New));
-        assert!(!Reservation::default().replace(&room, "a", Some(20), Entry::New));
-        assert!(Reservation::default().replace(&room, "a", None, Entry::New), "which needs no room");
-        assert!(reservation.replace(&room, "a", None, Entry::New) && is_empty(&room));
-        assert!(reservation.replace(&room, "a", Some(10), Entry::New));
+        assert!(reservation.replace(&room, of("a"), Some(50), Entry::New));
+        assert!(reservation.replace(&room, of("a"), Some(40), Entry::New));
+        assert!(!Reservation::default().replace(&room, of("a"), Some(20), Entry::New));
+        assert!(Reservation::default().replace(&room, of("a"), None, Entry::New), "which needs no room");
+        assert!(reservation.replace(&room, of("a"), None, Entry::New) && is_empty(&room));
+        assert!(reservation.replace(&room, of("a"), Some(10), Entry::New));
         drop(reservation);
         assert!(is_empty(&room));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_the_first_in_line_needs_is_kept_free_for_it() {
+        let room = ActionRoom::of(100);
+        let small = [room.take(of("a1"), 20, Entry::New), room.take(of("a2"), 20, Entry::New)];
+        assert!(room.take(of("a-large"), 30, Entry::New).is_none());
+        assert!(room.take(of("a3"), 10, Entry::New).is_none(), "although there are ten");
+        assert!(room.take(of("b1"), 40, Entry::New).is_some(), "whose namespace is another");
+        let [first, second] = small;
+        drop(first);
+        assert!(!room.admits(of("a3"), 10) && room.admits(of("a-large"), 30));
+        let large = room.take(of("a-large"), 30, Entry::New);
+        assert!(large.is_some() && !room.admits(of("a3"), 1));
+        drop((second, large));
+        assert!(room.admits(of("a4"), 40) && !room.admits(of("a4"), 41), "the next in line is kept ten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_keeps_others_out_of_the_whole_only_if_its_namespace_has_room() {
+        let room = ActionRoom::of(100);
+        let full = room.take(of("a1"), 50, Entry::New);
+        assert!(full.is_some() && room.take(of("a2"), 50, Entry::New).is_none());
+        assert!(room.admits(of("b"), 50), "which the second of the other could not get");
+        let other = room.take(of("b1"), 30, Entry::New);
+        assert!(other.is_some() && room.take(of("c1"), 30, Entry::New).is_none());
+        assert!(!room.admits(of("d"), 10) && room.admits(of("c1"), 20), "it is kept for the first");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_place_in_line_is_lost_by_who_looks_no_more_or_needs_none() {
+        let room = ActionRoom::of(100);
+        let held = room.take(of("a1"), 40, Entry::New);
+        assert!(held.is_some() && room.take(of("a2"), 20, Entry::New).is_none());
+        for _ in 0..4 {
+            tokio::time::advance(PATIENCE / 2).await;
+            assert!(!room.admits(of("a2"), 20) && !room.admits(of("a3"), 10));
+        }
+        tokio::time::advance(PATIENCE + Duration::from_secs(1)).await;
+        assert!(room.admits(of("a3"), 10));
+        assert!(room.take(of("a2"), 20, Entry::New).is_none() && !room.admits(of("a3"), 10));
+        assert!(Reservation::default().replace(&room, of("a2"), None, Entry::New) && room.admits(of("a3"), 10));
+        assert!(room.take(of("a2"), 20, Entry::New).is_none() && !room.admits(of("a3"), 10));
+        drop(room.take(of("a2"), 20, Entry::Begun));
+        assert!(room.admits(of("a3"), 10));
     }
 
     #[test]

@@ -8,7 +8,7 @@ use helm_release::release::Status;
 use tokio::time::Instant;
 
 use crate::dependencies::Waiting;
-use crate::reconcile::decide::action_room::Entry;
+use crate::reconcile::decide::action_room::{Entry, Guest};
 use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::held::{Lacking, Waits, of_upgrade};
 use crate::reconcile::decide::inputs;
@@ -68,7 +68,7 @@ impl StepContext<'_> {
     /// A plan waits for nothing.
     fn takes_room(&self, primary: &Primary, bytes: Option<usize>) -> bool {
         let (room, entry) = (&self.shared.action_room, self.entry(primary));
-        self.shared.settings.rehearses || self.room.replace(room, primary.namespace(), bytes, entry)
+        self.shared.settings.rehearses || self.room.replace(room, guest(primary), bytes, entry)
     }
 
     /// Returns whether the next action continues the one that the newest record describes. One with other inputs does
@@ -89,7 +89,14 @@ impl StepContext<'_> {
     /// it.
     pub(crate) fn is_crowded(&self, primary: &Primary) -> bool {
         let lacking = self.lacking(primary).filter(|_| self.entry(primary) == Entry::New);
-        lacking.is_some_and(|bytes| !self.shared.action_room.admits(primary.namespace(), bytes))
+        lacking.is_some_and(|bytes| !self.shared.action_room.admits(guest(primary), bytes))
+    }
+
+    /// Forgets that the next action lacks memory, because the resource waits for something else.
+    pub(crate) fn wants_no_room(&self, primary: &Primary) {
+        if self.shared.memory.change(self.key, |memory| memory.lacking.take()).is_some() {
+            self.shared.action_room.leave(guest(primary));
+        }
     }
 
     /// Returns what the resource waits for, if its next action lacks memory.
@@ -139,4 +146,8 @@ impl StepContext<'_> {
         let recorded = self.stored(primary, version).await.ok()?.sealed()?;
         waits.bytes(&Candidate::recorded(recorded, &marks.inputs, &marks).ok()?)
     }
+}
+
+fn guest(primary: &Primary) -> Guest<'_> {
+    Guest { namespace: primary.namespace(), uid: primary.uid(), now: Instant::now() }
 }
