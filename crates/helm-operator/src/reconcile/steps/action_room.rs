@@ -138,8 +138,8 @@ impl StepContext<'_> {
         self.held_by_record(primary, deployed, waits).await
     }
 
-    /// Returns the memory of an action with what a revision recorded. A record that cannot be read has no hooks that
-    /// could run.
+    /// Returns the memory of an action with what a revision recorded; `None` if the record cannot be read now. Then the
+    /// action most often fails as well, because it reads it again; if it does not, it runs without a reservation.
     pub(crate) async fn held_by_record(&self, primary: &Primary, version: Option<u32>, waits: Waits) -> Option<usize> {
         let version = version?;
         let marks = self.release()?.revisions.get(&version)?.marks.clone()?;
