@@ -30,8 +30,9 @@ pub(crate) struct Unanswered {
 pub(crate) enum Obstacle {
     /// A request was not answered or relied on an outdated state, or other actions hold the memory for its waits.
     Outage,
-    /// Kubernetes takes long to delete an object.
-    SlowDeletion,
+    /// Kubernetes takes long to delete an object, or the server answers that it cannot serve a request now. A finalizer of
+    /// a Pod or a webhook may be the cause, so it may last for ever.
+    Lasting,
 }
 
 /// The reason why a step failed.
@@ -67,6 +68,11 @@ impl FailedAttempt {
 
     pub(crate) fn message(&self) -> &str {
         &self.0.message
+    }
+
+    /// Returns whether it is the failure of an action, and not of the render before it.
+    pub(crate) fn is_of_action(&self) -> bool {
+        self.0.condition == condition::RELEASE_FAILED
     }
 }
 

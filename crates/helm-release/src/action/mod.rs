@@ -524,6 +524,12 @@ impl Error {
         matches!(self, Error::Hook(HookError::Unanswered { .. })) || kube::is_outage(self)
     }
 
+    /// Returns whether the API server answered the request that failed. Such an outage may last for ever, because it may
+    /// be that of a webhook.
+    pub fn reached_server(&self) -> bool {
+        kube::reached_server(self)
+    }
+
     /// Returns whether an object that is recreated takes long to go, and nobody but Kubernetes holds it. What it waits for
     /// may be held for ever nevertheless.
     pub fn is_slow_deletion(&self) -> bool {

@@ -186,6 +186,11 @@ pub fn is_unanswered(error: &(dyn std::error::Error + 'static)) -> bool {
     request_of(error).is_some_and(Error::is_unanswered)
 }
 
+/// Returns whether the server answered the first request in the chain of causes that failed; `false` without one.
+pub fn reached_server(error: &(dyn std::error::Error + 'static)) -> bool {
+    request_of(error).is_some_and(|error| error.code().is_some())
+}
+
 fn request_of<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Error> {
     std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
 }

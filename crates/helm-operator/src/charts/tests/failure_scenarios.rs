@@ -204,6 +204,23 @@ async fn a_rollback_that_is_not_answered_is_completed_although_no_retries_are_le
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rollback_does_not_wait_for_ever_for_a_webhook() {
+    let no_retries = |settings: &mut Settings| settings.retries = Some(0);
+    let world = World::with_events(World::new(spec()).server, Arc::new(Stub::default()), no_retries);
+    world.reconcile().await;
+    refuse(&world, "\"2\"");
+    world.server.refuse(|call| writes(call, "a", "\"1\"").then(|| Error::from_status(500, "InternalError", WEBHOOK)));
+    set_value(&world, "2");
+    world.reconcile().await;
+    retry(&world, 9).await;
+    let message = world.condition("ReleaseFailed").unwrap();
+    assert!(message.contains("; rollback failed: cannot apply ConfigMap \"a\": "), "{message}");
+    assert!(world.condition("Stalled").is_none_or(|stalled| !stalled.contains("RetriesExceeded")));
+    retry(&world, 2).await;
+    assert_eq!(world.state("Stalled"), "True/RetriesExceeded");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_whose_record_is_rejected_is_not_retried_without_limit() {
     let no_retries = |settings: &mut Settings| settings.retries = Some(0);
     let world = World::with_events(World::new(spec()).server, Arc::new(Stub::default()), no_retries);

@@ -1,5 +1,7 @@
 //! Tests of immutable fields: which objects are deleted and recreated, and what stays if that is not allowed.
 
+use std::sync::atomic::AtomicBool;
+
 use helm_release::kube::ObjectRule;
 
 use super::reporting::published;
@@ -8,6 +10,7 @@ use crate::watches::OnFailure;
 
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
 const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
+const CHECK: &str = "/apis/batch/v1/namespaces/ns/jobs/check";
 const RECREATE: &str = "helm.sdk.operatorframework.io/recreate";
 
 /// Returns a Deployment that may be recreated, with an immutable selector.
@@ -20,12 +23,38 @@ fn job(template: &str) -> Value {
     json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}, "spec": {"template": template}})
 }
 
+/// A renderer whose next lookup is not answered while this is set.
+#[derive(Default)]
+struct Interrupted(Stub, AtomicBool);
+
+impl Renderer for Interrupted {
+    fn digest(&self) -> String {
+        self.0.digest()
+    }
+
+    fn chart_name(&self) -> &str {
+        self.0.chart_name()
+    }
+
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Rendered, RenderError>> {
+        if self.1.swap(false, Ordering::SeqCst) {
+            let error = RenderError::Unanswered { reason: "Unanswered", message: "lookup: no answer".into() };
+            return Box::pin(std::future::ready(Err(error)));
+        }
+        self.0.render(request)
+    }
+}
+
 /// Creates a controller after the install of these objects.
 async fn world(objects: &[Value], change: impl FnOnce(&mut Settings)) -> World {
+    rendering(Arc::new(Stub::default()), objects, change).await
+}
+
+async fn rendering(renderer: Arc<dyn Renderer>, objects: &[Value], change: impl FnOnce(&mut Settings)) -> World {
     let server = World::new(json!({"objects": objects})).server;
     server.make_immutable("deployments", "/spec/selector");
     server.make_immutable("jobs", "/spec/template");
-    let world = World::with_events(server, Arc::new(Stub::default()), change);
+    let world = World::with_events(server, renderer, change);
     world.reconcile().await;
     world
 }
@@ -123,7 +152,6 @@ fn assert_rolled_back_slowly(world: &World) {
 
 /// Reconciles while the Jobs of the hook `check` fail.
 async fn reconcile_with_failing_checks(world: &World) {
-    const CHECK: &str = "/apis/batch/v1/namespaces/ns/jobs/check";
     let fail = async {
         loop {
             tokio::time::sleep(Duration::from_secs(5)).await;
@@ -137,6 +165,30 @@ async fn reconcile_with_failing_checks(world: &World) {
         _ = world.reconcile() => {}
         () = fail => unreachable!("it has no end"),
     }
+}
+
+/// Upgrades to the Job `b`, and fails after that.
+async fn upgrade_with_failing_check(world: &World) {
+    world.edit(|p| {
+        p["spec"]["objects"] = json!([job("b")]);
+        p["spec"]["hooks"] = json!([{"name": "check", "events": ["post-upgrade"]}]);
+    });
+    reconcile_with_failing_checks(world).await;
+}
+
+fn assert_rolled_back_after_failing_check(world: &World) {
+    assert_eq!(
+        (template(world), world.history()),
+        (json!("a"), vec!["1 superseded".to_owned(), "2 failed".into(), "3 deployed".into()])
+    );
+    let failed = world.condition("ReleaseFailed").unwrap();
+    assert!(failed.contains("as told") && !failed.contains("rollback failed"), "{failed}");
+    assert_eq!(world.state("Stalled"), "True/RetriesExceeded");
+}
+
+/// Returns how many requests have created Jobs.
+fn created_jobs(world: &World) -> usize {
+    world.server.log().iter().filter(|line| line.starts_with("POST") && line.contains("/jobs")).count()
 }
 
 /// Simulates a webhook that changes Jobs only on creation: from now on the chart's template is rejected.
@@ -262,33 +314,55 @@ async fn a_rollback_that_waits_for_slow_pods_is_completed_although_no_retries_ar
 
 #[tokio::test(start_paused = true)]
 async fn a_rollback_that_waits_for_slow_pods_is_continued_before_anything_is_upgraded_again() {
-    let world = world(&[job("a")], |settings| settings.retries = Some(0)).await;
+    let renderer = Arc::new(Interrupted::default());
+    let world = rendering(renderer.clone(), &[job("a")], |settings| settings.retries = Some(0)).await;
     hold_new_job_since(&world, "/jobs/check");
-    world.edit(|p| {
-        p["spec"]["objects"] = json!([job("b")]);
-        p["spec"]["hooks"] = json!([{"name": "check", "events": ["post-upgrade"]}]);
-    });
-    reconcile_with_failing_checks(&world).await;
+    upgrade_with_failing_check(&world).await;
     assert_rolled_back_slowly(&world);
-    let created =
-        || world.server.log().iter().filter(|line| line.starts_with("POST") && line.contains("/jobs")).count();
-    let before = (created(), uid(&world, JOB));
-    for _ in 0..3 {
+    let before = (created_jobs(&world), uid(&world, JOB));
+    for is_answered in [true, false, true] {
+        renderer.1.store(!is_answered, Ordering::SeqCst);
         tokio::time::advance(Duration::from_secs(600)).await;
         reconcile_with_failing_checks(&world).await;
-        assert_rolled_back_slowly(&world);
-        assert_eq!((created(), uid(&world, JOB)), before, "no hook runs again");
+        if is_answered {
+            assert_rolled_back_slowly(&world);
+        } else {
+            assert!(world.condition("Irreconcilable").unwrap().starts_with("True/Unanswered/lookup: no answer"));
+        }
+        assert_eq!((created_jobs(&world), uid(&world, JOB)), before, "no hook runs again");
     }
     world.server.remove(JOB);
     tokio::time::advance(Duration::from_secs(600)).await;
     reconcile_with_failing_checks(&world).await;
-    assert_eq!(
-        (template(&world), world.history()),
-        (json!("a"), vec!["1 superseded".to_owned(), "2 failed".into(), "3 deployed".into()])
-    );
-    let failed = world.condition("ReleaseFailed").unwrap();
-    assert!(failed.contains("as told") && !failed.contains("rollback failed"), "{failed}");
-    assert_eq!(world.state("Stalled"), "True/RetriesExceeded");
+    assert_rolled_back_after_failing_check(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_whose_record_is_not_answered_is_made_before_anything_is_upgraded_again() {
+    let world = world(&[job("a")], |settings| settings.retries = Some(0)).await;
+    let is_away = Arc::new(AtomicBool::new(true));
+    let away = is_away.clone();
+    world.server.refuse(move |call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_third = call.method == http::Method::POST && body.contains("sh.helm.release.v1.web.v3");
+        let is_lost = is_third && away.load(Ordering::SeqCst);
+        is_lost.then(|| Error::from_status(503, "ServiceUnavailable", "away"))
+    });
+    upgrade_with_failing_check(&world).await;
+    let before = (created_jobs(&world), uid(&world, JOB), uid(&world, CHECK));
+    for _ in 0..2 {
+        assert_eq!((world.history(), template(&world)), (vec!["1 deployed".to_owned(), "2 failed".into()], json!("b")));
+        let failed = world.condition("ReleaseFailed").unwrap();
+        assert!(failed.contains("as told") && failed.contains("; rollback failed: "), "{failed}");
+        tokio::time::advance(Duration::from_secs(600)).await;
+        reconcile_with_failing_checks(&world).await;
+        assert_eq!((created_jobs(&world), uid(&world, JOB), uid(&world, CHECK)), before, "no hook runs again");
+    }
+    is_away.store(false, Ordering::SeqCst);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile_with_failing_checks(&world).await;
+    assert_rolled_back_after_failing_check(&world);
+    assert_eq!(uid(&world, CHECK), before.2, "no hook runs again");
 }
 
 #[tokio::test(start_paused = true)]

@@ -182,8 +182,10 @@ pub(crate) struct LastFailure {
     pub(crate) retry: Retry,
     /// How many attempts with these inputs failed, not counting outages.
     pub(crate) attempts: u32,
-    /// How often the clean-up after such an attempt ended because an object took long to be deleted.
-    pub(crate) slow_deletions: u32,
+    /// How often the clean-up after such an attempt met an obstacle that may last for ever.
+    pub(crate) obstructions: u32,
+    /// The last attempt with these inputs, if its clean-up is not complete. Other failures may have followed it.
+    pub(crate) uncleaned: Option<FailedAttempt>,
     /// Whether the resource itself is the cause, and not an outage.
     pub(crate) is_own: bool,
     /// Whether the retries are used up, so that only other inputs are tried.
@@ -310,7 +312,7 @@ impl ResourceMemory {
     /// Records a failure. The same inputs are retried with backoff, at most `retries` times. Returns whether the
     /// failure is new.
     pub(crate) fn fail(&mut self, failed: &Failed, inputs: String, now: Instant, retries: Option<u32>) -> bool {
-        let (known, slow_deletions) = (self.failure.as_ref(), self.slow_deletions(&inputs));
+        let (known, obstructions) = (self.failure.as_ref(), self.obstructions(&inputs));
         let (failures, attempts) = match (known, &self.restored) {
             (Some(failure), _) if failure.inputs == inputs => (failure.retry.failures, failure.attempts),
             (Some(_), _) | (None, None) => (0, 0),
@@ -320,15 +322,17 @@ impl ResourceMemory {
         };
         let counts = matches!(failed, Failed::Attempt(_));
         let attempts = attempts.saturating_add(u32::from(counts));
-        let is_slow = failed.uncleaned().is_some_and(|(_, obstacle)| *obstacle == Obstacle::SlowDeletion);
-        let slow_deletions = slow_deletions.saturating_add(u32::from(is_slow));
+        let is_lasting = failed.uncleaned().is_some_and(|(_, obstacle)| *obstacle == Obstacle::Lasting);
+        let obstructions = obstructions.saturating_add(u32::from(is_lasting));
+        let uncleaned = failed.uncleaned().map(|(attempt, _)| attempt.clone());
+        let uncleaned = uncleaned.or_else(|| self.uncleaned(&inputs).filter(|_| !counts));
         let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
         let is_own = failed.is_of_attempt() || known.is_some_and(|failure| failure.is_own);
         let news = known.is_none_or(|failure| failure.failed != *failed || failure.exhausted != exhausted);
         (self.restored, self.inherited) = (None, None);
         let retry = Retry::after(failures, now);
         let failed = failed.clone();
-        let failure = LastFailure { failed, inputs, retry, attempts, slow_deletions, is_own, exhausted };
+        let failure = LastFailure { failed, inputs, retry, attempts, obstructions, uncleaned, is_own, exhausted };
         self.failure = Some(Box::new(failure));
         news
     }
@@ -351,15 +355,21 @@ impl ResourceMemory {
         self.failure.as_ref().is_some_and(|failure| failure.exhausted && failure.inputs == inputs)
     }
 
-    /// Returns how often the clean-up after an attempt with these inputs ended because of a slow deletion.
-    pub(crate) fn slow_deletions(&self, inputs: &str) -> u32 {
-        self.failure_of(inputs).map_or(0, |failure| failure.slow_deletions)
+    /// Returns how often the clean-up after an attempt with these inputs met an obstacle that may last for ever.
+    pub(crate) fn obstructions(&self, inputs: &str) -> u32 {
+        self.failure_of(inputs).map_or(0, |failure| failure.obstructions)
     }
 
     /// Returns the last attempt with these inputs, if it failed and its clean-up is not complete.
     pub(crate) fn uncleaned(&self, inputs: &str) -> Option<FailedAttempt> {
-        let (attempt, _) = self.failure_of(inputs)?.failed.uncleaned()?;
-        Some(attempt.clone())
+        self.failure_of(inputs)?.uncleaned.clone()
+    }
+
+    /// Forgets the attempt whose clean-up was not complete, because another one follows.
+    pub(crate) fn forget_uncleaned(&mut self) {
+        if let Some(failure) = &mut self.failure {
+            failure.uncleaned = None;
+        }
     }
 
     fn failure_of(&self, inputs: &str) -> Option<&LastFailure> {
@@ -380,7 +390,7 @@ impl ResourceMemory {
     pub(crate) fn retry_now(&mut self, now: Instant) {
         if let Some(failure) = &mut self.failure {
             failure.retry.at = now;
-            (failure.attempts, failure.slow_deletions, failure.exhausted) = (0, 0, false);
+            (failure.attempts, failure.obstructions, failure.exhausted) = (0, 0, false);
         }
         self.restored = None;
     }
@@ -636,15 +646,20 @@ mod tests {
     async fn an_attempt_whose_clean_up_is_not_complete_uses_up_no_retries_but_is_retried_apart() {
         let mut memory = ResourceMemory::default();
         let attempt = FailedAttempt::rendering(Reason::Own("X"), "m".into());
-        for (obstacle, slow) in [(Obstacle::SlowDeletion, 1), (Obstacle::Outage, 1), (Obstacle::SlowDeletion, 2)] {
+        let outage = Unanswered::with_reason(Reason::Unanswered, "away".into());
+        for (obstacle, lasting) in [(Obstacle::Lasting, 1), (Obstacle::Outage, 1), (Obstacle::Lasting, 2)] {
             let failed: Failed = attempt.clone().uncleaned(obstacle, "m; and more".into()).into();
             memory.fail(&failed, "a".into(), Instant::now(), Some(0));
             assert_eq!((memory.is_exhausted("a"), memory.is_retry()), (false, true));
-            assert_eq!((memory.slow_deletions("a"), memory.slow_deletions("b")), (slow, 0));
+            assert_eq!((memory.obstructions("a"), memory.obstructions("b")), (lasting, 0));
             assert_eq!((memory.uncleaned("a").as_ref(), memory.uncleaned("b")), (Some(&attempt), None));
+            memory.fail(&outage.clone().into(), "a".into(), Instant::now(), Some(0));
+            assert_eq!(memory.uncleaned("a").as_ref(), Some(&attempt), "an outage completes nothing");
         }
         memory.fail(&attempt.into(), "a".into(), Instant::now(), Some(0));
         assert_eq!((memory.is_exhausted("a"), memory.uncleaned("a")), (true, None));
+        memory.fail(&outage.into(), "b".into(), Instant::now(), Some(0));
+        assert_eq!(memory.uncleaned("b"), None, "nothing was tried with other inputs");
     }
 
     #[tokio::test(start_paused = true)]

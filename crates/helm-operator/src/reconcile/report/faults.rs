@@ -48,7 +48,8 @@ impl StepContext<'_> {
                 inputs: String::new(),
                 retry: Retry { failures: 0, at },
                 attempts: 0,
-                slow_deletions: 0,
+                obstructions: 0,
+                uncleaned: None,
                 is_own: false,
                 exhausted: false,
             }));

@@ -99,7 +99,8 @@ impl StepContext<'_> {
             inputs: self.attempt(primary),
             retry: Retry { failures: 0, at },
             attempts: 0,
-            slow_deletions: 0,
+            obstructions: 0,
+            uncleaned: None,
             is_own: false,
             exhausted: false,
         };

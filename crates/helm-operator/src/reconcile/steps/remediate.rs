@@ -11,6 +11,7 @@ use tokio::time::Instant;
 
 use super::deploy::record;
 use super::uninstall;
+use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::reconcile::failure::{Failed, FailedAttempt, Obstacle};
 use crate::reconcile::report::blame::blame;
@@ -21,9 +22,10 @@ use crate::view::primary::Primary;
 use crate::view::release::{Holder, ReleaseRecords, Revision};
 use crate::watches::OnFailure;
 
-/// How often the clean-ups of an attempt may end because Kubernetes takes longer to delete an object than each of them
-/// waits, which is two minutes. A finalizer of somebody else may hold a Pod of it for ever.
-const MAX_SLOW_DELETIONS: u32 = 10;
+/// How often the clean-ups of an attempt may meet an obstacle that may last for ever: Kubernetes takes longer to delete
+/// an object than each of them waits, which is two minutes, or the server cannot serve a request. A finalizer of somebody
+/// else may hold a Pod, and a webhook may be broken.
+const MAX_OBSTRUCTIONS: u32 = 10;
 
 /// The remediation after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +50,17 @@ enum Undo {
 }
 
 impl Undo {
-    /// Classifies the failure of a clean-up, after this many that waited for a slow deletion. A lasting obstacle, such as
-    /// a finalizer or a record that the server rejects, ends the attempt: retries without limit would run its hooks again
-    /// each time.
-    fn failed(error: &action::Error, slow_deletions: u32) -> Undo {
-        if error.is_outage() || error.ended().is_some() {
-            return Undo::Met(Obstacle::Outage);
+    /// Classifies the failure of a clean-up, after this many that met an obstacle that may last for ever. What does not go
+    /// away by itself, such as a finalizer or a record that the server rejects, ends the attempt: retries without limit
+    /// would run its hooks again each time.
+    fn failed(error: &action::Error, obstructions: u32) -> Undo {
+        let is_outage = error.is_outage() || error.ended().is_some();
+        let may_last = if is_outage { error.reached_server() } else { error.is_slow_deletion() };
+        match may_last {
+            true if obstructions < MAX_OBSTRUCTIONS => Undo::Met(Obstacle::Lasting),
+            false if is_outage => Undo::Met(Obstacle::Outage),
+            _ => Undo::Ended,
         }
-        let is_slow = error.is_slow_deletion() && slow_deletions < MAX_SLOW_DELETIONS;
-        if is_slow { Undo::Met(Obstacle::SlowDeletion) } else { Undo::Ended }
     }
 }
 
@@ -126,12 +130,17 @@ pub(crate) async fn after_action(
     }
 }
 
-/// Continues the rollback after the last attempt with these inputs, if it has begun and is not complete. Returns how the
+/// Begins or continues the rollback after the last action with these inputs, if it is not complete. Returns how the
 /// attempt has failed then. Another attempt would give the rollback up, and run its hooks again.
 pub(super) async fn continue_rollback(context: &StepContext<'_>, primary: &Primary) -> Option<Failed> {
     let attempt = context.shared.memory.of(context.key).uncleaned(&context.attempt(primary))?;
-    let is_rollback = |(_, newest): (u32, &Revision)| newest.status == Status::PendingRollback;
-    context.release().filter(|release| release.unfinished().is_some_and(is_rollback))?;
+    let is_failed = |(_, newest): (u32, &Revision)| newest.is_sealed() && newest.status.is_unsuccessful();
+    let is_left = |release: &ReleaseRecords| release.deployed().is_some() && release.newest().is_some_and(is_failed);
+    // What did not render before has rendered now.
+    if !attempt.is_of_action() || !context.release().is_some_and(|release| is_left(&release)) {
+        context.shared.memory.change(context.key, ResourceMemory::forget_uncleaned);
+        return None;
+    }
     Some(clean_up(context, primary, attempt, Stage::Action).await)
 }
 
@@ -161,8 +170,8 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
     };
     let release = context.release().filter(|release| is_ours(release));
     let Some(release) = release else { return (message, Undo::Ended) };
-    let slow_deletions = context.shared.memory.of(context.key).slow_deletions(&context.attempt(primary));
-    let failed = |error: &action::Error| Undo::failed(error, slow_deletions);
+    let obstructions = context.shared.memory.of(context.key).obstructions(&context.attempt(primary));
+    let failed = |error: &action::Error| Undo::failed(error, obstructions);
     let is_vouched = |version| context.vouches(&release, version, primary);
     let remedy = remedy(&release, context.shared.settings.on_failure, stage, is_vouched);
     match remedy.as_wanted_now(primary, context.shared.cache.primary(context.key).as_deref()) {
@@ -460,13 +469,13 @@ mod tests {
         let applying = |source| ApplyError::Failed { verb: "apply", object: "a".into(), source };
         let recording = |source| storage::Error::Api { verb: "create", key: "web.v3".into(), source };
         let rejected = |code| Error::from_status(code, "", "no");
-        let (slow, outage) = (Undo::Met(Obstacle::SlowDeletion), Undo::Met(Obstacle::Outage));
+        let (lasting, outage) = (Undo::Met(Obstacle::Lasting), Undo::Met(Obstacle::Outage));
         let cases: [(action::Error, Undo); 9] = [
-            (deleting(&["foregroundDeletion"]).into(), slow),
-            (deleting(&[]).into(), slow),
+            (deleting(&["foregroundDeletion"]).into(), lasting),
+            (deleting(&[]).into(), lasting),
             (deleting(&["foregroundDeletion", "x/y"]).into(), Undo::Ended),
             (applying(rejected(422)).into(), Undo::Ended),
-            (applying(rejected(503)).into(), outage),
+            (applying(rejected(503)).into(), lasting),
             (applying(Error::Outdated).into(), outage),
             (recording(rejected(403)).into(), Undo::Ended),
             (recording(Error::Transport("reset".into())).into(), outage),
@@ -476,6 +485,8 @@ mod tests {
             assert_eq!(Undo::failed(&error, 9), expected, "{error}");
         }
         assert_eq!(Undo::failed(&deleting(&["foregroundDeletion"]).into(), 10), Undo::Ended, "no more");
+        assert_eq!(Undo::failed(&applying(rejected(503)).into(), 10), Undo::Ended, "no more");
+        assert_eq!(Undo::failed(&applying(Error::Transport("reset".into())).into(), 10), outage, "without contact");
     }
 
     #[test]
