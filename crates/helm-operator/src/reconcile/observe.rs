@@ -315,13 +315,15 @@ impl StepContext<'_> {
 }
 
 /// Returns whether there was a release whose objects may remain: its record disappeared while we watched, or the status
-/// names one. A resource that is deleted before its first status write may also have had a release, if the process that
-/// installed it ended and someone removed the records. The status of one whose uninstall has begun names no release.
+/// names one. A release that another resource had from the start does not count. A resource that is deleted before its
+/// first status write may also have had a release, if the process that installed it ended and someone removed the records.
+/// The status of one whose uninstall has begun names no release.
 fn is_lost(primary: &Primary, memory: &ResourceMemory) -> bool {
     let may_have_one = primary.status.conditions.is_empty() || primary.status.implies_release();
     let is_unnamed = primary.deleting && primary.has_finalizer() && may_have_one;
-    !is_cleared(primary, memory)
-        && (memory.release.lost.is_some() || primary.status.deployed_release.is_some() || is_unnamed)
+    let is_others = |lost: &Arc<ReleaseRecords>| lost.holder(&primary.owner()) == Holder::Other;
+    let has_lost_one = memory.release.lost.as_ref().is_some_and(|lost| !is_others(lost));
+    !is_cleared(primary, memory) && (has_lost_one || primary.status.deployed_release.is_some() || is_unnamed)
 }
 
 /// Returns whether the resource itself had a release whose objects may remain. A resource without a first status write may

@@ -361,6 +361,18 @@ impl Status {
             || has(condition::READY, UNINSTALLING)
     }
 
+    /// Returns whether somebody else has the release.
+    pub(crate) fn is_refused(&self) -> bool {
+        let refusal = self.find(condition::IRRECONCILABLE);
+        refusal.is_some_and(|refusal| *refusal.status == *"True" && *refusal.reason == Reason::ReleaseConflict)
+    }
+
+    /// Returns whether another resource took the release over from this one. The history of what the resource had stays
+    /// then.
+    pub(crate) fn is_taken_over(&self) -> bool {
+        self.is_refused() && !self.history.is_empty()
+    }
+
     /// Returns the tokens that were handled.
     pub(crate) fn last_handled(&self) -> Handled {
         self.last_handled.as_deref().cloned().unwrap_or_default()

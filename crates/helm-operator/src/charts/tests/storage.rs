@@ -899,7 +899,8 @@ async fn refused_after_a_takeover() -> World {
     super::adopted::begin_takeover(&world, Status::Failed).await;
     world.reconcile().await;
     assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
-    assert_eq!(world.server.object(PRIMARY).unwrap()["status"]["deployedRelease"], Value::Null);
+    let status = world.server.object(PRIMARY).unwrap()["status"].clone();
+    assert_eq!((&status["deployedRelease"], &status["history"][0]["revision"]), (&Value::Null, &json!(1)));
     world
 }
 
@@ -952,4 +953,32 @@ async fn without_the_right_to_other_secrets_a_refused_resource_installs_nothing_
     assert_eq!((world.server.object(PRIMARY), records(&world), world.maps().len()), (None, before.0, 3));
     let owners = a(&world)["metadata"]["ownerReferences"].clone();
     assert!(owners.as_array().is_none_or(Vec::is_empty), "the garbage collector would delete it: {owners}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_the_right_to_other_secrets_a_refused_resource_is_installed_once_the_other_is_uninstalled() {
+    for is_restarted in [false, true] {
+        let world = recording(World::new(spec()).server, Stub::default());
+        world.reconcile().await;
+        let installed = world.shared.storage.get("ns", "web", 1).await.unwrap();
+        let (owner, owner_type) = ("another".into(), "Redis.cache.my.domain".into());
+        let marks = Marks { owner, owner_type, ..installed.marks.clone().unwrap() };
+        world.shared.storage.update(installed.release.facts(), &marks).await.unwrap();
+        world.recreate(PRIMARY);
+        let world = recording(world.server, Stub::default());
+        forbid_other_secrets(&world);
+        world.reconcile().await;
+        assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
+        let uid = |world: &World| world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["uid"].clone();
+        let theirs = uid(&world);
+        for path in world.maps().into_iter().map(|name| format!("{MAPS}/{name}")).chain(records(&world)) {
+            world.server.remove(&path);
+        }
+        let world = if is_restarted { recording(world.server, Stub::default()) } else { world };
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.reconcile().await;
+        let ended = (world.condition("Irreconcilable"), world.history());
+        assert_eq!(ended, (None, vec!["1 deployed".to_owned()]), "{is_restarted}");
+        assert_ne!(uid(&world), theirs);
+    }
 }

@@ -22,6 +22,15 @@ pub(super) fn held(shared: &ControllerContext, primary: &Primary) -> Option<Arc<
     shared.cache.release(&primary.key()).filter(|release| release.holder(&primary.owner()) == Holder::Resource)
 }
 
+/// Returns whether another resource took the release over from this one. Without records, which may have moved, only the
+/// status says it.
+pub(super) fn is_taken_over(shared: &ControllerContext, primary: &Primary) -> bool {
+    match shared.cache.release(&primary.key()).filter(|release| release.newest().is_some()) {
+        Some(release) => release.holder(&primary.owner()) == Holder::Successor,
+        None => primary.status.is_taken_over(),
+    }
+}
+
 /// Applies the status fields that the definition's schema declares; returns `None` if there are none.
 pub(super) async fn apply(
     shared: &ControllerContext,

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::diagnose::current_health;
 use super::fields::fields;
-use super::status_requests::{apply, held, remove};
+use super::status_requests::{apply, held, is_taken_over, remove};
 use super::{history, status_events};
 use crate::dependencies::Waiting;
 use crate::preflight::Refused;
@@ -185,8 +185,8 @@ fn revisions(context: &StepContext<'_>, primary: &Primary, shown: Option<&Deploy
     let old = &primary.status.history;
     let release = match held(context.shared, primary) {
         Some(release) => release,
-        // Its records disappeared, but it is still there.
-        None if shown.is_some() => return old.clone(),
+        // Its records disappeared, but it is still there. Or another resource has it.
+        None if shown.is_some() || is_taken_over(context.shared, primary) => return old.clone(),
         None => return Box::default(),
     };
     let newest_known = old.first().map_or(0, |entry| entry.revision);

@@ -131,12 +131,13 @@ impl StepContext<'_> {
         if primary.status.conditions.is_empty() {
             return Ok(false);
         }
-        let was_refused = was_refused(primary);
+        let is_known = primary.status.is_taken_over();
         match self.storage.is_taken_over_beside(primary.namespace(), primary.name(), primary.uid()).await {
-            // Without the right to look there, the operator hardly wrote there. A deletion does not wait for it, and leaves
-            // what may be a successor's.
-            Err(storage::Error::Forbidden { .. }) if primary.deleting || !was_refused => Ok(was_refused),
-            Err(error) if was_refused => Err(still_refused(fault_of(&error.into()))),
+            // A deletion does not wait for the right to look there, and leaves what may be a successor's.
+            Err(storage::Error::Forbidden { .. }) if primary.deleting => Ok(primary.status.is_refused()),
+            // Without the right, the operator hardly wrote there.
+            Err(storage::Error::Forbidden { .. }) if !is_known => Ok(false),
+            Err(error) if is_known => Err(still_refused(fault_of(&error.into()))),
             found => found.map_err(|e| fault_of(&e.into())),
         }
     }
@@ -301,12 +302,6 @@ enum Own {
 /// Classifies a failure of what a render reads and writes other than its chart.
 fn fault_of(error: &action::Error) -> Failed {
     Failed::of_attempt(error, condition::IRRECONCILABLE, Reason::ReconcileError)
-}
-
-/// Returns whether the status says that somebody else has the release.
-fn was_refused(primary: &Primary) -> bool {
-    let refusal = primary.status.find(condition::IRRECONCILABLE);
-    refusal.is_some_and(|refusal| *refusal.status == *"True" && *refusal.reason == Reason::ReleaseConflict)
 }
 
 /// Reports a failure to find out whose the release is with the reason of the refusal, which the next attempt must find in
