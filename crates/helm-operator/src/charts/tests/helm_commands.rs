@@ -222,6 +222,21 @@ async fn an_event_names_what_only_a_persons_upgrade_made_outside_the_namespace()
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_uninstall_does_not_wait_for_what_it_leaves() {
+    let world = deployed().await;
+    world.server.put(READER, with_helms_metadata(reader("get")), "helm");
+    let before = world.server.object(READER);
+    helm_supersedes(&world, 1).await;
+    let upgraded = format!("{}---\n{}\n", manifest(&["a"], "2"), reader("get"));
+    helm_writes(&world, 2, Status::Deployed, &upgraded, MINUTE);
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+    world.delete();
+    world.reconcile().await;
+    assert_eq!((world.server.object(PRIMARY), world.maps().len()), (None, 0), "it waits for nothing");
+    assert_eq!(world.server.object(READER), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_that_was_seen_in_flight_is_named_when_it_is_undone() {
     let server = World::new(spec()).server;
     let world = World::with_events(server, Arc::new(Stub::default()), |_| {});

@@ -1,7 +1,7 @@
 //! Describes what an uninstall waits for: the objects that still exist, and the finalizers that keep them.
 
 use helm_release::action::{self, Cached, Environment};
-use helm_release::kube::{Live, ObjectKey, Ownership};
+use helm_release::kube::{Live, ObjectKey};
 use helm_release::storage::MarkedObject;
 
 use crate::reconcile::step_context::StepContext;
@@ -40,7 +40,7 @@ pub(crate) async fn awaited(
                 context.shared.cache.confirm(&object.key, None);
                 continue;
             }
-            Ok(Some(live)) => match holding(env, live) {
+            Ok(Some(live)) => match holding(env, object, live) {
                 Some(finalizers) => finalizers,
                 // The object belongs to another owner now, and the watch may have missed that.
                 None => continue,
@@ -55,7 +55,7 @@ pub(crate) async fn awaited(
     // An object that no watch has seen may exist nevertheless.
     for object in deleted {
         let live = find(context, object).await?;
-        if let Some(finalizers) = live.and_then(|live| holding(env, live)) {
+        if let Some(finalizers) = live.and_then(|live| holding(env, object, live)) {
             return Ok(Some(describe(&[Held { key: object.key.clone(), finalizers }], 0)));
         }
     }
@@ -66,9 +66,10 @@ async fn find(context: &StepContext<'_>, object: &MarkedObject) -> Result<Option
     Ok(context.applier.find_live(&object.key, &object.api_version).await?)
 }
 
-/// Returns the finalizers of an object of this release; `None` if it is not the release's, or is to be kept.
-fn holding(env: &Environment<'_>, live: Live) -> Option<Vec<String>> {
-    let is_held = env.decoration.ownership(&live) == Ownership::Ours && !live.kept;
+/// Returns the finalizers of an object of this release; `None` if nothing proves that it is the release's, or if it is to
+/// be kept: the uninstall deletes neither.
+fn holding(env: &Environment<'_>, object: &MarkedObject, live: Live) -> Option<Vec<String>> {
+    let is_held = env.decoration.prove(&live, &object.key.namespace).is_ok() && !live.kept;
     is_held.then(|| live.metadata.finalizers.unwrap_or_default())
 }
 

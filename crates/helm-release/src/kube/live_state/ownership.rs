@@ -145,7 +145,10 @@ impl Decoration {
     }
 
     /// Checks that the metadata of the object in this namespace proves that it belongs to this release.
-    pub(in crate::kube) fn prove(&self, live: &Live, namespace: &str) -> Result<(), NotOurs> {
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn prove(&self, live: &Live, namespace: &str) -> Result<(), NotOurs> {
         match self.ownership(live) {
             Ownership::Ours => self.check_named(live, namespace).map_err(|_| NotOurs::Unnamed),
             Ownership::Unclaimed => Err(NotOurs::Unclaimed),
