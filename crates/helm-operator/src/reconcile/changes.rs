@@ -1,6 +1,7 @@
-//! Describes the changes of actions for their events: pruned objects, hooks with their durations, and repaired drift.
-//! Pure.
+//! Describes the changes of actions for their events: pruned objects and those left, hooks with their durations, and
+//! repaired drift. Pure.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -47,6 +48,22 @@ impl RanHooks {
         let ran = std::mem::take(&mut *lock(&self.0));
         let one = |hook: &RanHook| format!("{} ({})", hook.object, seconds(hook.took));
         if ran.is_empty() { String::new() } else { format!("; hooks: {}", named(ran.iter().map(one))) }
+    }
+}
+
+/// The objects that steps have left, although their release is to go, since they were last taken. One per reconcile.
+#[derive(Debug, Default)]
+pub(crate) struct LeftObjects(Mutex<BTreeSet<ObjectKey>>);
+
+impl LeftObjects {
+    pub(crate) fn add(&self, key: &ObjectKey) {
+        lock(&self.0).insert(key.clone());
+    }
+
+    /// Takes the objects, and names the first ones for an event; returns `None` if there are none.
+    pub(crate) fn take(&self) -> Option<String> {
+        let left = std::mem::take(&mut *lock(&self.0));
+        (!left.is_empty()).then(|| named(left.iter()))
     }
 }
 

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use controller::report::Outcome;
 use futures::future::BoxFuture;
 use helm_release::action::{Cached, Health, LiveView};
 use helm_release::kube::{Applied, Decoration, ObjectKey, Resource, Unready};
@@ -35,12 +34,7 @@ impl LiveView for StepContext<'_> {
     }
 
     fn left_unnamed(&self, key: &ObjectKey) {
-        let Some(primary) = self.shared.cache.primary(self.key) else { return };
-        let note = format!(
-            "left {key}: only Helm's annotations mark it as part of the release, which prove nothing outside the release's namespace; if nobody needs it, \
-             delete it yourself"
-        );
-        self.shared.publish(&primary, Outcome::warning("ObjectLeft", "Delete", note));
+        self.left.add(key);
     }
 
     fn health(&self, key: &ObjectKey) -> Health {

@@ -215,6 +215,7 @@ impl ReconcileLoop<'_> {
             Ok(Ended { next, learned }) => (Ok(next), learned),
             Err(FailedStep { failed, learned }) => (Err(failed), learned),
         };
+        self.context.publish_left(primary);
         learned.into_iter().for_each(|learned| self.context.found.learn(learned));
         next
     }

@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::controller_context::ControllerContext;
 use super::ownership;
 use crate::plan::account::Recorder;
-use crate::reconcile::changes::RanHooks;
+use crate::reconcile::changes::{LeftObjects, RanHooks};
 use crate::reconcile::decide::action_room::Reservation;
 use crate::reconcile::decide::interruption::{Aim, Running};
 use crate::reconcile::decide::recorded::was_never_deployed;
@@ -41,6 +41,8 @@ pub(crate) struct StepContext<'a> {
     pub(crate) orphaned: bool,
     /// The hooks that ended and that no event has named yet.
     pub(crate) ran: Arc<RanHooks>,
+    /// The objects that were left and that no event has named yet.
+    pub(crate) left: Arc<LeftObjects>,
     /// Notes what the running action writes.
     pub(crate) recorder: Arc<Recorder>,
     /// The running action.
@@ -69,6 +71,7 @@ impl<'a> StepContext<'a> {
             api,
             orphaned: false,
             ran: Arc::default(),
+            left: Arc::default(),
             running: Arc::default(),
             room: Arc::default(),
             decided,

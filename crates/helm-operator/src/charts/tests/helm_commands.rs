@@ -237,6 +237,39 @@ async fn an_uninstall_does_not_wait_for_what_it_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_event_names_what_an_uninstall_leaves_however_often_it_looks() {
+    let world = World::with_events(deployed().await.server, Arc::new(Stub::default()), |_| {});
+    let mut upgraded = manifest(&["a"], "2");
+    for name in ["v", "w", "x", "y", "z"] {
+        let mut role = reader("get");
+        role["metadata"]["name"] = name.into();
+        upgraded.push_str(&format!("---\n{role}\n"));
+        world.server.put(&READER.replace("reader", name), with_helms_metadata(role), "helm");
+    }
+    helm_supersedes(&world, 1).await;
+    helm_writes(&world, 2, Status::Deployed, &upgraded, MINUTE);
+    let path = format!("{MAPS}/a");
+    let mut held = world.server.object(&path).unwrap();
+    held["metadata"]["finalizers"] = json!(["example.com/backup"]);
+    world.server.put(&path, held, "someone");
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+    world.delete();
+    for _ in 0..3 {
+        world.reconcile().await;
+        assert!(world.server.object(PRIMARY).is_some(), "it waits");
+        tokio::time::advance(10 * MINUTE).await;
+    }
+    world.server.remove(&path);
+    world.reconcile().await;
+    assert_eq!(world.server.object(PRIMARY), None);
+    let events = published(&world).await;
+    let left: Vec<&String> = events.iter().filter(|event| event.contains(" ObjectLeft ")).collect();
+    let expected =
+        "Warning ObjectLeft x1: left ClusterRole \"v\", ClusterRole \"w\", ClusterRole \"x\" and 2 more: only Helm's";
+    assert!(left.len() == 1 && left[0].starts_with(expected), "{events:#?}");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_that_was_seen_in_flight_is_named_when_it_is_undone() {
     let server = World::new(spec()).server;
     let world = World::with_events(server, Arc::new(Stub::default()), |_| {});

@@ -160,6 +160,8 @@ pub(crate) struct ReleaseMemory {
     pub(crate) cleared: Option<Box<str>>,
     /// Whether an event said that the release is uninstalled without its hooks.
     pub(crate) skip_published: bool,
+    /// The objects that the last event named as left.
+    pub(crate) left: Option<Box<str>>,
 }
 
 /// What was done on demand or on schedule.
@@ -407,7 +409,7 @@ impl ResourceMemory {
             drift,
             detected: None,
             status,
-            release: ReleaseMemory { lost: None, took_over: false, cleared: None, skip_published: false },
+            release: ReleaseMemory { lost: None, took_over: false, cleared: None, skip_published: false, left: None },
             triggers: Triggers { handled: None, resynced: None, test_again: None },
             competitor: None,
             lacking: None,

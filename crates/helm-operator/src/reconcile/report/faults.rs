@@ -115,6 +115,21 @@ impl StepContext<'_> {
         self.shared.publish(primary, Outcome::warning(fault.reason.as_str(), "Reconcile", fault.message.clone()));
     }
 
+    /// Publishes one warning that names the first objects that a step has left, unless the last one named the same: an
+    /// uninstall that waits for objects finds them again and again.
+    pub(crate) fn publish_left(&self, primary: &Primary) {
+        let Some(left) = self.left.take() else { return };
+        let named = Box::<str>::from(&*left);
+        let before = self.change_memory_of(primary, |memory| memory.release.left.replace(named)).flatten();
+        if before.as_deref() == Some(&*left) {
+            return;
+        }
+        let note = format!(
+            "left {left}: only Helm's annotations name the release there, which prove nothing outside its namespace; delete yourself what nobody needs"
+        );
+        self.shared.publish(primary, Outcome::warning("ObjectLeft", "Delete", note));
+    }
+
     /// Clears a failed repair, because nothing is left to do. A drift loop, however, ends only once it has been quiet
     /// long enough.
     pub(crate) fn clear_drift(&self, primary: &Primary) {
