@@ -77,8 +77,8 @@ impl Decoration {
         let (labels, annotations): (&[&str], &[&str]) = match left {
             Left::Before(Adopted::Owned) if !is_kept => return None,
             Left::Succeeded | Left::Kept | Left::Before(Adopted::Owned | Adopted::Named) => (&[], &[]),
-            Left::Before(Adopted::Shipped) => (&[CHART_LABEL], &[]),
             Left::Before(Adopted::Claimed) => (&[CHART_LABEL], &[PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION]),
+            Left::Before(Adopted::Shipped) => (&[CHART_LABEL], &[]),
             Left::Before(Adopted::Unclaimed) => (
                 &[CHART_LABEL, MANAGED_BY_LABEL],
                 &[PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE],
