@@ -13,6 +13,7 @@ use strum::IntoEnumIterator as _;
 use tokio::time::Instant;
 
 use super::step_context::StepContext;
+use crate::reconcile::decide::beside::{self, Beside};
 use crate::reconcile::decide::health::Unhealthy;
 use crate::reconcile::decide::inputs::{self, NamedInput};
 use crate::reconcile::decide::memory::ResourceMemory;
@@ -67,7 +68,8 @@ impl StepContext<'_> {
     /// Returns how the newest revision relates to the resource.
     pub(crate) fn recorded(&self, primary: &Primary) -> Recorded {
         let memory = self.shared.memory.of(self.key);
-        let had_release = is_lost(primary, &memory) || memory.release.took_over;
+        let is_lost = is_lost(primary, &memory) || self.beside(primary) != Beside::Nothing;
+        let had_release = is_lost || memory.release.took_over;
         let recorded = recorded(
             self.release().as_deref(),
             if had_release { Predecessor::Lost } else { Predecessor::None },
@@ -89,6 +91,16 @@ impl StepContext<'_> {
             },
             recorded => recorded,
         }
+    }
+
+    /// Returns what records in the release's own namespace, from before the others moved, say of a release without records
+    /// here. Those that this process has seen the end of do not count.
+    pub(crate) fn beside(&self, primary: &Primary) -> Beside {
+        let left = self.shared.cache.release_beside(self.key).filter(|left| left.is_recorded_for(&primary.owner()));
+        let Some(left) = left.filter(|_| self.release().is_none()) else { return Beside::Nothing };
+        let memory = self.shared.memory.of(self.key);
+        let has_ended = memory.release.removed || is_cleared(primary, &memory);
+        if has_ended { Beside::Nothing } else { beside::judge(&left, primary) }
     }
 
     /// Returns what the resource may take over: what its annotation requests, as far as the watch grants it. A deletion

@@ -4,8 +4,8 @@ use controller::report::shorten;
 use helm_release::kube::intern;
 
 use super::{
-    Condition, DETECTED, Facts, GIVEN_UP, Health, MAX_MESSAGE, RETRIES_EXCEEDED, Stall, Status, UNINSTALLING,
-    condition, summary,
+    Condition, DETECTED, Facts, GIVEN_UP, Health, MAX_MESSAGE, NOT_INSTALLED, RETRIES_EXCEEDED, Stall, Status,
+    UNINSTALLING, condition, summary,
 };
 
 /// The reason of conditions that are false because nothing is wrong.
@@ -126,7 +126,7 @@ fn ready(facts: &Facts) -> Condition {
         _ if !facts.kept_by.is_empty() => ready("False", "Uninstalled", &kept_by(&facts.kept_by)),
         (Some(fault), ..) => ready("False", fault.reason.as_str(), &fault.message),
         (None, Some(waiting), ..) => ready("False", waiting.reason, &waiting.message),
-        (None, None, None, _) => ready("False", "NotInstalled", "nothing is installed yet"),
+        (None, None, None, _) => ready("False", NOT_INSTALLED, "nothing is installed yet"),
         (None, None, Some(_), Health::Ready) => ready("True", "Ready", &summary::ready(facts)),
         (None, None, Some(_), Health::Progressing(why)) => ready("False", "Progressing", why),
         (None, None, Some(_), Health::TimedOut(why)) => ready("False", "ProgressTimeout", why),

@@ -296,6 +296,9 @@ pub(crate) enum Stall {
 /// The reason of `Ready` while an uninstall waits for objects.
 const UNINSTALLING: &str = "Uninstalling";
 
+/// The reason of `Ready` without a release, a failure or a wait.
+const NOT_INSTALLED: &str = "NotInstalled";
+
 /// The reason of `Drifted`, and of the event and the metric of detected drift.
 pub(crate) const DETECTED: &str = "DriftDetected";
 
@@ -371,6 +374,11 @@ impl Status {
     /// then.
     pub(crate) fn is_taken_over(&self) -> bool {
         self.is_refused() && !self.history.is_empty()
+    }
+
+    /// Returns whether nothing is installed, and no action failed or is at work.
+    pub(crate) fn says_nothing_is_installed(&self) -> bool {
+        self.find(condition::READY).is_some_and(|ready| *ready.reason == *NOT_INSTALLED)
     }
 
     /// Returns the tokens that were handled.

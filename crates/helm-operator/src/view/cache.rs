@@ -250,6 +250,11 @@ impl Cache {
         self.releases.get(&self.record_of(key))
     }
 
+    /// Returns what is recorded of a release in its own namespace although its records are stored elsewhere.
+    pub(crate) fn release_beside(&self, key: &ResourceKey) -> Option<Arc<ReleaseRecords>> {
+        if self.home == Home::default() { None } else { self.releases.get(key) }
+    }
+
     pub(crate) fn change_release<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut ReleaseRecords) -> T) -> T {
         self.releases.change(&self.record_of(key), self.reader, change)
     }

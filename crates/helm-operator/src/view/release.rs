@@ -305,6 +305,11 @@ impl ReleaseRecords {
         self.revisions.values().any(|revision| revision.is_sealed() && is_marked(revision))
     }
 
+    /// Returns whether this operator recorded the release for this owner, who still has it.
+    pub(crate) fn is_recorded_for(&self, owner: &Owner) -> bool {
+        self.is_written_for(&owner.uid) && self.holder(owner) == Holder::Resource
+    }
+
     /// Returns the revisions whose records look like ours but are not.
     pub(crate) fn broken(&self) -> Vec<u32> {
         self.revisions.iter().filter(|(_, r)| r.trust == Trust::Broken).map(|(version, _)| *version).collect()

@@ -10,10 +10,10 @@ use crate::storage::{Elsewhere, Listing, MarkedObject, Marks, Record, Stored, Un
 /// An imported release.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// Its revision: one more than the newest revision elsewhere, because earlier names may be taken. If its uninstall has
-    /// begun, the same as there, because the objects of its hooks name that.
+    /// Its revision: one more than the newest revision elsewhere, because earlier names may be taken. If its install or its
+    /// uninstall has begun, the same as there, because the objects of its hooks name that.
     pub version: u32,
-    /// Its status: deployed, or uninstalling if its uninstall has begun.
+    /// Its status: deployed, or uninstalling if its uninstall has begun. If only its install has, failed or to be continued.
     pub status: Status,
     /// Its record, which is proven only if this operator wrote the original.
     pub packed: Stored<Packed>,
@@ -23,15 +23,26 @@ pub struct Imported {
     pub marks: Marks,
 }
 
+/// What becomes of an install that was interrupted before its records moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Begun {
+    /// It is continued.
+    Continued,
+    /// It counts as failed: it may have failed, and its objects may have been deleted, since then.
+    Failed,
+}
+
 /// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
 /// release, or if its newest revision there is older than `at_least`. Changes no object and keeps the other records.
 ///
+/// An install that did not succeed is imported only if this operator wrote its record; `begun` is what becomes of it.
+///
 /// # Errors
 /// The records cannot be read or decoded, or the new one exceeds a Secret.
-pub async fn import(env: &Environment<'_>, at_least: u32) -> Result<Option<Imported>, Error> {
-    let Some(Elsewhere { release, newest, marks, unsuccessful }) = elsewhere(env, at_least).await? else {
-        return Ok(None);
-    };
+pub async fn import(env: &Environment<'_>, at_least: u32, begun: Begun) -> Result<Option<Imported>, Error> {
+    let Some(found) = elsewhere(env, at_least).await? else { return Ok(None) };
+    let Some((version, status)) = imported_as(&found, begun) else { return Ok(None) };
+    let Elsewhere { release, marks, is_begun, unsuccessful, .. } = found;
     let owner = env.decoration.owner.as_ref();
     let known = match marks {
         Some(marks) if marks.complete || !marks.objects.is_empty() => marks,
@@ -43,15 +54,24 @@ pub async fn import(env: &Environment<'_>, at_least: u32) -> Result<Option<Impor
     let marks = Marks {
         owner: intern(owner.map_or("", |owner| &owner.uid)),
         owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
+        none_deployed_before: is_begun || known.none_deployed_before,
         ..known
-    };
-    let is_going = release.is_sealed() && release.facts().info.status == Status::Uninstalling;
-    let (version, status) = match is_going {
-        true => (release.facts().version, Status::Uninstalling),
-        false => (newest + 1, Status::Deployed),
     };
     let (packed, resource_version) = record(env, release.map(|one| imported(one, version, status)), &marks).await?;
     Ok(Some(Imported { version, status, packed, resource_version, marks }))
+}
+
+/// Returns as which revision, in which status, a release is imported; `None` if it is not.
+fn imported_as(found: &Elsewhere, begun: Begun) -> Option<(u32, Status)> {
+    let (is_sealed, recorded) = (found.release.is_sealed(), found.release.facts());
+    let status = match recorded.info.status {
+        _ if found.is_begun && !is_sealed => return None,
+        Status::PendingInstall if found.is_begun && begun == Begun::Continued => Status::PendingInstall,
+        _ if found.is_begun => Status::Failed,
+        Status::Uninstalling if is_sealed => Status::Uninstalling,
+        _ => return Some((found.newest + 1, Status::Deployed)),
+    };
+    Some((recorded.version, status))
 }
 
 /// Writes our own record; returns its content and its resource version.

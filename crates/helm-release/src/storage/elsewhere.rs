@@ -20,6 +20,8 @@ pub(crate) struct Elsewhere {
     pub(crate) newest: u32,
     /// The revision's marks, if it has any.
     pub(crate) marks: Option<Marks>,
+    /// Whether it is an install that did not succeed, and nothing was deployed before.
+    pub(crate) is_begun: bool,
     /// The other revisions whose objects may be live.
     pub(crate) unsuccessful: Unsuccessful<Listing>,
 }
@@ -59,6 +61,8 @@ struct Listed {
     base: RecordMeta,
     /// The number of its newest revision.
     newest: u32,
+    /// Whether nothing of it was ever deployed.
+    is_begun: bool,
     unsuccessful: Unsuccessful<RecordMeta>,
 }
 
@@ -88,19 +92,19 @@ impl Storage {
             if is_current && is_held {
                 check_rest(name, &all, outside::now())?;
             }
-            if is_held && let Some(Listed { base, newest, unsuccessful }) = listed(all) {
+            if is_held && let Some(Listed { base, newest, is_begun, unsuccessful }) = listed_or_begun(all) {
                 if !is_current {
                     return Ok(None);
                 }
                 let unsuccessful = beside.listings(namespace, name, unsuccessful).await?;
                 let Record { release, marks, .. } = beside.get(namespace, name, base.version).await?;
-                return Ok(Some(Elsewhere { release, newest, marks, unsuccessful }));
+                return Ok(Some(Elsewhere { release, newest, marks, is_begun, unsuccessful }));
             }
         }
         let chunked = self.chunked(namespace, name, at_least).await?;
         Ok(chunked.map(|(Record { release, marks, .. }, newest)| {
             let unsuccessful = Unsuccessful::none();
-            Elsewhere { release, newest, marks, unsuccessful }
+            Elsewhere { release, newest, marks, is_begun: false, unsuccessful }
         }))
     }
 
@@ -114,7 +118,7 @@ impl Storage {
         owner: &str,
     ) -> Result<Option<(Marks, Unsuccessful<Marks>)>, Error> {
         let Some(beside) = self.beside_releases() else { return Ok(None) };
-        let listed = beside.owned(namespace, name, owner).await?;
+        let listed = listed_or_begun(beside.owned(namespace, name, owner).await?);
         let marks = |meta: RecordMeta| meta.marks.unwrap_or_default();
         Ok(listed.map(|Listed { base, unsuccessful, .. }| (marks(base), unsuccessful.map(marks))))
     }
@@ -131,8 +135,8 @@ impl Storage {
         let Some(beside) = self.beside_releases() else { return Ok(None) };
         let owned = match beside.owned(namespace, name, owner).await {
             // Without the right to look there, the operator hardly imported it from there.
-            Err(Error::Forbidden { .. }) => None,
-            owned => owned?,
+            Err(Error::Forbidden { .. }) => return Ok(None),
+            owned => listed(owned?),
         };
         match owned {
             Some(Listed { newest, unsuccessful, .. }) if newest + 1 == imported => {
@@ -152,9 +156,10 @@ impl Storage {
         Ok(is_taken_over_from(&beside.list_beside(namespace, name).await?, owner))
     }
 
-    async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Option<Listed>, Error> {
+    /// Lists the records beside a release of this owner; none if it is another's.
+    async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Vec<RecordMeta>, Error> {
         let all = self.list_beside(namespace, name).await?;
-        Ok(if is_held_by(&all, owner) { listed(all) } else { None })
+        Ok(if is_held_by(&all, owner) { all } else { Vec::new() })
     }
 
     /// Lists the records beside a release, where the operator may lack the right to.
@@ -196,14 +201,33 @@ impl Storage {
     }
 }
 
+/// Returns the release that these records describe, or else the install that began and did not succeed.
+fn listed_or_begun(all: Vec<RecordMeta>) -> Option<Listed> {
+    if is_begun(&all) { begun(all) } else { listed(all) }
+}
+
+/// Returns whether these records prove that this operator began to install the release and nothing was ever deployed.
+fn is_begun(all: &[RecordMeta]) -> bool {
+    let is_unfinished =
+        |meta: &RecordMeta| meta.marks.is_some() && matches!(meta.status, Status::Failed | Status::PendingInstall);
+    let says_so = |newest: &RecordMeta| newest.marks.as_ref().is_some_and(|marks| marks.none_deployed_before);
+    let is_complete = |newest: &RecordMeta| all.iter().map(|meta| meta.version).eq(1..=newest.version);
+    all.iter().all(is_unfinished) && all.last().is_some_and(|newest| says_so(newest) || is_complete(newest))
+}
+
+fn begun(mut before: Vec<RecordMeta>) -> Option<Listed> {
+    let base = before.pop()?;
+    let unsuccessful = Unsuccessful { before, later: Vec::new() };
+    Some(Listed { newest: base.version, base, is_begun: true, unsuccessful })
+}
+
 /// Returns the release that these records describe; `None` if nothing of it was deployed.
 fn listed(mut all: Vec<RecordMeta>) -> Option<Listed> {
     let newest = all.last()?.version;
-    // An action that was interrupted before it was deployed is installed again.
     let later = all.split_off(base_of(&all)? + 1);
     let base = all.pop()?;
     let before = left_before(&base, all);
-    Some(Listed { base, newest, unsuccessful: Unsuccessful { before, later } })
+    Some(Listed { base, newest, is_begun: false, unsuccessful: Unsuccessful { before, later } })
 }
 
 /// Checks that Helm is not changing the release with these records, as for records in place.
@@ -317,6 +341,28 @@ mod tests {
             let all: Vec<_> =
                 (1..).zip(statuses).map(|(version, status)| meta(version, status, &["u"], is_own)).collect();
             assert_eq!(base_of(&all), expected, "{behaviour}");
+        }
+    }
+
+    #[test]
+    fn an_install_has_only_begun_if_the_records_prove_that_nothing_was_deployed() {
+        use Status::{Deployed, Failed, PendingInstall, PendingUpgrade, Superseded, Uninstalled};
+        for (behaviour, first, statuses, is_own, expected) in [
+            ("interrupted", 1, vec![PendingInstall], true, true),
+            ("failed", 1, vec![Failed], true, true),
+            ("begun again", 1, vec![Failed, PendingInstall], true, true),
+            ("by Helm", 1, vec![PendingInstall], false, false),
+            ("without its first attempts", 2, vec![Failed, PendingInstall], true, false),
+            ("deployed", 1, vec![Deployed], true, false),
+            ("upgraded", 1, vec![Superseded, PendingUpgrade], true, false),
+            ("uninstalled", 1, vec![Uninstalled, PendingInstall], true, false),
+            ("no records", 1, vec![], true, false),
+        ] {
+            let mut all: Vec<_> =
+                (first..).zip(statuses).map(|(version, status)| meta(version, status, &["u"], is_own)).collect();
+            assert_eq!(is_begun(&all), expected, "{behaviour}");
+            all.iter_mut().filter_map(|meta| meta.marks.as_mut()).for_each(|marks| marks.none_deployed_before = true);
+            assert_eq!(is_begun(&all), expected || first == 2, "{behaviour}, as the newest says");
         }
     }
 

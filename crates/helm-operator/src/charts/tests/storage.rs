@@ -166,6 +166,126 @@ async fn an_install_that_no_status_names_is_neither_begun_again_nor_forgotten_if
     }
 }
 
+/// Returns a stub that renders random values with this many digits in the first hundred renders.
+fn random_values(digits: u32) -> Stub {
+    let first = 10_usize.pow(digits - 1);
+    Stub { has_sources: true, renders: AtomicUsize::new(first), ..random() }
+}
+
+/// Returns whether a stub with this many digits has rendered the value of `a`.
+fn has_digits(world: &World, digits: usize) -> bool {
+    world.value_of("a").as_str().unwrap().trim_start_matches("password ").len() == digits
+}
+
+/// Creates a release with these hooks, whose records are beside it. Its process dies while the first hook runs.
+async fn interrupted_in_a_hook(all: Value) -> World {
+    let server = World::new(hooks::with_hooks(all)).server;
+    let world = World::rendering(server, Arc::new(random_values(3)));
+    hooks::killed_after(&world, 30).await;
+    world.feed();
+    assert_eq!((world.history(), world.maps()), (vec!["1 pending-install".to_owned()], vec![]));
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_install_that_was_interrupted_in_a_hook_when_its_records_moved_goes_on_or_is_deleted() {
+    for is_deleted in [false, true] {
+        let world = interrupted_in_a_hook(json!([hooks::hook("first", "pre-install")])).await;
+        let uid = |world: &World| world.server.object(&format!("{JOBS}/first")).unwrap()["metadata"]["uid"].clone();
+        let before = uid(&world);
+        let world = recording(world.server, random_values(4));
+        if is_deleted {
+            world.delete();
+        }
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(hooks::count(&world, &format!("POST {JOBS}")), 1, "{is_deleted}");
+        if is_deleted {
+            assert_eq!((world.server.object(PRIMARY), world.maps()), (None, Vec::<String>::new()));
+        } else {
+            assert_eq!((world.history(), uid(&world)), (vec!["1 deployed".to_owned()], before));
+            assert!(has_digits(&world, 3));
+        }
+    }
+}
+
+/// Creates a process that is about to install a release, with its records beside it.
+async fn about_to_install() -> World {
+    World::rendering(World::new(spec()).server, Arc::new(random_values(3)))
+}
+
+#[tokio::test(start_paused = true)]
+async fn generated_values_stay_wherever_an_install_is_interrupted_before_its_records_move() {
+    let process = |server| recording(server, random_values(4));
+    let writes = interrupted_after_each_write(about_to_install, process, |world, writes| {
+        let was_recorded = world.server.object(&record_path(1)).is_some();
+        assert_eq!(has_digits(world, 3), was_recorded, "after {writes} writes");
+        assert_eq!((world.maps().len(), world.state("Ready").as_str()), (3, "True/Ready"), "after {writes} writes");
+    });
+    assert!(writes.await > 5, "the scenario wrote nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_left_wherever_an_install_is_interrupted_before_its_records_move_and_it_is_deleted() {
+    let process = |server| {
+        let world = recording(server, random_values(4));
+        world.delete();
+        world
+    };
+    let writes = interrupted_after_each_write(about_to_install, process, |world, writes| {
+        assert_eq!(world.maps(), [] as [String; 0], "after {writes} writes");
+        // Before the first write, it has no finalizer.
+        assert!(writes == 0 || world.server.object(PRIMARY).is_none(), "after {writes} writes");
+    });
+    assert!(writes.await > 5, "the scenario wrote nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hook_runs_twice_if_an_install_went_on_after_its_records_moved_wherever_its_deletion_is_interrupted() {
+    let all = || json!([hooks::hook("first", "pre-install"), hooks::hook("backup", "pre-delete")]);
+    let process = |server| recording(server, random_values(4));
+    let prepare = async || {
+        let world = process(interrupted_in_a_hook(all()).await.server);
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(world.history(), ["1 deployed"]);
+        world.delete();
+        world
+    };
+    let writes = interrupted_after_each_write(prepare, process, |world, writes| {
+        assert_eq!((world.server.object(PRIMARY), world.maps().len()), (None, 0), "after {writes} writes");
+        let runs = hooks::count(world, &format!("POST {JOBS}"));
+        assert_eq!(runs, 2, "after {writes} writes: {:#?}", world.server.log());
+        assert_eq!(records(world), [record_path(1)], "after {writes} writes");
+    });
+    assert!(writes.await > 5, "the scenario wrote nothing");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_install_that_failed_before_its_records_moved_leaves_nothing() {
+    for is_deleted in [false, true] {
+        let world = super::finished_jobs::keeping(World::new(spec()).server);
+        world.server.refuse(|call| {
+            let is_b = call.method != http::Method::GET && call.path.contains("/configmaps/b");
+            is_b.then(|| Error::from_status(403, "Forbidden", "no"))
+        });
+        world.reconcile().await;
+        world.server.accept();
+        assert!(world.maps().contains(&"a".to_owned()));
+        assert_eq!(
+            (world.state("ReleaseFailed").as_str(), world.history()),
+            ("True/InstallError", vec!["1 failed".to_owned()])
+        );
+        world.edit(|p| p["spec"]["maps"] = json!(["b"]));
+        let world = recording(world.server, Stub::default());
+        if is_deleted {
+            world.delete();
+        }
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.reconcile().await;
+        let left = if is_deleted { vec![] } else { vec!["b".to_owned()] };
+        assert_eq!((world.maps(), world.server.object(PRIMARY).is_none()), (left, is_deleted));
+    }
+}
+
 /// Creates a release that was upgraded after its records had moved to the namespace `records`. The old one is left beside
 /// it.
 async fn upgraded_after_a_move() -> World {

@@ -162,6 +162,8 @@ pub(crate) struct ReleaseMemory {
     pub(crate) skip_published: bool,
     /// The objects that the last event named as left.
     pub(crate) left: Option<Box<str>>,
+    /// Whether this process has removed an install that failed, and that earlier records beside it may describe.
+    pub(crate) removed: bool,
 }
 
 /// What was done on demand or on schedule.
@@ -409,7 +411,15 @@ impl ResourceMemory {
             drift,
             detected: None,
             status,
-            release: ReleaseMemory { lost: None, took_over: false, cleared: None, skip_published: false, left: None },
+            release:
+                ReleaseMemory {
+                    lost: None,
+                    took_over: false,
+                    cleared: None,
+                    skip_published: false,
+                    left: None,
+                    removed: false,
+                },
             triggers: Triggers { handled: None, resynced: None, test_again: None },
             competitor: None,
             lacking: None,

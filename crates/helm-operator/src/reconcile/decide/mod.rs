@@ -3,6 +3,8 @@
 pub(crate) mod held;
 pub(crate) mod recorded;
 
+pub(crate) mod beside;
+
 pub(crate) mod memory;
 pub(crate) mod remembered;
 

@@ -260,6 +260,7 @@ async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> 
     let Some(current) = failed() else { return Ok(()) };
     let current = with_recorded_objects(&env, current, &[]).await?;
     action::delete_objects(&env, &current.inventory).await?;
+    uninstall::forget_begun(context, primary).await?;
     // The oldest is deleted last: a history without its start does not prove that no revision was ever deployed.
     let oldest = current.records.iter().map(|known| known.version).min().unwrap_or_default();
     let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use helm_release::action::{self, Action, Candidate, Imported};
+use helm_release::action::{self, Action, Begun, Candidate, Imported};
 use helm_release::kube::ObjectDigest;
 use helm_release::release::{self, Hook};
 use helm_release::storage::{self, Marks, Sealed, Stored};
@@ -11,6 +11,7 @@ use helm_release::storage::{self, Marks, Sealed, Stored};
 use super::remediate::{Stage, clean_up};
 use super::unproven::is_unproven;
 use super::{causes, compare, repair, supersede};
+use crate::reconcile::decide::beside::Beside;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
@@ -108,7 +109,8 @@ impl StepContext<'_> {
     /// its hooks.
     pub(super) async fn import(&self, primary: &Primary, at_least: u32) -> Result<bool, Failed> {
         let env = self.environment(primary, Action::Upgrade);
-        let imported = action::import(&env, at_least).await.map_err(|e| unimported(primary, &e))?;
+        let begun = if self.beside(primary) == Beside::AtWork { Begun::Continued } else { Begun::Failed };
+        let imported = action::import(&env, at_least, begun).await.map_err(|e| unimported(primary, &e))?;
         let Some(Imported { version, status, packed, resource_version, mut marks }) = imported else {
             return Ok(false);
         };

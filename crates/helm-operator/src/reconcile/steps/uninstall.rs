@@ -314,9 +314,7 @@ async fn delete(
         }
     }
     if may_have_older_records(context, at.version) {
-        let object = format!("the status of {} {:?}", primary.kind, primary.name());
-        let failed = |source| ApplyError::Failed { verb: "update", object, source };
-        status_writer::forget_release(context, primary).await.map_err(failed)?;
+        forget_in_status(context, primary).await?;
     }
     // The revision that records the progress of the uninstall is deleted last.
     let records = context.records();
@@ -324,6 +322,23 @@ async fn delete(
     context.shared.cache.forget_records(context.key, &records);
     publish_left_records(context, primary).await;
     Ok(None)
+}
+
+async fn forget_in_status(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
+    let object = format!("the status of {} {:?}", primary.kind, primary.name());
+    let failed = |source| ApplyError::Failed { verb: "update", object, source };
+    Ok(status_writer::forget_release(context, primary).await.map_err(failed)?)
+}
+
+/// Forgets an install that failed before its records are deleted, if earlier ones are left beside it: the status of an
+/// action at work would let the next process continue it from those.
+pub(super) async fn forget_begun(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
+    let left = context.shared.cache.release_beside(context.key);
+    if !left.is_some_and(|left| left.is_recorded_for(&primary.owner())) {
+        return Ok(());
+    }
+    context.shared.memory.change(context.key, |memory| memory.release.removed = true);
+    forget_in_status(context, primary).await
 }
 
 /// Returns whether a release that has come to this revision may also have records in its own namespace or in chunks, from

@@ -8,6 +8,7 @@ use helm_release::release::Status;
 use helm_release::storage::Marks;
 
 use super::uninstall::{WITHOUT_HOOKS, delete_objects, publish_left_records};
+use crate::reconcile::decide::beside::Beside;
 use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
@@ -30,7 +31,9 @@ enum Naming {
 pub(super) async fn import_hooks(context: &StepContext<'_>, primary: &Primary) -> Result<bool, Failed> {
     let is_known = context.release().is_some() || context.shared.memory.of(context.key).release.lost.is_some();
     let runs_none = context.orphaned || primary.annotations.disable_hooks(Action::Uninstall);
-    if is_known || runs_none || context.recorded(primary) != Recorded::Lost {
+    // Its uninstall may have run them.
+    let may_have_run = context.beside(primary) == Beside::Begun;
+    if is_known || runs_none || may_have_run || context.recorded(primary) != Recorded::Lost {
         return Ok(false);
     }
     match context.import(primary, primary.reported()).await {
