@@ -40,25 +40,6 @@ kind: ConfigMap
 metadata: {name: {{ .Release.Name }}-made}
 "#;
 
-/// Waits for a hook that never ends, before it creates what the resource says.
-const HOOK: &str = r#"
-{{- if eq .Values.does "hang" }}
-apiVersion: batch/v1
-kind: Job
-metadata:
-  name: {{ .Release.Name }}-hook
-  annotations: {helm.sh/hook: pre-install}
-spec:
-  suspend: true
-  template: {spec: {restartPolicy: Never, containers: [{name: a, image: example.com/a}]}}
----
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: {{ .Release.Name }}-padded}
-data: {padding: {{ .Values.padding | quote }}}
-{{- end }}
-"#;
-
 fn start(cluster: &TestCluster, namespaces: &[&Namespace<'_>], chart: &Path, group: &Group) -> Operator {
     let watches = json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart}]).to_string();
     // A render on a busy machine must reach its own limit before the timeout.
@@ -70,7 +51,6 @@ fn write_chart(folder: &Path) {
     fs::write(folder.join("Chart.yaml"), "apiVersion: v2\nname: budgets\nversion: 0.1.0\n").unwrap();
     fs::write(folder.join("values.yaml"), "padding: ''\n").unwrap();
     fs::write(folder.join("templates/map.yaml"), TEMPLATE).unwrap();
-    fs::write(folder.join("templates/hook.yaml"), HOOK).unwrap();
 }
 
 /// Creates large objects, a few per kubectl request: they are too long for its annotation.
@@ -166,12 +146,6 @@ fn a_container_of_128_mib_survives_what_tenants_may_create() {
     measured.beside("large specs and annotations at a start", &operator);
 
     lookups(&namespace, &mut measured, &operator);
-    hanging_hooks(&namespace, &mut measured, &operator);
-    let (status, log) = operator.terminate();
-    assert!(status.success(), "{log}");
-    let operator = start(cluster, &[&namespace], folder.path(), &group);
-    measured.beside("hooks that never end at a start", &operator);
-    (0..HANGING).for_each(|n| waits(&namespace, &format!("hanging{n}")));
     let failing: Vec<_> = (0..12).map(|n| holder(&format!("failing{n}"), "fail", &words(1_000_000))).collect();
     create(&namespace, &failing);
     told(&namespace, "failing11", "RenderError", "template: budgets/templates/map.yaml:");
@@ -213,26 +187,6 @@ fn lookups(namespace: &Namespace<'_>, measured: &mut Measured<'_>, operator: &Op
     told(namespace, "lister", "RenderLimit", "returns more than 10 MiB");
     told(namespace, "asker", "RenderLimit", "more than 1000 different objects");
     ready(namespace, "repeater");
-}
-
-/// The number of releases that wait for hooks at the same time.
-const HANGING: usize = 30;
-
-fn hanging_hooks(namespace: &Namespace<'_>, measured: &mut Measured<'_>, operator: &Operator) {
-    let hanging = |n| holder(&format!("hanging{n}"), "hang", &"x".repeat(900_000));
-    create(namespace, &(0..HANGING).map(hanging).collect::<Vec<_>>());
-    (0..HANGING).for_each(|n| waits(namespace, &format!("hanging{n}")));
-    measured.beside("hooks that never end", operator);
-}
-
-/// Waits until the resource says what its action waits for: its hook, or room in memory.
-fn waits(namespace: &Namespace<'_>, name: &str) {
-    eventually_within(LONG, &format!("{name} to wait"), || {
-        let resource = HOLDER.get(namespace, name);
-        let message = condition(&resource, "Reconciling")["message"].clone();
-        let is_waiting = message.as_str().is_some_and(|text| text.starts_with("waiting for "));
-        if is_waiting { Ok(()) } else { Err(resource["status"].clone()) }
-    });
 }
 
 /// Opens 700 clients of the probe port that each send the beginning of a request.

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use helm_release::kube::{Call, Disturbance, DriftPolicy, IgnoreRule, ObjectRule, Pointer};
+use helm_release::kube::{Call, Disturbance, DriftPolicy};
 
 use super::failure_policy::{refuse, retry};
 use super::storage::recording;
@@ -425,32 +425,18 @@ async fn runs_once_more(
     died
 }
 
-/// Creates a controller that leaves a field of Jobs to others, so that it reads a Job before it repairs it.
-fn ignoring(server: Arc<MemoryApi>) -> World {
-    let rule = IgnoreRule {
-        objects: ObjectRule { name: Some("load".into()), ..ObjectRule::default() },
-        paths: vec![Pointer::parse("/spec/parallelism").unwrap()],
-    };
-    World::with_events(server, Arc::new(Stub::default()), |settings| settings.drift.ignore = [rule].into())
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_job_that_a_repair_deleted_runs_once_wherever_the_repair_is_interrupted() {
-    // With a rule, the first write claims the fields before the note follows. One that ends between the two leaves the
-    // object as somebody changed it.
-    let processes: [(fn(Arc<MemoryApi>) -> World, usize); 2] = [(World::on, 0), (ignoring, 2)];
-    for (process, first) in processes {
-        for writes in first.. {
-            let world = process(running().await.server);
-            // Does what `kubectl replace --force` does.
-            let mut theirs = world.server.object(LOAD).unwrap();
-            (theirs["spec"]["image"], theirs["metadata"]["managedFields"]) = ("mine".into(), Value::Null);
-            world.server.remove(LOAD);
-            world.server.put(LOAD, theirs, "kubectl-replace");
-            let before = uid(&world);
-            if !runs_once_more(world, process, (writes, &before), "1 deployed").await {
-                break;
-            }
+    for writes in 0.. {
+        let world = running().await;
+        // Does what `kubectl replace --force` does.
+        let mut theirs = world.server.object(LOAD).unwrap();
+        (theirs["spec"]["image"], theirs["metadata"]["managedFields"]) = ("mine".into(), Value::Null);
+        world.server.remove(LOAD);
+        world.server.put(LOAD, theirs, "kubectl-replace");
+        let before = uid(&world);
+        if !runs_once_more(world, World::on, (writes, &before), "1 deployed").await {
+            return;
         }
     }
 }
