@@ -160,7 +160,7 @@ fn a_change_reaches_the_releases_in_steps_and_stops_or_goes_back_with_a_bad_cana
         ("Normal RolloutStarted ", 2..=2),
         ("now step 2 of 4 (20% of the others)", 0..=1),
         ("now step 3 of 4 (60% of the others)", 0..=1),
-        ("now step 4 of 4 (the remainder)", 1..=1),
+        ("now step 4 of 4 (the remainder)", 0..=1),
         ("Normal RolloutCompleted ", 1..=1),
         ("Warning RolloutHalted ", 1..=1),
     ] {
