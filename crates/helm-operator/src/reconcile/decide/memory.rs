@@ -190,6 +190,22 @@ pub(crate) struct LastFailure {
     pub(crate) exhausted: bool,
 }
 
+impl LastFailure {
+    /// Creates the failure of a resource that waits until a time, although no attempt failed.
+    pub(crate) fn waiting(fault: Fault, inputs: String, until: Instant) -> LastFailure {
+        LastFailure {
+            failed: Failed::Blocked(fault),
+            inputs,
+            retry: Retry { failures: 0, at: until },
+            attempts: 0,
+            obstructions: 0,
+            uncleaned: None,
+            is_own: false,
+            exhausted: false,
+        }
+    }
+}
+
 /// A status write that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unwritten {

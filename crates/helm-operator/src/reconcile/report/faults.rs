@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use controller::report::Outcome;
-use controller::runtime::backoff::Retry;
 use controller::runtime::key::ResourceKey;
 use helm_release::action::{self, Action};
 use jiff::Timestamp;
@@ -43,16 +42,7 @@ impl StepContext<'_> {
         let news = self.shared.memory.change(self.key, |memory| {
             let news = memory.failure.as_ref().is_none_or(|f| *f.failed.fault() != fault);
             // No inputs have failed, so nothing is held.
-            memory.failure = Some(Box::new(LastFailure {
-                failed: Failed::Blocked(fault.clone()),
-                inputs: String::new(),
-                retry: Retry { failures: 0, at },
-                attempts: 0,
-                obstructions: 0,
-                uncleaned: None,
-                is_own: false,
-                exhausted: false,
-            }));
+            memory.failure = Some(Box::new(LastFailure::waiting(fault.clone(), String::new(), at)));
             news
         });
         if news {

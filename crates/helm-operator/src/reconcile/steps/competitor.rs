@@ -10,13 +10,12 @@
 //! others were replaced several times in a row, they are made again each time, and this process waits as well.
 
 use controller::report::Outcome;
-use controller::runtime::backoff::{self, Retry};
+use controller::runtime::backoff;
 use tokio::time::Instant;
 
 use crate::reconcile::decide::memory::LastFailure;
 use crate::reconcile::decide::remembered::{Met, RecordVersion};
 use crate::reconcile::decide::state::{Inputs, Recorded};
-use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::report::other_operator::{REMEDY, contested, disputed};
 use crate::reconcile::step_context::StepContext;
@@ -94,16 +93,7 @@ impl StepContext<'_> {
             met.waited_for_revision = release.newest().map_or(0, |(revision, _)| revision);
             met.waited_for_record = others_newest(&release);
         });
-        let failure = LastFailure {
-            failed: Failed::Blocked(fault.clone()),
-            inputs: self.attempt(primary),
-            retry: Retry { failures: 0, at },
-            attempts: 0,
-            obstructions: 0,
-            uncleaned: None,
-            is_own: false,
-            exhausted: false,
-        };
+        let failure = LastFailure::waiting(fault.clone(), self.attempt(primary), at);
         self.shared.memory.change(self.key, |memory| memory.failure = Some(Box::new(failure)));
         self.shared.publish(primary, Outcome::warning(fault.reason.as_str(), "Reconcile", fault.message));
         ended
