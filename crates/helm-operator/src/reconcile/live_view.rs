@@ -45,8 +45,7 @@ impl LiveView for StepContext<'_> {
 }
 
 fn health(cache: &Cache, key: &ObjectKey, is_watched: bool) -> Health {
-    let because =
-        |why: &str| Health::Unready(Unready { failed: false, why: why.to_owned(), quotes: false, progress: 0 });
+    let because = |why: &str| Health::Unready(Unready::because(why));
     let is_synced = cache.is_synced(key);
     match cache.dependent(key) {
         _ if cache.is_unserved(key) => because("the server does not serve its kind"),

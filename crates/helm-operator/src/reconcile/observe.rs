@@ -310,7 +310,7 @@ impl StepContext<'_> {
 
     fn unready(&self, object: &MarkedObject) -> Option<Unready> {
         let key = &object.key;
-        let because = |why: &str| Some(Unready { failed: false, why: why.to_owned(), quotes: false, progress: 0 });
+        let because = |why: &str| Some(Unready::because(why));
         match self.shared.cache.dependent(key) {
             // The watch may have failed before it reported the deletion.
             _ if self.shared.cache.is_unserved(key) => because("the server does not serve its kind"),

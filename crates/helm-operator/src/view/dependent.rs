@@ -97,9 +97,7 @@ impl Judged {
                 Judged { unready: self.unready.or(old.unready.clone()), whole: old.whole.clone(), is_partial: true }
             }
             None if self.is_partial && self.unready.is_none() => {
-                let unready =
-                    Unready { failed: false, why: "its state is not known yet".into(), quotes: false, progress: 0 };
-                Judged { unready: Some(Box::new(unready)), ..self }
+                Judged { unready: Some(Box::new(Unready::because("its state is not known yet"))), ..self }
             }
             _ => self,
         }

@@ -197,15 +197,11 @@ async fn read(env: &Environment<'_>, awaited: &Awaited<'_>) -> Option<Unready> {
     match env.applier.read_live(key, &object.api_version).await {
         Ok(Some(live)) => live.unready_as_annotated(&key.group, &key.kind),
         Ok(None) => absent(awaited),
-        Err(error) => Some(because(format!("it cannot be read: {}", error.named()))),
+        Err(error) => Some(Unready::because(format!("it cannot be read: {}", error.named()))),
     }
 }
 
 /// Returns why an object that does not exist is not ready; `None` if it has finished.
 fn absent(awaited: &Awaited<'_>) -> Option<Unready> {
-    (!awaited.expires).then(|| because("it does not exist".to_owned()))
-}
-
-fn because(why: String) -> Unready {
-    Unready { failed: false, why, quotes: false, progress: 0 }
+    (!awaited.expires).then(|| Unready::because("it does not exist"))
 }

@@ -35,6 +35,13 @@ pub struct Unready {
     pub progress: u64,
 }
 
+impl Unready {
+    /// Creates the state of an object that may become ready by itself, for a reason that does not come from its status.
+    pub fn because(why: impl Into<String>) -> Unready {
+        Unready { failed: false, why: why.into(), quotes: false, progress: 0 }
+    }
+}
+
 /// The fields of `spec` that readiness depends on, including the readiness of an object that no longer exists.
 pub(in crate::kube) const READINESS_FIELDS: [&str; 10] = [
     "clusterIP",
