@@ -261,7 +261,7 @@ impl Applier {
                 let run = run.after(&error);
                 log_cleanup(self.delete_failed(release, *at, error.policies(), &run).await);
                 for earlier in &order[..done] {
-                    let deleted = self.delete_by_policy(&release.hooks[*earlier], SUCCEEDED, &run);
+                    let deleted = self.delete_by_policy(&release.hooks[*earlier], None, SUCCEEDED, &run);
                     log_cleanup(deleted.await);
                 }
                 return Err(error);
@@ -341,25 +341,26 @@ impl Applier {
         if deleted_by(hook, policies)?.iter().any(expires) {
             one::record(release, at, run).await?;
         }
-        self.delete_by_policy(hook, policies, run).await
+        self.delete_by_policy(hook, None, policies, run).await
     }
 
-    /// Deletes a hook's objects if it has one of these policies, and waits until they are gone.
+    /// Deletes a hook's objects if it has one of these policies, and waits until they are gone. Those that another run
+    /// than `made_by` made stay.
     async fn delete_by_policy(
         &self,
         hook: &Hook,
+        made_by: Option<&Stamp>,
         policies: &[DeletePolicy],
         run: &HookRun<'_>,
     ) -> Result<(), HookError> {
         let clock = Clock::start(hook, run);
         for object in &deleted_by(hook, policies)? {
-            self.delete_hook(object, None, &clock).await?;
+            self.delete_hook(object, made_by, &clock).await?;
         }
         Ok(())
     }
 
     /// Deletes the objects of a hook's recorded run if it has one of these policies, and waits until they are gone.
-    /// Those of another run stay.
     async fn delete_run(
         &self,
         release: &Release,
@@ -367,12 +368,7 @@ impl Applier {
         policies: &[DeletePolicy],
         run: &HookRun<'_>,
     ) -> Result<(), HookError> {
-        let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
-        let clock = Clock::start(hook, run);
-        for object in &deleted_by(hook, policies)? {
-            self.delete_hook(object, Some(&stamp), &clock).await?;
-        }
-        Ok(())
+        self.delete_by_policy(&release.hooks[at], Some(&Stamp::of(release, at)), policies, run).await
     }
 }
 

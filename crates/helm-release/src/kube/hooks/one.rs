@@ -66,7 +66,7 @@ impl Applier {
                 // Its time may be up, although nothing of it has run.
                 release.hooks[at].last_run = LastRun::default();
             }
-            self.delete_by_policy(&release.hooks[at], leftovers(phase), run).await?;
+            self.delete_by_policy(&release.hooks[at], None, leftovers(phase), run).await?;
             let expiring = objects.iter().any(|object| expiry(&object.kind, &object.body) == Expiry::AfterFinish);
             let phase = if expiring { HookPhase::Unknown } else { HookPhase::Running };
             release.hooks[at].last_run = LastRun { started_at: Some(outside::now()), phase, ..LastRun::default() };
