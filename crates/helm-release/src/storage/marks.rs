@@ -324,11 +324,17 @@ impl Marks {
             sorted.into_iter().zip(&self.turns).for_each(|(object, turn)| object.turn = *turn);
             return;
         }
-        let has_order = self.objects.iter().any(|object| object.turn != Turn::default());
+        let has_order = !self.objects.is_empty() && self.has_order();
         for object in objects.iter_mut().filter(|_| has_order) {
             let turn = self.objects.iter().find(|marked| object.has_key(&marked.key, namespace));
             object.turn = turn.map(|marked| marked.turn).unwrap_or_default();
         }
+    }
+
+    /// Returns whether the objects are applied in an order.
+    pub fn has_order(&self) -> bool {
+        let mut turns = self.objects.iter().map(|object| &object.turn).chain(&self.turns);
+        turns.any(|turn| *turn != Turn::default())
     }
 
     /// Returns when each object that the revision renders is applied, sorted by [`place`]; nothing without an order.

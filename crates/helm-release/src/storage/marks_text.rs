@@ -197,7 +197,7 @@ impl Marks {
         if self.objects.is_empty() {
             return self.turns.iter().map(|turn| turn.to_number()).collect();
         }
-        let has_order = self.objects.iter().any(|object| object.turn != Turn::default());
+        let has_order = self.has_order();
         self.objects.iter().filter(|_| has_order).map(|object| object.turn.to_number()).collect()
     }
 }

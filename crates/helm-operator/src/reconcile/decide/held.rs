@@ -1,6 +1,7 @@
 //! Decides whether an action may wait for long, and estimates the memory that it holds meanwhile. Pure.
 
 use helm_release::action::{Action, Candidate};
+use helm_release::release::Hook;
 use helm_release::release::HookEvent::{
     self, PostDelete, PostInstall, PostRollback, PostUpgrade, PreDelete, PreInstall, PreRollback, PreUpgrade,
 };
@@ -44,8 +45,14 @@ impl Waits {
 
     /// Returns about how many bytes an action holds while it waits; `None` if it does not wait for long.
     pub(crate) fn bytes(self, candidate: &Candidate) -> Option<usize> {
-        let runs_hooks = candidate.hooks.iter().any(|hook| self.events.iter().any(|event| hook.events.contains(event)));
-        (runs_hooks || self.has_rounds && is_ordered(candidate)).then(|| size(candidate))
+        self.are_long(&candidate.hooks, is_ordered(candidate)).then(|| size(candidate))
+    }
+
+    /// Returns whether an action with these hooks may wait for long. `is_ordered` is whether its objects are applied in
+    /// several rounds.
+    pub(crate) fn are_long(self, hooks: &[Hook], is_ordered: bool) -> bool {
+        let runs_hooks = hooks.iter().any(|hook| self.events.iter().any(|event| hook.events.contains(event)));
+        runs_hooks || self.has_rounds && is_ordered
     }
 }
 
@@ -79,7 +86,7 @@ mod tests {
 
     use helm::sequence::Turn;
     use helm_release::kube::Object;
-    use helm_release::release::{ChartDocument, Hook};
+    use helm_release::release::ChartDocument;
     use serde_json::{Value, json};
 
     use super::*;
