@@ -43,6 +43,12 @@ impl Script {
         let at_ms = self.steps.last().map_or(0, |step| step.at_ms) + after_ms;
         self.steps.push(Step { at_ms, what });
     }
+
+    /// Adds a step at a time, after those that have the same.
+    pub(crate) fn insert(&mut self, at_ms: u64, what: Action) {
+        let place = self.steps.partition_point(|step| step.at_ms <= at_ms);
+        self.steps.insert(place, Step { at_ms, what });
+    }
 }
 
 /// Interrupts an action late in some runs, and makes its continuation fail as well: such sequences have caused losses

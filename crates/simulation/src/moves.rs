@@ -5,7 +5,7 @@ use crate::faults::{Fault, How, Which};
 use crate::helm::Command;
 use crate::names::{OTHER, RECORDS};
 use crate::process::Setup;
-use crate::script::{Action, Script, Step};
+use crate::script::{Action, Script};
 use crate::stories::{later, with_service};
 
 /// Where records are: in a namespace for all releases, or beside each.
@@ -109,12 +109,6 @@ impl Script {
             }
         }
         self.insert(at_ms, Action::Restart(process, down, setup.at(place)));
-    }
-
-    /// Adds a step at a time, after those that have the same.
-    fn insert(&mut self, at_ms: u64, what: Action) {
-        let place = self.steps.partition_point(|step| step.at_ms <= at_ms);
-        self.steps.insert(place, Step { at_ms, what });
     }
 
     /// Appends a restart of all processes with this place for records. They are killed at one of their next writes, or not.

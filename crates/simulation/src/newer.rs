@@ -4,7 +4,7 @@ use crate::draw;
 use crate::faults::{Fault, How, Which};
 use crate::process::Setup;
 use crate::registry::Mood;
-use crate::script::{Action, Script, Step};
+use crate::script::{Action, Script};
 use crate::stories::{later, with_service};
 
 /// Adds to a script, or leaves it as it is.
@@ -25,10 +25,10 @@ pub fn add(random: &mut fastrand::Rng, script: &mut Script) {
 pub fn add_more(random: &mut fastrand::Rng, script: &mut Script, end: Option<u64>) {
     match (random.u8(0..16), end) {
         // Later steps must not repair anything before the checks have seen it.
-        (0..4, Some(end)) => insert(script, end + random.u64(0..2000), Action::Rest),
+        (0..4, Some(end)) => script.insert(end + random.u64(0..2000), Action::Rest),
         (4, _) => {
             let at = moment(random, script);
-            insert(script, at, Action::Rest);
+            script.insert(at, Action::Rest);
         }
         (5, _) => restore(random, script),
         (6, _) => restored(random, script),
@@ -66,11 +66,11 @@ pub fn add_jobs(random: &mut fastrand::Rng, script: &mut Script) {
         match random.u8(0..3) {
             0 => {
                 let refused = Fault::new(Which::Services, How::Status(422), random.u64(1000..20_000));
-                insert(script, at, Action::Fault(refused));
+                script.insert(at, Action::Fault(refused));
             }
             _ => {
                 let (process, down) = (random.usize(0..script.setups.len()), random.u64(0..3000));
-                insert(script, at, Action::KillAfter(process, random.u64(1..15), down));
+                script.insert(at, Action::KillAfter(process, random.u64(1..15), down));
             }
         }
     }
@@ -80,9 +80,9 @@ pub fn add_jobs(random: &mut fastrand::Rng, script: &mut Script) {
 fn restore(random: &mut fastrand::Rng, script: &mut Script) {
     // All processes have started by then.
     let backup = moment(random, script).max(5000);
-    insert(script, backup, Action::Backup);
+    script.insert(backup, Action::Backup);
     let at = backup + if random.bool() { random.u64(8000..15_000) } else { random.u64(8000..90_000) };
-    insert(script, at, restoring(random));
+    script.insert(at, restoring(random));
 }
 
 /// Draws a restart of the server with the last backup.
@@ -150,7 +150,7 @@ fn pulled(random: &mut fastrand::Rng, script: &mut Script) {
         None => {
             for _ in 0..random.usize(1..5) {
                 let (at, what) = (moment(random, script), fail(random, is_pinned));
-                insert(script, at, what);
+                script.insert(at, what);
             }
         }
     }
@@ -285,38 +285,32 @@ fn kill_after(random: &mut fastrand::Rng, script: &mut Script) {
     let process = random.usize(0..script.setups.len());
     let kill = Action::KillAfter(process, random.u64(1..20), random.u64(0..5000));
     let at = moment(random, script);
-    insert(script, at, kill);
+    script.insert(at, kill);
 }
 
 /// Suspends everything, usually for longer than the lease.
 fn suspend(random: &mut fastrand::Rng, script: &mut Script) {
     let ms = if random.u8(0..4) == 0 { random.u64(100..9000) } else { random.u64(9000..40_000) };
     let at = moment(random, script);
-    insert(script, at, Action::Suspend(ms));
+    script.insert(at, Action::Suspend(ms));
 }
 
 /// Makes a process lose the lease while its controllers keep running for a while.
 fn stall(random: &mut fastrand::Rng, script: &mut Script) {
     let process = random.usize(0..script.setups.len());
     let at = moment(random, script);
-    insert(script, at, Action::Stall(process, random.u64(5000..40_000)));
+    script.insert(at, Action::Stall(process, random.u64(5000..40_000)));
 }
 
 /// Restarts the server in the middle of other actions.
 fn restart_server(random: &mut fastrand::Rng, script: &mut Script) {
     let restart = Action::RestartServer(random.u64(500..12_000), random.u64(0..6000));
     let at = moment(random, script);
-    insert(script, at, restart);
+    script.insert(at, restart);
 }
 
 /// Draws a time soon after a step.
 fn moment(random: &mut fastrand::Rng, script: &Script) -> u64 {
     let after = script.steps.get(random.usize(0..script.steps.len().max(1))).map_or(0, |step| step.at_ms);
     after + if random.bool() { random.u64(0..1000) } else { random.u64(0..12_000) }
-}
-
-/// Adds a step at a time.
-fn insert(script: &mut Script, at_ms: u64, what: Action) {
-    let place = script.steps.partition_point(|step| step.at_ms <= at_ms);
-    script.steps.insert(place, Step { at_ms, what });
 }
