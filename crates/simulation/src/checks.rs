@@ -8,13 +8,12 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::actors::KEEP;
 use crate::helm::Command;
 use crate::jobs::{self, Task, inputs};
 use crate::names::{self, NAMES, OBJECTS, OTHER, SOME, is_of};
 use crate::order::{Order, is_pending};
 use crate::others;
-use crate::places::Places;
+use crate::places::{Places, is_unreported};
 use crate::quiet::{End, elsewhere, is_beside, records, status_of};
 use crate::registry::{FIRST, WRONG};
 use crate::rollout::{Rollout, is_broken};
@@ -28,7 +27,7 @@ pub(crate) type Objects = BTreeMap<Arc<str>, Arc<Value>>;
 pub struct Checks {
     pub(crate) resources: BTreeMap<String, Resource>,
     /// The process that holds the lease.
-    holder: Option<String>,
+    pub(crate) holder: Option<String>,
     /// Whether processes take part in leader election.
     pub elects: bool,
     /// Whether the processes have different configurations.
@@ -40,9 +39,9 @@ pub struct Checks {
     /// When the last one did.
     pub(crate) last_end: Option<Instant>,
     /// The uids of the objects that the operator wrote.
-    touched: BTreeSet<String>,
+    pub(crate) touched: BTreeSet<String>,
     /// The uids of the objects that a person marked to be kept while their resource existed.
-    kept: BTreeSet<String>,
+    pub(crate) kept: BTreeSet<String>,
     /// Whether the second namespace is being deleted with everything in it.
     is_emptied: bool,
     /// The upgrades that must wait for each other.
@@ -69,7 +68,7 @@ pub(crate) struct Resource {
     /// Whether it exists and is not being deleted.
     pub(crate) exists: bool,
     /// Whether it requests to adopt existing objects.
-    adopts: bool,
+    pub(crate) adopts: bool,
     /// Whether a person installed the release and the resource has not adopted it.
     pub(crate) is_foreign: bool,
     /// Whether a resource of another kind also claims the release.
@@ -77,13 +76,13 @@ pub(crate) struct Resource {
     /// Whether its deletion orphans its objects.
     pub(crate) leaves_orphans: bool,
     /// Whether its deletion is in the foreground: the garbage collector deletes its objects first.
-    goes_last: bool,
+    pub(crate) goes_last: bool,
     /// Objects that some values since the last quiet point omit.
     may_go: BTreeSet<String>,
     /// Whether the server permanently rejected one of its objects.
     pub(crate) judged: bool,
     /// How often its values changed, including its creation.
-    causes: u32,
+    pub(crate) causes: u32,
     /// How often a resource of another kind claimed the release or stopped claiming it. A claim outlives the resource.
     claims: u32,
     /// The number of configuration changes before it was created.
@@ -371,99 +370,6 @@ impl Checks {
         }
     }
 
-    /// Notes that records move, or that nothing is left of those beside their release. The next upgrade repeats an action
-    /// that was not completed before.
-    fn note_move(&mut self, change: &Change, objects: &Objects) {
-        let Some((name, _)) = names::record(&change.path) else { return };
-        let Some(resource) = self.resources.get_mut(name) else { return };
-        let is_beside = is_beside(name, objects);
-        let is_first = || records(name, objects).count() == 1;
-        let is_new = change.before.is_none() && names::place(&change.path).is_some();
-        let status = status_of(change.after.as_deref());
-        let current = objects.get(&*names::resource(name)).map(|resource| &**resource);
-        if is_new && is_first() && status == Some("pending-install") && is_unreported(name, current, objects) {
-            resource.is_claimed = true;
-        }
-        if is_beside && is_new && is_first() && status == Some("deployed") {
-            resource.has_moved = true;
-            let completed = beside(name, objects).is_some_and(|newest| status_of(Some(newest)) == Some("deployed"));
-            resource.causes += u32::from(!completed);
-        }
-        resource.has_moved &= is_beside;
-    }
-
-    /// Checks (n) at a write that no ended process sent.
-    fn place(&self, change: &Change, objects: &Objects) -> Option<String> {
-        if !self.places.is_on() || self.is_on_the_way(change) {
-            return None;
-        }
-        let name = names::owner(&change.path).or_else(|| names::record(&change.path).map(|(name, _)| name));
-        let resource = name.and_then(|name| self.resources.get(name))?;
-        if resource.is_claimed {
-            return None;
-        }
-        let is_owned = resource.exists && !resource.is_foreign && !resource.is_helms;
-        self.places.written(change, objects, is_owned)
-    }
-
-    fn note_kept(&mut self, change: &Change, objects: &Objects) {
-        let keeps = |object: &Option<Arc<Value>>| {
-            object.as_ref().is_some_and(|object| object["metadata"]["annotations"][KEEP] == "keep")
-        };
-        let Some(name) = names::owner(&change.path).filter(|_| keeps(&change.after) && !keeps(&change.before)) else {
-            return;
-        };
-        let is_there = |path: String| objects.contains_key(&*path);
-        if is_there(names::resource(name)) && !self.resources.get(name).is_some_and(|resource| resource.goes_last) {
-            self.kept.extend(change.after.as_ref().and_then(|after| uid(after)));
-        }
-    }
-
-    /// Checks (c) that no kept object, and no object that only resembles the release's, is deleted.
-    fn keep(&self, change: &Change, objects: &Objects) -> Option<String> {
-        let before = change.goes()?;
-        let is_kept = uid(before).is_some_and(|uid| self.kept.contains(&uid)) || change.path.contains("/precious-");
-        // In a foreground deletion the garbage collector deletes objects before the operator acts.
-        let goes_last = || names::owner(&change.path).is_some_and(|name| self.resources[name].goes_last);
-        // What only the values of the former resource contain stays that one's when another takes the release over.
-        let is_formers = || {
-            let name = names::owner(&change.path).filter(|name| self.resources[*name].is_claimed);
-            // Nor is it known what belongs to an install that was begun anew when records moved.
-            name.is_some_and(|name| *change.path == *names::path(SOME[0], name) || is_beside(name, objects))
-        };
-        // After `helm uninstall`, no record names what a person keeps, so it stays bound to its resource (COMPATIBILITY.md).
-        let is_unrecorded = || names::owner(&change.path).is_some_and(|name| self.resources[name].is_unrecorded);
-        let goes_with_owner = || goes_last() || is_formers() || is_unrecorded();
-        let is_wrong = is_kept && !is_person(&change.by) && !(&*change.by == "gc" && goes_with_owner());
-        is_wrong.then(|| format!("(c) {} deleted {}, which is kept", change.by, change.path))
-    }
-
-    /// Checks (c) that a person's release is adopted only by an existing resource that requests it and is allowed to,
-    /// and that the release does not change before.
-    fn taken_over(&mut self, change: &Change) -> Option<String> {
-        let name = names::owner(&change.path).or_else(|| {
-            let (name, _) = names::record(&change.path)?;
-            NAMES.into_iter().find(|known| *known == name)
-        })?;
-        let resource = self.resources.get_mut(name)?;
-        if !resource.is_foreign || resource.is_claimed {
-            return None;
-        }
-        if resource.exists && resource.adopts {
-            resource.is_foreign = false;
-            return None;
-        }
-        Some(format!("(c) {} changed {}, and never took over the release of {name}", change.by, change.path))
-    }
-
-    /// Checks (c) that the operator deletes only objects that it wrote.
-    fn own(&mut self, change: &Change) -> Option<String> {
-        self.touched.extend(change.after.as_ref().and_then(|after| uid(after)));
-        let gone = change.goes().filter(|_| names::owner(&change.path).is_some())?;
-        let is_wrong = change.after.is_none() && uid(gone).is_some_and(|uid| !self.touched.contains(&uid));
-        is_wrong.then(|| format!("(c) {} deleted {}, which it never wrote", change.by, change.path))
-    }
-
     /// Checks (h) that only the leader writes. Events may arrive late.
     fn leads(&self, change: &Change) -> Option<String> {
         let leads = self.holder.as_deref() == Some(&*change.by);
@@ -549,11 +455,6 @@ impl Checks {
         self.resources.iter().any(|(name, resource)| resource.is_claimed || resource.is_foreign || waits(name))
     }
 
-    /// Returns where the leader keeps records; `None` if nobody leads.
-    fn leaders_place(&self) -> Option<Option<&str>> {
-        self.places.of(self.holder.as_deref()?)
-    }
-
     /// Checks the invariants of a quiet cluster.
     pub fn quiet(&self, objects: &Objects, end: &End) -> Vec<String> {
         let place = self.leaders_place().flatten();
@@ -562,30 +463,10 @@ impl Checks {
     }
 }
 
-fn is_person(by: &str) -> bool {
+pub(crate) fn is_person(by: &str) -> bool {
     matches!(by, "person" | "helm")
 }
 
-fn uid(object: &Value) -> Option<String> {
+pub(crate) fn uid(object: &Value) -> Option<String> {
     object["metadata"]["uid"].as_str().map(str::to_owned)
-}
-
-/// Returns whether records beside a release name this resource, whose status names no release: it has never been deployed,
-/// or the process ended before it wrote that. Such a release is not imported when records move, but begun anew.
-fn is_unreported(name: &str, resource: Option<&Value>, objects: &Objects) -> bool {
-    let owner =
-        beside(name, objects).map(|record| &record["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"]);
-    let is_own =
-        |resource: &&Value| owner.is_some_and(|owner| *owner == resource["metadata"]["uid"] || owner.is_null());
-    resource.filter(is_own).is_some_and(|resource| resource["status"]["deployedRelease"].is_null())
-}
-
-/// Returns the newest of the records that are beside a release.
-fn beside<'o>(name: &str, objects: &'o Objects) -> Option<&'o Value> {
-    let own = objects.iter().filter(|(path, _)| names::place(path).is_none());
-    let numbered = own.filter_map(|(path, record)| match names::record(path) {
-        Some((release, revision)) if release == name => Some((revision.parse::<u32>().ok()?, record)),
-        _ => None,
-    });
-    numbered.max_by_key(|(revision, _)| *revision).map(|(_, record)| &**record)
 }

@@ -1,9 +1,13 @@
-//! The invariant that what others wrote on an object stays.
+//! The invariants of what others own: what they wrote on an object, the objects that they keep, and their releases.
+
+use std::sync::Arc;
 
 use serde_json::Value;
 
 use crate::actors::{FINALIZER, KEEP, NOTE};
-use crate::checks::Objects;
+use crate::checks::{Checks, Objects, is_person, uid};
+use crate::names::{self, NAMES, SOME};
+use crate::quiet::is_beside;
 use crate::world::Change;
 
 /// Checks (c) at a write of the operator.
@@ -28,4 +32,64 @@ pub(crate) fn written(change: &Change) -> Option<String> {
 pub(crate) fn is_of_another_release(objects: &Objects, path: &str, name: &str) -> bool {
     let release = objects.get(path).map(|object| &object["metadata"]["annotations"]["meta.helm.sh/release-name"]);
     release.and_then(|release| release.as_str()).is_some_and(|release| release != name)
+}
+
+impl Checks {
+    pub(crate) fn note_kept(&mut self, change: &Change, objects: &Objects) {
+        let keeps = |object: &Option<Arc<Value>>| {
+            object.as_ref().is_some_and(|object| object["metadata"]["annotations"][KEEP] == "keep")
+        };
+        let Some(name) = names::owner(&change.path).filter(|_| keeps(&change.after) && !keeps(&change.before)) else {
+            return;
+        };
+        let is_there = |path: String| objects.contains_key(&*path);
+        if is_there(names::resource(name)) && !self.resources.get(name).is_some_and(|resource| resource.goes_last) {
+            self.kept.extend(change.after.as_ref().and_then(|after| uid(after)));
+        }
+    }
+
+    /// Checks (c) that no kept object, and no object that only resembles the release's, is deleted.
+    pub(crate) fn keep(&self, change: &Change, objects: &Objects) -> Option<String> {
+        let before = change.goes()?;
+        let is_kept = uid(before).is_some_and(|uid| self.kept.contains(&uid)) || change.path.contains("/precious-");
+        // In a foreground deletion the garbage collector deletes objects before the operator acts.
+        let goes_last = || names::owner(&change.path).is_some_and(|name| self.resources[name].goes_last);
+        // What only the values of the former resource contain stays that one's when another takes the release over.
+        let is_formers = || {
+            let name = names::owner(&change.path).filter(|name| self.resources[*name].is_claimed);
+            // Nor do the checks know what belongs to an install that was interrupted before records moved.
+            name.is_some_and(|name| *change.path == *names::path(SOME[0], name) || is_beside(name, objects))
+        };
+        // After `helm uninstall`, no record names what a person keeps, so it stays bound to its resource (COMPATIBILITY.md).
+        let is_unrecorded = || names::owner(&change.path).is_some_and(|name| self.resources[name].is_unrecorded);
+        let goes_with_owner = || goes_last() || is_formers() || is_unrecorded();
+        let is_wrong = is_kept && !is_person(&change.by) && !(&*change.by == "gc" && goes_with_owner());
+        is_wrong.then(|| format!("(c) {} deleted {}, which is kept", change.by, change.path))
+    }
+
+    /// Checks (c) that a person's release is adopted only by an existing resource that requests it and is allowed to,
+    /// and that the release does not change before.
+    pub(crate) fn taken_over(&mut self, change: &Change) -> Option<String> {
+        let name = names::owner(&change.path).or_else(|| {
+            let (name, _) = names::record(&change.path)?;
+            NAMES.into_iter().find(|known| *known == name)
+        })?;
+        let resource = self.resources.get_mut(name)?;
+        if !resource.is_foreign || resource.is_claimed {
+            return None;
+        }
+        if resource.exists && resource.adopts {
+            resource.is_foreign = false;
+            return None;
+        }
+        Some(format!("(c) {} changed {}, and never took over the release of {name}", change.by, change.path))
+    }
+
+    /// Checks (c) that the operator deletes only objects that it wrote.
+    pub(crate) fn own(&mut self, change: &Change) -> Option<String> {
+        self.touched.extend(change.after.as_ref().and_then(|after| uid(after)));
+        let gone = change.goes().filter(|_| names::owner(&change.path).is_some())?;
+        let is_wrong = change.after.is_none() && uid(gone).is_some_and(|uid| !self.touched.contains(&uid));
+        is_wrong.then(|| format!("(c) {} deleted {}, which it never wrote", change.by, change.path))
+    }
 }

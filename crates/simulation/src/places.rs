@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::checks::Objects;
+use serde_json::Value;
+
+use crate::checks::{Checks, Objects};
 use crate::names;
 use crate::process::Setup;
-use crate::quiet::records;
+use crate::quiet::{is_beside, records, status_of};
 use crate::world::Change;
 
 /// The key of watches.yaml that names the namespace of all records.
@@ -88,4 +90,68 @@ impl Places {
             None => None,
         }
     }
+}
+
+impl Checks {
+    /// Returns the namespace in which the leader keeps records: `Some(None)` if each is beside its release, and `None`
+    /// if no process leads.
+    pub(crate) fn leaders_place(&self) -> Option<Option<&str>> {
+        self.places.of(self.holder.as_deref()?)
+    }
+
+    /// Notes that records move, or that nothing is left of those beside their release. The next upgrade repeats an action
+    /// that was not completed before.
+    pub(crate) fn note_move(&mut self, change: &Change, objects: &Objects) {
+        let Some((name, _)) = names::record(&change.path) else { return };
+        let Some(resource) = self.resources.get_mut(name) else { return };
+        let is_beside = is_beside(name, objects);
+        let is_first = || records(name, objects).count() == 1;
+        let is_new = change.before.is_none() && names::place(&change.path).is_some();
+        let status = status_of(change.after.as_deref());
+        let current = objects.get(&*names::resource(name)).map(|resource| &**resource);
+        if is_new && is_first() && status == Some("pending-install") && is_unreported(name, current, objects) {
+            resource.is_claimed = true;
+        }
+        if is_beside && is_new && is_first() && status == Some("deployed") {
+            resource.has_moved = true;
+            let completed = beside(name, objects).is_some_and(|newest| status_of(Some(newest)) == Some("deployed"));
+            resource.causes += u32::from(!completed);
+        }
+        resource.has_moved &= is_beside;
+    }
+
+    /// Checks (n) at a write that no ended process sent.
+    pub(crate) fn place(&self, change: &Change, objects: &Objects) -> Option<String> {
+        if !self.places.is_on() || self.is_on_the_way(change) {
+            return None;
+        }
+        let name = names::owner(&change.path).or_else(|| names::record(&change.path).map(|(name, _)| name));
+        let resource = name.and_then(|name| self.resources.get(name))?;
+        if resource.is_claimed {
+            return None;
+        }
+        let is_owned = resource.exists && !resource.is_foreign && !resource.is_helms;
+        self.places.written(change, objects, is_owned)
+    }
+}
+
+/// Returns whether records beside a release name this resource, whose status names no release: it has never been deployed,
+/// or the process ended before it wrote that. The operator continues such an install when records move, but the checks
+/// do not demand it yet.
+pub(crate) fn is_unreported(name: &str, resource: Option<&Value>, objects: &Objects) -> bool {
+    let owner =
+        beside(name, objects).map(|record| &record["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"]);
+    let is_own =
+        |resource: &&Value| owner.is_some_and(|owner| *owner == resource["metadata"]["uid"] || owner.is_null());
+    resource.filter(is_own).is_some_and(|resource| resource["status"]["deployedRelease"].is_null())
+}
+
+/// Returns the newest of the records that are beside a release.
+fn beside<'o>(name: &str, objects: &'o Objects) -> Option<&'o Value> {
+    let own = objects.iter().filter(|(path, _)| names::place(path).is_none());
+    let numbered = own.filter_map(|(path, record)| match names::record(path) {
+        Some((release, revision)) if release == name => Some((revision.parse::<u32>().ok()?, record)),
+        _ => None,
+    });
+    numbered.max_by_key(|(revision, _)| *revision).map(|(_, record)| &**record)
 }
