@@ -372,8 +372,8 @@ async fn exchange(client: &kube::Client, call: Call, max_body: usize) -> Result<
     }
 }
 
-/// Fails if a response redirects. No API server does; a gateway before it may, to its login page, and has not passed the
-/// request on. The query may be a secret.
+/// Fails if a response is a redirect. An API server never redirects, but a gateway in front of it may redirect to its
+/// login page instead of passing the request on. The error omits the query, which may be a secret.
 fn refuse_redirect<B>(response: &http::Response<B>) -> Result<(), Error> {
     let status = response.status();
     if !status.is_redirection() || status == http::StatusCode::NOT_MODIFIED {

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use crate::report::{Reason, chain};
 
-/// The longest wait for the next attempt to give a resource up: until then, nobody serves it.
+/// The longest wait before another attempt to give up a resource. It is short, because no shard serves the resource
+/// meanwhile.
 const LONGEST_DRAIN: Duration = Duration::from_secs(30);
 
 /// The reason why a reconcile failed.

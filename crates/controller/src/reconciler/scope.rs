@@ -269,8 +269,8 @@ impl<'a, R: Kind> Scope<'a, R> {
         }
     }
 
-    /// Applies the object. The `uid` prevents the apply from changing another object of that name. Without one, it
-    /// creates: resource version 1, which no object has, makes it conflict with an object that somebody created since.
+    /// Applies the object. The `uid` prevents the apply from changing another object of that name. Without a `uid`, the
+    /// apply creates the object, and conflicts if somebody has created it since: no object has resource version 1.
     async fn write<K: Kind>(&self, apply: &Apply<K>, mut wanted: Value, uid: Option<String>) -> Result<K, WriteError> {
         let object = &apply.object;
         let force = uid.is_some() && apply.conflicts == Conflicts::TakeOver;

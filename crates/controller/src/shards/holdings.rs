@@ -283,7 +283,7 @@ mod tests {
         assert!(busy.holding(&key).is_leaving() && !elsewhere.holding(&key).is_leaving());
         drop(busy);
         let next = add("Note.example.com");
-        assert!(!next.settled(&key).await, "the controller before it has ended, and its write has not");
+        assert!(!next.settled(&key).await, "the previous controller has ended, but its write has no answer yet");
         in_flight.answered();
         assert!(next.settled(&key).await && idle.settled(&key).await);
     }

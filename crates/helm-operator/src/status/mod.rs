@@ -364,7 +364,7 @@ impl Status {
             || has(condition::READY, UNINSTALLING)
     }
 
-    /// Returns whether somebody else has the release.
+    /// Returns whether the release belongs to another owner.
     pub(crate) fn is_refused(&self) -> bool {
         let refusal = self.find(condition::IRRECONCILABLE);
         refusal.is_some_and(|refusal| *refusal.status == *"True" && *refusal.reason == Reason::ReleaseConflict)

@@ -25,7 +25,8 @@ pub(super) enum Interrupted {
     /// Another action with the same inputs, such as a rollback to them. It is given up: its hooks are not those of this
     /// one.
     Other,
-    /// Nothing to continue: there is none, it has other inputs, or this operator did not write its record.
+    /// There is nothing to continue: no revision is pending, it has other inputs, or this operator did not write its
+    /// record.
     Nothing,
 }
 

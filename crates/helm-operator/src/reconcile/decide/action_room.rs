@@ -12,7 +12,7 @@ use tokio::time::Instant;
 const LEAST: usize = 16 << 20;
 /// The size of the room at most, and without a limit.
 const MOST: usize = 256 << 20;
-/// A resource that has not looked for room for this long loses its place in line: twice the time between two looks.
+/// How long a resource keeps its place in line without looking for room: twice the interval at which it looks.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Room for actions that may wait for long, in bytes by namespace. One namespace has at most half of it.

@@ -6,8 +6,8 @@
 //! releases. A release that was not ready before gives its slot up once it is stalled, because the upgrade did not
 //! break it. One that only its own sources of values change also gives its slot up once the upgrade fails: that is its
 //! owner's doing, and must not stop all others. So does one that gets a slot while it has to wait for its turn in a
-//! rollout, for a dependency, for memory or for its next attempt, and one that needs no slot any more. One that failed before waits
-//! for its turn without a slot, too. Waiting for a slot does not occupy a worker.
+//! rollout, for a dependency, for memory or for its next attempt, and one that needs no slot any more. One that failed
+//! before waits for its turn without a slot, too. Waiting for a slot does not occupy a worker.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};

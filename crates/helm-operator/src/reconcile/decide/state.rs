@@ -2,6 +2,8 @@
 //!
 //! Counterpart: fluxcd/helm-controller's `state.go` and `atomic_release.go`; the rules are operator-sdk's and
 //! helm-operator-plugins'.
+//!
+//! It is one file, because a rule is only understood beside what it observes and the step that it chooses.
 
 use std::fmt;
 
@@ -56,7 +58,7 @@ pub(crate) struct Observed {
     pub(crate) outdated: bool,
     /// What the tests of the newest revision require.
     pub(crate) gate: Gate,
-    /// The next action has not begun, and lacks memory for its waits.
+    /// Other actions hold the memory that the next action needs, and it has not begun.
     pub(crate) crowded: bool,
 }
 

@@ -59,7 +59,7 @@ pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>,
     if let Some((health, objects)) = found {
         write_status(context, (&primary, decided.generation), health, objects).await;
     }
-    // As the status says now, if the write has not shown that the resource is gone.
+    // The write may have changed the cached status, or have shown that the resource is gone.
     let Some(now) = context.shared.cache.primary_with_uid(context.key, primary.uid()) else {
         return ReconcileResult::Success;
     };

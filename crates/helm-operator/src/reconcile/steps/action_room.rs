@@ -85,8 +85,8 @@ impl StepContext<'_> {
         if has_begun { Entry::Begun } else { Entry::New }
     }
 
-    /// Returns whether the next action has not begun and lacks memory, as far as is known from an earlier attempt to begin
-    /// it.
+    /// Returns whether there is too little memory to begin the next action. How much it needs is known only after an
+    /// attempt to begin it.
     pub(crate) fn is_crowded(&self, primary: &Primary) -> bool {
         let lacking = self.lacking(primary).filter(|_| self.entry(primary) == Entry::New);
         lacking.is_some_and(|bytes| !self.shared.action_room.admits(guest(primary), bytes))

@@ -22,9 +22,9 @@ use crate::view::primary::Primary;
 use crate::view::release::{Holder, ReleaseRecords, Revision};
 use crate::watches::OnFailure;
 
-/// How often the clean-ups of an attempt may meet an obstacle that may last for ever: Kubernetes takes longer to delete
-/// an object than each of them waits, which is two minutes, or the server cannot serve a request. A finalizer of somebody
-/// else may hold a Pod, and a webhook may be broken.
+/// How often the clean-ups of an attempt may meet an obstacle that may never go away: a deletion takes longer than the
+/// two minutes that each clean-up waits, as when somebody's finalizer holds a Pod, or the server cannot serve a request,
+/// as when a webhook is broken.
 const MAX_OBSTRUCTIONS: u32 = 10;
 
 /// The remediation after a failed attempt.

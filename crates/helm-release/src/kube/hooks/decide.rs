@@ -92,7 +92,7 @@ pub(super) fn abandon(hooks: &mut [Hook], now: Timestamp) -> Vec<Left> {
     let mut left = Vec::new();
     for (at, hook) in hooks.iter_mut().enumerate().filter(|(_, hook)| hook.last_run.started_at.is_some()) {
         let policies = match hook.last_run.phase {
-            // One that has begun and has not run has succeeded at the first of its events.
+            // A hook that started and is to run again succeeded at the first of its events.
             HookPhase::NotRun | HookPhase::Succeeded => SUCCEEDED,
             HookPhase::Failed => INTERRUPTED,
             HookPhase::Running | HookPhase::Unknown => {

@@ -28,8 +28,8 @@ impl Schemas {
     /// Returns the document with a kind's schema; `None` if the kind has no merge rules.
     ///
     /// # Errors
-    /// The request failed, or the server does not publish the document of a group of its own yet, because it has just
-    /// started. Without merge rules, a patch would drop what others added to lists.
+    /// The request failed, or the server has just started and does not publish the document of a built-in group yet.
+    /// Without merge rules, a patch would drop what others added to lists.
     pub(super) async fn document(&self, resource: &Resource) -> Result<Option<Arc<Document>>, Error> {
         if !may_be_built_in(resource.group()) {
             return Ok(None);

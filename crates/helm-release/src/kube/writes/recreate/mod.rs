@@ -57,7 +57,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 const MAX_TRIES: usize = 5;
 
 impl ApplyError {
-    /// Returns whether a deletion is not complete, and nobody but Kubernetes holds the object, as while its Pods terminate.
+    /// Returns whether an object is still being deleted and only Kubernetes holds it, for example until its Pods are gone.
     pub(crate) fn is_slow_deletion(&self) -> bool {
         let ApplyError::StillDeleting { finalizers, .. } = self else { return false };
         finalizers.iter().all(|finalizer| decide::is_of_kubernetes(finalizer))
