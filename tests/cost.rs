@@ -90,6 +90,20 @@ impl Costs<'_> {
     }
 }
 
+fn budget(of: &str) -> Option<f64> {
+    BUDGETS.iter().find(|(phase, _)| *phase == of).map(|(_, budget)| *budget)
+}
+
+/// Returns the anonymous memory in KiB once the operator has given back what it needed for a moment. Beside all other
+/// tests, it once had 17,552 KiB right after the installs, and 11,476 KiB ten seconds later.
+fn settled_memory(operator: &Operator) -> Option<f64> {
+    let most = budget("memory")? * 1.1;
+    eventually("memory within the budget", || match operator.anonymous_memory().map(|kib| kib as f64) {
+        Some(kib) if kib > most => Err(kib),
+        found => Ok(found),
+    })
+}
+
 #[test]
 fn a_resource_costs_no_more_than_before() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
@@ -103,7 +117,7 @@ fn a_resource_costs_no_more_than_before() {
     costs.note("start");
     costs.set("blue");
     costs.note("install");
-    costs.found.extend(operator.anonymous_memory().map(|kib| ("memory", kib as f64)));
+    costs.found.extend(settled_memory(&operator).map(|kib| ("memory", kib)));
     costs.set("red");
     costs.note("upgrade");
     namespace.kubectl(["delete", "configmaps", "--all"]).unwrap();
@@ -111,9 +125,8 @@ fn a_resource_costs_no_more_than_before() {
     costs.note("repair");
     namespace.kubectl(["delete", "holders", "--all"]).unwrap();
     costs.note("uninstall");
-    let is_off = |(phase, found): &(&str, f64)| {
-        let budget = BUDGETS.iter().find(|(name, _)| name == phase).map(|(_, budget)| *budget);
-        budget.is_some_and(|budget| !(budget * 0.9..=budget * 1.1).contains(found))
+    let is_off = |(phase, found): &(&'static str, f64)| {
+        budget(phase).is_some_and(|budget| !(budget * 0.9..=budget * 1.1).contains(found))
     };
     let off: Vec<_> = costs.found.iter().filter(|cost| is_off(cost)).collect();
     assert!(off.is_empty(), "a tenth or more off the budgets {BUDGETS:?}: {off:?}");
