@@ -251,10 +251,7 @@ impl ReconcileLoop<'_> {
 
     async fn act(&self, step: Step, primary: &Arc<Primary>) -> Result<Ended, FailedStep> {
         let context = &self.context;
-        if matches!(
-            step,
-            Step::Plan | Step::Compare | Step::Render | Step::TakeOwnership | Step::Uninstall | Step::RemoveFinalizer
-        ) {
+        if step.trusts_records() {
             context.check_release_namespace(primary).await?;
         }
         if !context.has_room_for(step, primary).await {

@@ -7,13 +7,14 @@ use std::time::Duration;
 use controller::runtime::key::ResourceKey;
 use helm_release::kube::Error;
 use helm_release::release::{ChartDocument, Info, Packed, Release, Status};
+use helm_release::storage::Home;
 use jiff::Timestamp;
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::finished_jobs::keeping;
 use super::reporting::published;
-use super::storage::recording;
+use super::storage::{recording, recording_at, release};
 use crate::charts::tests::{MAPS, PRIMARY, Stub, World, key, record_path, spec};
 
 /// Returns Helm's manifest of these ConfigMaps.
@@ -115,6 +116,24 @@ async fn an_upgrade_in_flight_is_left_alone_and_reported() {
     // The next reconcile is at the end of the ten minutes, one of which has passed.
     let again = world.shared.memory.of(&key()).failure.as_ref().unwrap().retry.at - tokio::time::Instant::now();
     assert!((530..=540).contains(&again.as_secs()), "{again:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_helm_did_beside_a_release_that_is_recorded_elsewhere_changes_no_record() {
+    for (status, age) in
+        [(Status::PendingUpgrade, MINUTE), (Status::PendingUpgrade, 11 * MINUTE), (Status::Deployed, MINUTE)]
+    {
+        let world = recording(deployed().await.server, Stub::default());
+        world.reconcile().await;
+        assert_eq!(world.history(), ["2 deployed"]);
+        helm_writes(&world, 2, status, &manifest(&["a", "x"], "2"), age);
+        helm_applies(&world, "a", "2");
+        let before = release(&world);
+        let world = recording_at(Home::default(), world.server, Stub::default());
+        world.reconcile().await;
+        assert_eq!(world.state("Irreconcilable"), "True/ReleaseElsewhere", "{status:?}");
+        assert_eq!(release(&world), before, "{status:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

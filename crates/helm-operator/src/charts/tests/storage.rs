@@ -13,7 +13,8 @@ pub(super) fn recording(server: Arc<MemoryApi>, renderer: Stub) -> World {
     recording_at(Home::in_namespace("records"), server, renderer)
 }
 
-fn recording_at(home: Home, server: Arc<MemoryApi>, renderer: Stub) -> World {
+/// Creates a controller that keeps its records at this home.
+pub(super) fn recording_at(home: Home, server: Arc<MemoryApi>, renderer: Stub) -> World {
     recording_with(server, renderer, |settings| settings.home = home)
 }
 
@@ -102,7 +103,7 @@ async fn releases_move_when_records_get_a_namespace_of_their_own() {
 }
 
 /// Returns the objects of the release and its records.
-fn release(world: &World) -> Vec<(String, Value)> {
+pub(super) fn release(world: &World) -> Vec<(String, Value)> {
     let paths = world.server.paths().into_iter().filter(|path| path != PRIMARY);
     paths.map(|path| (path.clone(), world.server.object(&path).unwrap())).collect()
 }

@@ -280,6 +280,16 @@ impl Step {
         matches!(self, Queue | Render | Install | Upgrade | RollBack | Test | Uninstall)
     }
 
+    /// Returns whether the step does, or leaves undone, what the known records say, which may not be the release's newest.
+    /// An install or upgrade follows the render that did.
+    pub(crate) fn trusts_records(self) -> bool {
+        use Step::{Compare, Detect, LeaveAlone, Plan, Read, Reapply, RemoveFinalizer, Render, Repair};
+        use Step::{RollBack, Supersede, TakeOwnership, Test, Uninstall};
+        let changes = matches!(self, Render | Test | RollBack | TakeOwnership | Repair | Reapply | Supersede);
+        let reads = matches!(self, LeaveAlone | Read | Compare | Plan | Detect);
+        changes || reads || matches!(self, Uninstall | RemoveFinalizer)
+    }
+
     /// Returns whether the step uses the values of the resource.
     pub(crate) fn reads_values(self) -> bool {
         use Step::{Compare, Install, ReadSources, Render, TakeOwnership, Uninstall, Upgrade};
