@@ -9,11 +9,11 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::helm::Command;
-use crate::jobs::{self, Task, inputs};
+use crate::jobs::{self, Task, inputs, names_a_job};
 use crate::names::{self, NAMES, OBJECTS, OTHER, SOME, is_of};
 use crate::order::{Order, is_pending};
 use crate::others;
-use crate::places::{Places, is_unreported};
+use crate::places::Places;
 use crate::quiet::{End, elsewhere, is_beside, records, status_of};
 use crate::registry::{FIRST, WRONG};
 use crate::rollout::{Rollout, is_broken};
@@ -284,7 +284,6 @@ impl Checks {
         // A new version in the registry counts from before it is noticed.
         let setups = self.setups.saturating_sub(if self.is_pulled { UNNOTICED } else { 0 });
         let leaves_records = self.leaders_place().flatten().is_some() && is_beside(name, objects);
-        let is_forgotten = leaves_records && is_unreported(name, change.before.as_deref(), objects);
         let resource = self.resources.entry(name.to_owned()).or_default();
         let (before, after) = (change.before.as_deref(), change.after.as_deref());
         let Some(after) = after else {
@@ -294,7 +293,7 @@ impl Checks {
                 is_helms: resource.is_helms,
                 is_unrecorded: resource.is_unrecorded,
                 is_foreign: resource.is_foreign,
-                is_claimed: resource.is_claimed || is_forgotten,
+                is_claimed: resource.is_claimed,
                 has_moved: resource.has_moved || leaves_records,
                 claims: resource.claims,
                 leaves_orphans: resource.leaves_orphans,
@@ -338,8 +337,11 @@ impl Checks {
         let is_first = records(name, objects).all(|(path, _)| *path == change.path);
         let status = status_of(change.after.as_deref());
         if let Some(task) = &mut resource.task {
-            let is_over = matches!(status, Some("deployed" | "failed"));
-            task.is_recorded |= is_over && change.after.as_deref().is_some_and(jobs::names_a_job);
+            let tells =
+                |record: &Value| matches!(status_of(Some(record)), Some("deployed" | "failed")) && names_a_job(record);
+            // One that is imported is of an earlier Job.
+            let is_news = change.before.as_deref().is_some_and(|before| !tells(before));
+            task.is_recorded |= is_news && change.after.as_deref().is_some_and(tells);
         }
         let owner = |record: &Value| record["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"].clone();
         let is_former = |record: &Value| {

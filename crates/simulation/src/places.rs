@@ -108,10 +108,6 @@ impl Checks {
         let is_first = || records(name, objects).count() == 1;
         let is_new = change.before.is_none() && names::place(&change.path).is_some();
         let status = status_of(change.after.as_deref());
-        let current = objects.get(&*names::resource(name)).map(|resource| &**resource);
-        if is_new && is_first() && status == Some("pending-install") && is_unreported(name, current, objects) {
-            resource.is_claimed = true;
-        }
         if is_beside && is_new && is_first() && status == Some("deployed") {
             resource.has_moved = true;
             let completed = beside(name, objects).is_some_and(|newest| status_of(Some(newest)) == Some("deployed"));
@@ -133,17 +129,6 @@ impl Checks {
         let is_owned = resource.exists && !resource.is_foreign && !resource.is_helms;
         self.places.written(change, objects, is_owned)
     }
-}
-
-/// Returns whether records beside a release name this resource, whose status names no release: it has never been deployed,
-/// or the process ended before it wrote that. The operator continues such an install when records move, but the checks
-/// do not demand it yet.
-pub(crate) fn is_unreported(name: &str, resource: Option<&Value>, objects: &Objects) -> bool {
-    let owner =
-        beside(name, objects).map(|record| &record["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"]);
-    let is_own =
-        |resource: &&Value| owner.is_some_and(|owner| *owner == resource["metadata"]["uid"] || owner.is_null());
-    resource.filter(is_own).is_some_and(|resource| resource["status"]["deployedRelease"].is_null())
 }
 
 /// Returns the newest of the records that are beside a release.

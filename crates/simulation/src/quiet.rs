@@ -185,8 +185,7 @@ impl End {
             return (!resource.is_helms).then(|| format!("(e) records of {name} are left over in {there}"));
         };
         let (_, why) = readiness(object);
-        // The records beside it may be those of the same inputs, so that nothing is to be done.
-        let says = why.contains("ReleaseElsewhere") || self.is_blind || is_beside(name, objects);
+        let says = why.contains("ReleaseElsewhere") || self.is_blind;
         (!says).then(|| format!("(n) {name} does not say that it is recorded in {there}: {why}"))
     }
 
