@@ -606,6 +606,29 @@ async fn a_resource_that_goes_leaves_its_objects_to_the_one_that_is_taking_them_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_that_goes_leaves_what_another_took_over_although_somebody_deleted_the_records() {
+    for (status, is_reported) in [(Status::Deployed, true), (Status::Deployed, false), (Status::Failed, true)] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        let before = uid(&world);
+        begin_takeover(&world, status).await;
+        if is_reported {
+            world.reconcile().await;
+            assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
+        } else {
+            world.feed();
+        }
+        [1, 2].iter().for_each(|version| world.server.remove(&record_path(*version)));
+        world.feed();
+        world.delete();
+        world.reconcile().await;
+        assert_eq!((world.server.object(PRIMARY), world.maps().len()), (None, 3), "{status:?}");
+        let [_, _, references] = left(&world);
+        assert_eq!((uid(&world), references), (before, Value::Null), "{status:?}: the garbage collector has no reason");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_another_resource_took_over_is_not_taken_back_after_a_restart() {
     let world = World::new(spec());
     world.reconcile().await;

@@ -16,7 +16,7 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::view::chart_names;
 use crate::view::primary::Primary;
-use crate::view::release::ReleaseRecords;
+use crate::view::release::{Holder, ReleaseRecords};
 
 /// What an object must name to be found.
 #[derive(Clone, Copy)]
@@ -68,7 +68,7 @@ fn publish_skipped(context: &StepContext<'_>, primary: &Primary, why: &str) {
 
 /// Deletes the objects of a release without a record: those of the lost inventory, or else those that a record elsewhere
 /// has or that name the release as their owner. Hooks are in the record, so none runs, which an event says unless the
-/// release had none.
+/// release had none. If the lost records named another resource, it may still exist, so the objects stay.
 pub(super) async fn delete_lost(
     context: &StepContext<'_>,
     primary: &Primary,
@@ -77,6 +77,9 @@ pub(super) async fn delete_lost(
     // Records that name another owner must not decide which objects are deleted.
     let is_displaced = context.is_displaced(primary);
     let lost = context.shared.memory.of(context.key).release.lost.clone().unwrap_or_default();
+    if !is_displaced && matches!(lost.holder(&primary.owner()), Holder::Successor | Holder::Other | Holder::Upstream) {
+        return leave_to_successor(env, primary).await;
+    }
     let known = Some(lost.inventory()).filter(|known| !is_displaced && !known.objects.is_empty());
     let may_have_hooks =
         !is_displaced && known.as_ref().is_none_or(|known| known.delete_hooks && !has_run_hooks(&lost));
@@ -104,7 +107,7 @@ pub(super) async fn delete_lost(
     Ok(awaited)
 }
 
-/// Leaves the objects to the resource that took the release over from this one, and may not have applied them yet.
+/// Leaves the objects to the resource that had the release last, and may not have applied them yet.
 pub(super) async fn leave_to_successor(
     env: &Environment<'_>,
     primary: &Primary,
