@@ -341,8 +341,7 @@ fn is_lost(primary: &Primary, memory: &ResourceMemory) -> bool {
 /// Returns whether the resource itself had a release whose objects may remain. A resource without a first status write may
 /// have begun to take over the release that is there, so it does not count.
 fn had_own(primary: &Primary, memory: &ResourceMemory) -> bool {
-    let is_own = |lost: &Arc<ReleaseRecords>| lost.holder(&primary.owner()) == Holder::Resource;
-    let has_lost_own = memory.release.lost.as_ref().is_some_and(is_own);
+    let has_lost_own = memory.release.lost_own(&primary.owner()).is_some();
     !is_cleared(primary, memory) && (has_lost_own || primary.status.deployed_release.is_some())
 }
 

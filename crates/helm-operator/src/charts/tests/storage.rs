@@ -167,6 +167,41 @@ async fn an_install_that_no_status_names_is_neither_begun_again_nor_forgotten_if
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_release_that_is_recorded_elsewhere_is_not_installed_once_anothers_records_here_are_deleted() {
+    for is_deleted in [false, true] {
+        let world = recording(World::new(spec()).server, random());
+        world.reconcile().await;
+        let before = release(&world);
+        let mut theirs = world.server.object(&format!("{RECORDS}.ns.web.v1")).unwrap();
+        let marks = Marks::parse(theirs["metadata"]["annotations"][MARKS_ANNOTATION].as_str().unwrap()).unwrap();
+        let marks = Marks { owner: "another".into(), owner_type: "Redis.cache.my.domain".into(), ..marks };
+        theirs["metadata"]["annotations"][MARKS_ANNOTATION] = marks.to_text().into();
+        theirs["metadata"]["labels"][helm_release::storage::OWNER_LABEL] = "another".into();
+        theirs["metadata"]["labels"]["name"] = "web".into();
+        (theirs["metadata"]["namespace"], theirs["metadata"]["name"]) =
+            ("ns".into(), "sh.helm.release.v1.web.v1".into());
+        world.server.put(&record_path(1), theirs, "other");
+        reseal(&world.server, &record_path(1));
+        let world = recording_at(Home::default(), world.server, random());
+        world.reconcile().await;
+        assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
+
+        world.server.remove(&record_path(1));
+        world.feed();
+        if is_deleted {
+            world.delete();
+        }
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.reconcile().await;
+        assert_eq!(
+            (world.state("Irreconcilable").as_str(), release(&world)),
+            ("True/ReleaseElsewhere", before),
+            "{is_deleted}"
+        );
+    }
+}
+
 /// Returns a stub that renders random values with this many digits in the first hundred renders.
 fn random_values(digits: u32) -> Stub {
     let first = 10_usize.pow(digits - 1);

@@ -12,6 +12,7 @@ use std::time::Duration;
 use controller::runtime::backoff::{self, Retry};
 use controller::runtime::key::ResourceKey;
 use helm_release::action::Refusal;
+use helm_release::kube::Owner;
 use jiff::Timestamp;
 use outside::sync::lock;
 use tokio::time::Instant;
@@ -24,7 +25,7 @@ use crate::reconcile::failure::{Failed, FailedAttempt, Obstacle};
 use crate::status::reason::Reason;
 use crate::status::{Condition, Fault, PlanReport, RETRIES_EXCEEDED, condition};
 use crate::view::primary::Primary;
-use crate::view::release::ReleaseRecords;
+use crate::view::release::{Holder, ReleaseRecords};
 
 /// After a restart, each failing resource is tried once within this time. The restart may have brought a better chart,
 /// so it is soon; hundreds may be failing, so it is spread out.
@@ -158,6 +159,13 @@ pub(crate) struct ReleaseMemory {
     pub(crate) left: Option<Box<str>>,
     /// Whether this process has removed an install that failed, and that earlier records beside it may describe.
     pub(crate) removed: bool,
+}
+
+impl ReleaseMemory {
+    /// Returns the lost release if its records named this owner.
+    pub(crate) fn lost_own(&self, owner: &Owner) -> Option<&Arc<ReleaseRecords>> {
+        self.lost.as_ref().filter(|lost| lost.holder(owner) == Holder::Resource)
+    }
 }
 
 /// What was done on demand or on schedule.

@@ -35,7 +35,7 @@ impl StepContext<'_> {
             return Ok(self.check_records(primary, &self.shared.cache.records_written_for(primary.uid()))?);
         }
         self.check_records(primary, &self.shared.cache.records_of_owner(primary.uid()))?;
-        if self.were_here() || self.shared.cache.knows_all_records() {
+        if self.were_here(primary) || self.shared.cache.knows_all_records() {
             return Ok(());
         }
         let all = self.all_records(primary).await?;
@@ -54,7 +54,7 @@ impl StepContext<'_> {
         let (namespaced, home) = (self.shared.resource.namespaced, &self.shared.settings.home);
         let counts = |misplaced: &Misplaced<'_>| match misplaced {
             Misplaced::Release(_) => !namespaced,
-            Misplaced::Records(_) => !self.were_here(),
+            Misplaced::Records(_) => !self.were_here(primary),
         };
         let here = (primary.namespace(), primary.name());
         match records.iter().filter_map(|record| misplaced(home, record, here)).find(counts) {
@@ -79,9 +79,9 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns whether this process has seen how the records disappeared from where it looks for them.
-    fn were_here(&self) -> bool {
-        self.shared.memory.of(self.key).release.lost.is_some()
+    /// Returns whether this process has seen how the resource's records disappeared from where it looks for them.
+    fn were_here(&self, primary: &Primary) -> bool {
+        self.shared.memory.of(self.key).release.lost_own(&primary.owner()).is_some()
     }
 }
 

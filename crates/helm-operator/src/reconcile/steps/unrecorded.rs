@@ -29,7 +29,8 @@ enum Naming {
 /// Imports a release that only a record elsewhere has, because hooks run from our own record alone; returns whether there
 /// was one. A record there that is older than what the status reports was imported before.
 pub(super) async fn import_hooks(context: &StepContext<'_>, primary: &Primary) -> Result<bool, Failed> {
-    let is_known = context.release().is_some() || context.shared.memory.of(context.key).release.lost.is_some();
+    let has_lost_own = context.shared.memory.of(context.key).release.lost_own(&primary.owner()).is_some();
+    let is_known = context.release().is_some() || has_lost_own;
     let runs_none = context.orphaned || primary.annotations.disable_hooks(Action::Uninstall);
     // Its uninstall may have run them.
     let may_have_run = context.beside(primary) == Beside::Begun;
