@@ -175,11 +175,11 @@ impl ReleaseListener for ControllerContext {
     }
 
     fn release_lost(&self, record: &ResourceKey, release: &Arc<ReleaseRecords>) {
-        if let Some(key) = self.cache.resource_of(record) {
-            // An inventory is kept as long as its resource exists.
-            let is_known = || self.cache.primary(&key).is_some();
-            self.memory.change_if(is_known, &key, |memory| memory.release.lost = Some(release.clone()));
-        }
+        let Some(key) = self.cache.resource_of(record) else { return };
+        let Some(primary) = self.cache.primary(&key) else { return };
+        // An inventory is kept as long as its resource exists.
+        let is_known = || self.cache.primary(&key).is_some();
+        self.memory.change_if(is_known, &key, |memory| memory.release.lose(release, &primary.owner()));
     }
 }
 

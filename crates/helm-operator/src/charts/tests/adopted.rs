@@ -629,6 +629,27 @@ async fn a_resource_that_goes_leaves_what_another_took_over_although_somebody_de
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_whose_records_are_lost_deletes_its_objects_although_anothers_were_lost_since() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let mut theirs = world.server.object(&record_path(1)).unwrap();
+    world.server.remove(&record_path(1));
+    world.feed();
+    let marks = Marks::parse(theirs["metadata"]["annotations"][MARKS_ANNOTATION].as_str().unwrap()).unwrap();
+    let marks = Marks { owner: "another".into(), owner_type: "Redis.cache.my.domain".into(), ..marks };
+    theirs["metadata"]["annotations"][MARKS_ANNOTATION] = marks.to_text().into();
+    theirs["metadata"]["labels"][helm_release::storage::OWNER_LABEL] = "another".into();
+    world.server.put(&record_path(1), theirs, "other");
+    reseal(&world.server, &record_path(1));
+    world.feed();
+    world.server.remove(&record_path(1));
+    world.feed();
+    world.delete();
+    world.reconcile().await;
+    assert_eq!((world.server.object(PRIMARY), world.maps().len()), (None, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_another_resource_took_over_is_not_taken_back_after_a_restart() {
     let world = World::new(spec());
     world.reconcile().await;

@@ -166,6 +166,13 @@ impl ReleaseMemory {
     pub(crate) fn lost_own(&self, owner: &Owner) -> Option<&Arc<ReleaseRecords>> {
         self.lost.as_ref().filter(|lost| lost.holder(owner) == Holder::Resource)
     }
+
+    /// Keeps a release whose records disappeared. That of another resource does not replace the owner's.
+    pub(crate) fn lose(&mut self, release: &Arc<ReleaseRecords>, owner: &Owner) {
+        if self.lost_own(owner).is_none() || release.holder(owner) == Holder::Resource {
+            self.lost = Some(release.clone());
+        }
+    }
 }
 
 /// What was done on demand or on schedule.
