@@ -274,14 +274,14 @@ impl Cache {
         self.releases.lose_revision(&self.record_of(key), version);
     }
 
-    /// Returns the known records, in any namespace, that name the owner with this uid.
-    pub(crate) fn records_of_owner(&self, uid: &str) -> Vec<ResourceKey> {
-        self.releases.owned_by(uid)
+    /// Returns the known records that fit, in any namespace.
+    pub(crate) fn records_where(&self, is_wanted: impl Fn(&ReleaseRecords) -> bool) -> Vec<ResourceKey> {
+        self.releases.find(is_wanted)
     }
 
-    /// Returns the known records, in any namespace, that this operator wrote for the owner with this uid.
-    pub(crate) fn records_written_for(&self, uid: &str) -> Vec<ResourceKey> {
-        self.releases.written_for(uid)
+    /// Returns the known records that fit and have this name in a namespace for those of all releases.
+    pub(crate) fn shared_records(&self, name: &str, is_wanted: impl Fn(&ReleaseRecords) -> bool) -> Vec<ResourceKey> {
+        self.releases.find_shared(name, is_wanted)
     }
 
     /// Returns whether the records in every namespace are known.

@@ -12,7 +12,7 @@ use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::{EventHandler, WatchScope};
 use controller::shards::Ring;
 use helm_release::release::Packed;
-use helm_release::storage::{Known, Proof, RecordMeta, Stored};
+use helm_release::storage::{Home, Known, Proof, RecordMeta, Stored};
 use outside::sync::lock;
 
 use super::record_cache::RecentRecords;
@@ -26,6 +26,9 @@ const MAX_MET: usize = 64;
 #[derive(Default)]
 pub(crate) struct Releases {
     all: Mutex<HashMap<ResourceKey, Arc<ReleaseRecords>>>,
+    /// The namespaces that may be for the records of all releases, as the name of a record in each of them says. None is
+    /// dropped, because there are few.
+    shared: Mutex<BTreeSet<Arc<str>>>,
     /// Counts what may have changed `all`.
     changes: AtomicU64,
     recent: Mutex<RecentRecords>,
@@ -129,22 +132,33 @@ impl Releases {
         ListenerId(readers.last)
     }
 
-    /// Returns the names of the known records that name the owner with this uid, in order.
-    pub(crate) fn owned_by(&self, uid: &str) -> Vec<ResourceKey> {
-        self.find(|release| release.names_uid(uid))
-    }
-
-    /// Returns the names of the known records that this operator wrote for the owner with this uid, in order.
-    pub(crate) fn written_for(&self, uid: &str) -> Vec<ResourceKey> {
-        self.find(|release| release.is_written_for(uid))
-    }
-
-    fn find(&self, is_wanted: impl Fn(&ReleaseRecords) -> bool) -> Vec<ResourceKey> {
+    /// Returns the names of the releases that fit, in order.
+    pub(crate) fn find(&self, is_wanted: impl Fn(&ReleaseRecords) -> bool) -> Vec<ResourceKey> {
         let all = lock(&self.all);
-        let owned = all.iter().filter(|(_, release)| is_wanted(release));
-        let mut owned: Vec<ResourceKey> = owned.map(|(key, _)| key.clone()).collect();
-        owned.sort();
-        owned
+        let found = all.iter().filter(|(_, release)| is_wanted(release));
+        let mut found: Vec<ResourceKey> = found.map(|(key, _)| key.clone()).collect();
+        found.sort();
+        found
+    }
+
+    /// Returns the names of the releases that fit and whose records have this name, among those in namespaces for the
+    /// records of all releases.
+    pub(crate) fn find_shared(&self, name: &str, is_wanted: impl Fn(&ReleaseRecords) -> bool) -> Vec<ResourceKey> {
+        let all = lock(&self.all);
+        let keys = lock(&self.shared).iter().map(|place| ResourceKey::new(place, name)).collect::<Vec<_>>();
+        keys.into_iter().filter(|key| all.get(key).is_some_and(|release| is_wanted(release))).collect()
+    }
+
+    /// Returns a release, which is new if it is unknown.
+    fn entry<'a>(
+        &self,
+        all: &'a mut HashMap<ResourceKey, Arc<ReleaseRecords>>,
+        key: &ResourceKey,
+    ) -> &'a mut ReleaseRecords {
+        if Home::may_be_shared(&key.name) {
+            lock(&self.shared).insert(key.namespace.clone());
+        }
+        Arc::make_mut(all.entry(key.clone()).or_insert_with(ReleaseRecords::for_one_revision))
     }
 
     /// Returns whether the records in every namespace are known.
@@ -181,7 +195,7 @@ impl Releases {
         change: impl FnOnce(&mut ReleaseRecords) -> T,
     ) -> T {
         let mut all = self.changing();
-        let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(ReleaseRecords::for_one_revision));
+        let release = self.entry(&mut all, key);
         let result = change(release);
         self.drop_deleted(key, release);
         release.drop_old_objects();
@@ -240,7 +254,7 @@ impl Releases {
         if !is_known && self.has_departed(key, meta.version, meta.resource_version, Some(epoch)) {
             return false;
         }
-        let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(ReleaseRecords::for_one_revision));
+        let release = self.entry(&mut all, key);
         // With other keys, the same record may be proven, or no longer be.
         let is_news = |r: &Revision| r.resource_version == meta.resource_version && r.trust.differs_by_keys(meta.proof);
         let known = release.revisions.get_mut(&meta.version).map(|r| {
@@ -269,7 +283,7 @@ impl Releases {
     /// Adds what a fresh read found of a release's records and their events have not reported yet.
     pub(crate) fn catch_up(&self, key: &ResourceKey, records: Vec<RecordMeta>) {
         let mut all = self.changing();
-        let release = Arc::make_mut(all.entry(key.clone()).or_insert_with(ReleaseRecords::for_one_revision));
+        let release = self.entry(&mut all, key);
         for meta in records {
             let known = release.revisions.get(&meta.version);
             let is_deleted = self.has_departed(key, meta.version, meta.resource_version, None);

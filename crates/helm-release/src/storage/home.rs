@@ -44,6 +44,16 @@ impl Home {
         }
     }
 
+    /// Returns the name of a release's records in a namespace for those of all releases.
+    pub fn shared_name(namespace: &str, name: &str) -> String {
+        record_name(namespace, name)
+    }
+
+    /// Returns whether records with this name may be in a namespace for those of all releases.
+    pub fn may_be_shared(record: &str) -> bool {
+        record.contains('.') || record.len() == LONGEST
+    }
+
     /// Returns whether a record whose release is unknown may have a name that was cut.
     pub fn may_be_cut(&self, namespace: &str, record: &str) -> bool {
         let hash = record.rsplit_once('-').map_or("", |(_, hash)| hash);
@@ -74,6 +84,14 @@ mod tests {
         let home = Home::default();
         assert_eq!(home.record("shop", "web"), ("shop", "web".into()));
         assert_eq!(home.release("shop", "we.b"), Some(("shop", "we.b")));
+    }
+
+    #[test]
+    fn the_name_of_records_shows_whether_they_may_be_beside_those_of_other_releases() {
+        let long = Home::shared_name(&"n".repeat(40), &"w".repeat(40));
+        assert!(Home::may_be_shared(&long) && !long.contains('.'), "{long}");
+        assert_eq!(Home::shared_name("shop", "web"), Home::in_namespace("records").record("shop", "web").1);
+        assert!(Home::may_be_shared("shop.web") && !Home::may_be_shared("web"));
     }
 
     #[test]

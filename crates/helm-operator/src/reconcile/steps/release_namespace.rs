@@ -12,6 +12,7 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
+use crate::view::release::ReleaseRecords;
 
 /// What is in another namespace than the one where the operator looks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,14 +33,26 @@ impl StepContext<'_> {
         if self.recorded(primary) != Recorded::Lost && !self.is_behind(primary) {
             // The status names neither an install that was interrupted nor, for some time, a release that was imported. Anyone
             // may write a record, but not with our seal.
-            return Ok(self.check_records(primary, &self.shared.cache.records_written_for(primary.uid()))?);
+            let written = self.known_records(primary, |release| release.is_written_for(primary.uid()));
+            return Ok(self.check_records(primary, &written)?);
         }
-        self.check_records(primary, &self.shared.cache.records_of_owner(primary.uid()))?;
+        let owned = self.known_records(primary, |release| release.names_uid(primary.uid()));
+        self.check_records(primary, &owned)?;
         if self.were_here(primary) || self.shared.cache.knows_all_records() {
             return Ok(());
         }
         let all = self.all_records(primary).await?;
         Ok(self.check_records(primary, &all)?)
+    }
+
+    /// Returns the known records that fit and may be the resource's. Only the release of a cluster-scoped resource may be in
+    /// another namespace itself.
+    fn known_records(&self, primary: &Primary, fits: impl Fn(&ReleaseRecords) -> bool) -> Vec<ResourceKey> {
+        let cache = &self.shared.cache;
+        match self.shared.resource.namespaced {
+            true => cache.shared_records(&Home::shared_name(primary.namespace(), primary.name()), fits),
+            false => cache.records_where(fits),
+        }
     }
 
     /// Returns whether the newest known revision is older than the one that the status reports: records from before
