@@ -24,8 +24,8 @@ enum Misplaced<'r> {
 }
 
 impl StepContext<'_> {
-    /// Checks, before a release is changed or uninstalled, or its resource goes without one, that its newest records are not
-    /// in another namespace.
+    /// Checks that the newest records of a release are not in another namespace, before a step follows those that are known
+    /// or the resource goes without a release.
     ///
     /// # Errors
     /// They are, or it could not be determined.
