@@ -284,6 +284,11 @@ impl Cache {
         self.releases.find_shared(name, is_wanted)
     }
 
+    /// Returns the newest revision of the records with this namespace and name; 0 if none is known.
+    pub(crate) fn newest_revision_at(&self, record: &ResourceKey) -> u32 {
+        self.releases.read(record, |release| release.newest().map_or(0, |(version, _)| version)).unwrap_or_default()
+    }
+
     /// Returns whether the records in every namespace are known.
     pub(crate) fn knows_all_records(&self) -> bool {
         self.releases.are_all_known()

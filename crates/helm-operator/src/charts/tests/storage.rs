@@ -202,6 +202,23 @@ async fn a_release_that_is_recorded_elsewhere_is_not_installed_once_anothers_rec
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_release_that_another_process_moved_is_not_installed_again_once_the_former_records_are_deleted() {
+    let stub = || Stub { has_sources: true, ..random() };
+    let world = World::rendering(World::new(spec()).server, Arc::new(stub()));
+    world.reconcile().await;
+    let other = recording(world.server.clone(), stub());
+    other.reconcile().await;
+    assert_eq!(other.history(), ["2 deployed"]);
+    world.feed();
+    world.server.remove(&record_path(1));
+    world.feed();
+    let before = release(&world);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!((world.state("Irreconcilable").as_str(), release(&world)), ("True/ReleaseElsewhere", before));
+}
+
 /// Returns a stub that renders random values with this many digits in the first hundred renders.
 fn random_values(digits: u32) -> Stub {
     let first = 10_usize.pow(digits - 1);

@@ -38,7 +38,8 @@ impl StepContext<'_> {
         }
         let owned = self.known_records(primary, |release| release.names_uid(primary.uid()));
         self.check_records(primary, &owned)?;
-        if self.were_here(primary) || self.shared.cache.knows_all_records() {
+        let were_here = self.shared.memory.of(self.key).release.lost_own(&primary.owner()).is_some();
+        if were_here || self.shared.cache.knows_all_records() {
             return Ok(());
         }
         let all = self.all_records(primary).await?;
@@ -65,12 +66,13 @@ impl StepContext<'_> {
     /// Checks that none of these records is in another namespace than the release's.
     fn check_records(&self, primary: &Primary, records: &[ResourceKey]) -> Result<(), Fault> {
         let (namespaced, home) = (self.shared.resource.namespaced, &self.shared.settings.home);
-        let counts = |misplaced: &Misplaced<'_>| match misplaced {
-            Misplaced::Release(_) => !namespaced,
-            Misplaced::Records(_) => !self.were_here(primary),
-        };
         let here = (primary.namespace(), primary.name());
-        match records.iter().filter_map(|record| misplaced(home, record, here)).find(counts) {
+        let counts = |record: &&ResourceKey| match misplaced(home, record, here) {
+            Some(Misplaced::Release(_)) => !namespaced,
+            Some(Misplaced::Records(_)) => !self.were_here_since(primary, record),
+            None => false,
+        };
+        match records.iter().find(counts).and_then(|record| misplaced(home, record, here)) {
             Some(Misplaced::Release(there)) => Err(release_elsewhere(primary, there)),
             Some(Misplaced::Records(there)) => {
                 Err(records_elsewhere(primary, there, &self.shared.cache.namespace_of_records(self.key)))
@@ -92,9 +94,12 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns whether this process has seen how the resource's records disappeared from where it looks for them.
-    fn were_here(&self, primary: &Primary) -> bool {
-        self.shared.memory.of(self.key).release.lost_own(&primary.owner()).is_some()
+    /// Returns whether this process has seen how records disappeared from where it looks for them that were no older than
+    /// these, which are elsewhere. A move makes a new revision.
+    fn were_here_since(&self, primary: &Primary, record: &ResourceKey) -> bool {
+        let memory = self.shared.memory.of(self.key);
+        let lost = memory.release.lost_own(&primary.owner()).and_then(|lost| lost.newest());
+        lost.is_some_and(|(version, _)| version >= self.shared.cache.newest_revision_at(record))
     }
 }
 
