@@ -270,7 +270,7 @@ impl<'a, R: Kind> Scope<'a, R> {
     }
 
     /// Applies the object. The `uid` prevents the apply from changing another object of that name. Without a `uid`, the
-    /// apply creates the object, and conflicts if somebody has created it since: no object has resource version 1.
+    /// apply asks for resource version 1, which no object has: it creates the object, or conflicts with an existing one.
     async fn write<K: Kind>(&self, apply: &Apply<K>, mut wanted: Value, uid: Option<String>) -> Result<K, WriteError> {
         let object = &apply.object;
         let force = uid.is_some() && apply.conflicts == Conflicts::TakeOver;

@@ -1282,7 +1282,7 @@ fn refuse_drains(world: &World) {
     });
 }
 
-/// Otherwise, no shard would serve the resource, and nobody would learn why.
+/// No shard serves such a resource, so its owner must learn why.
 #[tokio::test(start_paused = true)]
 async fn a_resource_that_may_not_be_given_up_says_so_once() {
     let world = World::new();

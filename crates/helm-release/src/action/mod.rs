@@ -530,8 +530,8 @@ impl Error {
         kube::reached_server(self)
     }
 
-    /// Returns whether the deletion of an object that is recreated takes long, and only Kubernetes holds the object. It may
-    /// never end even so: somebody may hold what Kubernetes waits for.
+    /// Returns whether an object that is recreated is still being deleted, and only Kubernetes holds it. The deletion may
+    /// still never end: somebody else may hold an object that Kubernetes waits for.
     pub fn is_slow_deletion(&self) -> bool {
         matches!(self, Error::Apply(error) if error.is_slow_deletion())
     }

@@ -58,7 +58,7 @@ pub(crate) struct Observed {
     pub(crate) outdated: bool,
     /// What the tests of the newest revision require.
     pub(crate) gate: Gate,
-    /// Other actions hold the memory that the next action needs, and it has not begun.
+    /// The next action cannot begin, because other actions use the memory that it needs.
     pub(crate) crowded: bool,
 }
 

@@ -22,9 +22,9 @@ use crate::view::primary::Primary;
 use crate::view::release::{Holder, ReleaseRecords, Revision};
 use crate::watches::OnFailure;
 
-/// How often the clean-ups of an attempt may meet an obstacle that may never go away: a deletion takes longer than the
-/// two minutes that each clean-up waits, as when somebody's finalizer holds a Pod, or the server cannot serve a request,
-/// as when a webhook is broken.
+/// How many clean-ups of an attempt may be stopped by an obstacle that may never go away. Either a deletion takes more
+/// than the two minutes for which each clean-up waits, perhaps because of somebody's finalizer, or the server cannot
+/// serve a request, perhaps because of a broken webhook.
 const MAX_OBSTRUCTIONS: u32 = 10;
 
 /// The remediation after a failed attempt.
