@@ -28,7 +28,7 @@ impl Home {
     pub fn record<'a>(&'a self, namespace: &'a str, name: &'a str) -> (&'a str, Cow<'a, str>) {
         match &self.0 {
             None => (namespace, Cow::Borrowed(name)),
-            Some(home) => (home, Cow::Owned(record_name(namespace, name))),
+            Some(home) => (home, Cow::Owned(Home::shared_name(namespace, name))),
         }
     }
 
@@ -38,7 +38,7 @@ impl Home {
         match &self.0 {
             None => Some((namespace, record)),
             Some(home) if **home == *namespace => {
-                record.split_once('.').filter(|(namespace, name)| record_name(namespace, name) == record)
+                record.split_once('.').filter(|(namespace, name)| Home::shared_name(namespace, name) == record)
             }
             Some(_) => None,
         }
@@ -46,7 +46,14 @@ impl Home {
 
     /// Returns the name of a release's records in a namespace for those of all releases.
     pub fn shared_name(namespace: &str, name: &str) -> String {
-        record_name(namespace, name)
+        let whole = format!("{namespace}.{name}");
+        if whole.len() <= LONGEST {
+            return whole;
+        }
+        let hash: String = Sha256::digest(&whole).iter().take(HASH / 2).map(|byte| format!("{byte:02x}")).collect();
+        // Without a dot, it cannot be another release's name.
+        let kept = whole.get(..LONGEST - HASH - 1).unwrap_or_default().replace('.', "-");
+        format!("{kept}-{hash}")
     }
 
     /// Returns whether records with this name may be in a namespace for those of all releases.
@@ -63,17 +70,6 @@ impl Home {
 
 /// Number of hexadecimal digits of a hash; enough to make collisions infeasible.
 const HASH: usize = 32;
-
-fn record_name(namespace: &str, name: &str) -> String {
-    let whole = format!("{namespace}.{name}");
-    if whole.len() <= LONGEST {
-        return whole;
-    }
-    let hash: String = Sha256::digest(&whole).iter().take(HASH / 2).map(|byte| format!("{byte:02x}")).collect();
-    // Without a dot, it cannot be another release's name.
-    let kept = whole.get(..LONGEST - HASH - 1).unwrap_or_default().replace('.', "-");
-    format!("{kept}-{hash}")
-}
 
 #[cfg(test)]
 mod tests {

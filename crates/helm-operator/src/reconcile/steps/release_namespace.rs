@@ -67,18 +67,14 @@ impl StepContext<'_> {
     fn check_records(&self, primary: &Primary, records: &[ResourceKey]) -> Result<(), Fault> {
         let (namespaced, home) = (self.shared.resource.namespaced, &self.shared.settings.home);
         let here = (primary.namespace(), primary.name());
-        let counts = |record: &&ResourceKey| match misplaced(home, record, here) {
-            Some(Misplaced::Release(_)) => !namespaced,
-            Some(Misplaced::Records(_)) => !self.were_here_since(primary, record),
-            None => false,
-        };
-        match records.iter().find(counts).and_then(|record| misplaced(home, record, here)) {
-            Some(Misplaced::Release(there)) => Err(release_elsewhere(primary, there)),
-            Some(Misplaced::Records(there)) => {
-                Err(records_elsewhere(primary, there, &self.shared.cache.namespace_of_records(self.key)))
+        let fault = records.iter().find_map(|record| match misplaced(home, record, here)? {
+            Misplaced::Release(there) if !namespaced => Some(release_elsewhere(primary, there)),
+            Misplaced::Records(there) if !self.were_here_since(primary, record) => {
+                Some(records_elsewhere(primary, there, &self.shared.cache.namespace_of_records(self.key)))
             }
-            None => Ok(()),
-        }
+            _ => None,
+        });
+        fault.map_or(Ok(()), Err)
     }
 
     /// Reads which records name the resource, in any namespace.
