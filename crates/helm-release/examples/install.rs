@@ -107,5 +107,6 @@ fn current(installed: &Completed) -> Current {
         outdated: Vec::new(),
         taken_over: false,
         string_overrides: false,
+        finished_for_former: Vec::new(),
     }
 }

@@ -169,6 +169,7 @@ impl StepContext<'_> {
         let unfinished = release.unfinished().and_then(|(_, newest)| newest.marks.as_ref());
         let interrupted = unfinished.filter(|marks| *marks.owner == *primary.uid());
         let deployed = release.deployed();
+        let inventory = inventory(&release, primary.uid());
         Some(Current {
             version,
             pending: newest.status.is_pending(),
@@ -180,7 +181,8 @@ impl StepContext<'_> {
             outdated: release.outdated(),
             last_good: release.last_good(),
             never_deployed: was_never_deployed(&release),
-            inventory: inventory(&release, primary.uid()),
+            finished_for_former: finished_for_former(&release, &inventory, primary.uid()),
+            inventory,
             packed,
             first_deployed: release.first_deployed(),
             interrupted: interrupted.map(|marks| marks.inputs.clone()),
@@ -210,13 +212,23 @@ impl StepContext<'_> {
 fn inventory(release: &ReleaseRecords, uid: &str) -> Marks {
     let mut inventory = release.inventory();
     if was_never_deployed(release) {
-        let all = || release.revisions.values().filter_map(|revision| revision.marks.as_ref());
-        let has_run = |key: &ObjectKey| {
-            let mut own = all().filter(|marks| *marks.owner == *uid);
-            own.any(|marks| marks.find(key).is_some_and(|known| known.expires))
-        };
-        let finished = inventory.objects.iter_mut().filter(|object| object.expires);
-        finished.for_each(|object| object.expires = has_run(&object.key));
+        let former = finished_for_former(release, &inventory, uid);
+        let finished = inventory.objects.iter_mut().filter(|object| former.contains(&object.key));
+        finished.for_each(|object| object.expires = false);
     }
     inventory
+}
+
+/// Returns the Jobs in an inventory that finished for another resource than the one with this uid.
+pub(crate) fn finished_for_former(release: &ReleaseRecords, inventory: &Marks, uid: &str) -> Vec<ObjectKey> {
+    if inventory.owner.is_empty() {
+        return Vec::new();
+    }
+    let all = || release.revisions.values().filter_map(|revision| revision.marks.as_ref());
+    let has_run = |key: &ObjectKey| {
+        let mut own = all().filter(|marks| *marks.owner == *uid);
+        own.any(|marks| marks.find(key).is_some_and(|known| known.expires))
+    };
+    let finished = inventory.objects.iter().filter(|object| object.expires && !has_run(&object.key));
+    finished.map(|object| object.key.clone()).collect()
 }

@@ -334,6 +334,11 @@ impl ReleaseRecords {
         self.revisions.last().map(|(v, r)| (*v, r))
     }
 
+    /// Returns the number of the newest revision that this operator recorded.
+    pub(crate) fn newest_sealed(&self) -> Option<u32> {
+        self.revisions.iter().rev().find(|(_, revision)| revision.is_sealed()).map(|(version, _)| *version)
+    }
+
     pub(crate) fn deployed(&self) -> Option<(u32, &Revision)> {
         self.revisions.iter().rev().find(|(_, r)| r.status == Status::Deployed).map(|(v, r)| (*v, r))
     }

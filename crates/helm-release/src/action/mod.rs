@@ -48,6 +48,7 @@ mod account;
 mod admit;
 mod deploy;
 mod failure;
+mod former;
 mod give_up;
 mod handover;
 mod import;
@@ -88,6 +89,7 @@ use resume::not_run;
 pub use account::{Account, Made};
 pub use admit::{Admission, Admitted, admit};
 pub use failure::Refusal;
+pub use former::expect_jobs_of_former;
 pub use give_up::{GivenUp, give_up};
 pub use import::{Begun, Imported, import, imported_inventory, with_unsuccessful_before};
 pub use inspect::inspect;
@@ -412,6 +414,9 @@ pub struct Current {
     pub never_deployed: bool,
     /// Every object that may exist: those of the newest and of the deployed revision.
     pub inventory: Marks,
+    /// The Jobs that finished and were deleted for an earlier resource of the release's name, as far as is known. If nothing
+    /// else is left of its release, they run again.
+    pub finished_for_former: Vec<ObjectKey>,
     /// The deployed revision's record, if it is in memory; read from storage otherwise.
     pub packed: Option<Stored<Packed>>,
     /// The deployed revision's own marks, if this operator recorded it.

@@ -161,6 +161,7 @@ fn current(outcome: &Completed) -> Current {
         last_good: Some(outcome.version),
         never_deployed: false,
         inventory: outcome.marks.clone(),
+        finished_for_former: Vec::new(),
         packed: Some(Stored::Sealed(outcome.written.packed.clone())),
         marks: Some(Arc::new(outcome.marks.clone())),
         first_deployed: outcome.first_deployed,
@@ -627,6 +628,7 @@ fn cut_off(recorded: RecordedFailure) -> Current {
         interrupted: Some(interrupted),
         taken_over: false,
         string_overrides: false,
+        finished_for_former: Vec::new(),
     }
 }
 
@@ -1352,6 +1354,7 @@ async fn a_crash_before_the_release_of_a_field_is_made_up_for() {
         interrupted: None,
         taken_over: false,
         string_overrides: false,
+        finished_for_former: Vec::new(),
     };
     install(&world.env(), &objects, Some(&unfinished)).await.unwrap();
     assert!(!world.owns_replicas());

@@ -188,6 +188,77 @@ async fn a_job_runs_again_for_a_resource_that_takes_the_place_of_one_whose_insta
     }
 }
 
+/// What another resource of the name finds of the release of one that went without its uninstall.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Nothing,
+    /// An object that names the former resource as its owner.
+    ToCollect,
+    /// An object that an orphan deletion left.
+    Orphan,
+}
+
+/// Returns a resource in the place of one whose Job finished.
+async fn in_place_of(found: Found, value: &str) -> World {
+    let world = finished().await;
+    let map = format!("{MAPS}/b");
+    match found {
+        Found::Nothing => world.server.remove(&map),
+        Found::ToCollect => {}
+        Found::Orphan => {
+            let mut orphan = world.server.object(&map).unwrap();
+            orphan["metadata"]["ownerReferences"] = json!([]);
+            world.server.put(&map, orphan, "kube-controller-manager");
+        }
+    }
+    world.recreate(PRIMARY);
+    world.edit(|p| p["spec"] = loading(value, "a"));
+    World::on(world.server)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_runs_once_more_for_a_resource_in_place_of_one_whose_release_is_gone_wherever_it_is_interrupted() {
+    for (found, value) in
+        [(Found::Nothing, "1"), (Found::Nothing, "2"), (Found::ToCollect, "1"), (Found::ToCollect, "2")]
+    {
+        for writes in 0.. {
+            let world = in_place_of(found, value).await;
+            world.server.fail_after(Some(writes));
+            reconcile(&world).await;
+            let died = world.server.writes_left() == Some(0);
+            world.server.fail_after(None);
+            let world = World::on(world.server);
+            for _ in 0..3 {
+                reconcile(&world).await;
+                tokio::time::advance(Duration::from_secs(600)).await;
+            }
+            let behaviour = format!("{found:?}, {value}, after {writes} writes: {:#?}", world.server.log());
+            assert!(exists(&world), "{behaviour}");
+            assert_eq!(world.value_of("b"), value, "{behaviour}");
+            world.server.remove(LOAD);
+            reconcile(&world).await;
+            assert!(!exists(&world), "it has finished, {behaviour}");
+            if !died {
+                assert!(writes > 3, "the scenario wrote nothing: {behaviour}");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_has_finished_for_a_resource_that_goes_on_with_what_an_orphan_deletion_left() {
+    for value in ["1", "2"] {
+        let world = in_place_of(Found::Orphan, value).await;
+        for _ in 0..3 {
+            reconcile(&world).await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert_eq!((exists(&world), world.value_of("b")), (false, json!(value)), "{value}: {:#?}", world.server.log());
+        assert_eq!(world.state("Ready"), "True/Ready");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_job_that_finished_before_its_action_could_end_does_not_run_again() {
     for code in [500, 422] {

@@ -137,6 +137,23 @@ async fn what_helm_did_beside_a_release_that_is_recorded_elsewhere_changes_no_re
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_that_is_recorded_elsewhere_is_not_installed_again_once_helms_later_record_here_is_deleted() {
+    let other = recording(deployed().await.server, Stub::default());
+    other.reconcile().await;
+    assert_eq!(other.history(), ["2 deployed"]);
+    helm_writes(&other, 2, Status::Superseded, &manifest(&["a"], "2"), MINUTE);
+    helm_writes(&other, 3, Status::Deployed, &manifest(&["a"], "2"), MINUTE);
+    let world = recording_at(Home::default(), other.server, Stub::default());
+    world.reconcile().await;
+    (1..=3).for_each(|version| world.server.remove(&record_path(version)));
+    world.feed();
+    let before = release(&world);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!((world.state("Irreconcilable").as_str(), release(&world)), ("True/ReleaseElsewhere", before));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_upgrade_that_succeeded_is_undone_once_without_orphans() {
     let world = deployed().await;
     helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "x"], "2"), MINUTE);

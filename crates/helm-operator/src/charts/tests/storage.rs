@@ -219,6 +219,23 @@ async fn a_release_that_another_process_moved_is_not_installed_again_once_the_fo
     assert_eq!((world.state("Irreconcilable").as_str(), release(&world)), ("True/ReleaseElsewhere", before));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_install_went_on_after_its_records_moved_is_not_installed_again_once_those_before_are_deleted()
+{
+    let world = interrupted_in_a_hook(json!([hooks::hook("first", "pre-install")])).await;
+    let other = recording(world.server, random_values(4));
+    hooks::reconcile(&other, "Complete").await;
+    assert_eq!(other.history(), ["1 deployed"]);
+    let world = World::rendering(other.server, Arc::new(random_values(5)));
+    world.reconcile().await;
+    world.server.remove(&record_path(1));
+    world.feed();
+    let before = release(&world);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!((world.state("Irreconcilable").as_str(), release(&world)), ("True/ReleaseElsewhere", before));
+}
+
 /// Returns a stub that renders random values with this many digits in the first hundred renders.
 fn random_values(digits: u32) -> Stub {
     let first = 10_usize.pow(digits - 1);

@@ -4,7 +4,7 @@
 
 use controller::report::chain;
 use controller::runtime::key::ResourceKey;
-use helm_release::storage::{self, Home, OWNER_LABEL};
+use helm_release::storage::{self, Home, OWNER_LABEL, RecordMeta};
 
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::{Failed, Unanswered};
@@ -23,6 +23,9 @@ enum Misplaced<'r> {
     Records(&'r str),
 }
 
+/// Records of a release: their namespace and name, and the number of the newest revision.
+type Found = (ResourceKey, u32);
+
 impl StepContext<'_> {
     /// Checks that the newest records of a release are not in another namespace, before a step follows those that are known
     /// or the resource goes without a release.
@@ -38,8 +41,7 @@ impl StepContext<'_> {
         }
         let owned = self.known_records(primary, |release| release.names_uid(primary.uid()));
         self.check_records(primary, &owned)?;
-        let were_here = self.shared.memory.of(self.key).release.lost_own(&primary.owner()).is_some();
-        if were_here || self.shared.cache.knows_all_records() {
+        if self.shared.cache.knows_all_records() {
             return Ok(());
         }
         let all = self.all_records(primary).await?;
@@ -48,12 +50,17 @@ impl StepContext<'_> {
 
     /// Returns the known records that fit and may be the resource's. Only the release of a cluster-scoped resource may be in
     /// another namespace itself.
-    fn known_records(&self, primary: &Primary, fits: impl Fn(&ReleaseRecords) -> bool) -> Vec<ResourceKey> {
+    fn known_records(&self, primary: &Primary, fits: impl Fn(&ReleaseRecords) -> bool) -> Vec<Found> {
         let cache = &self.shared.cache;
-        match self.shared.resource.namespaced {
+        let found = match self.shared.resource.namespaced {
             true => cache.shared_records(&Home::shared_name(primary.namespace(), primary.name()), fits),
             false => cache.records_where(fits),
-        }
+        };
+        let with_newest = |record: ResourceKey| {
+            let newest = cache.newest_revision_at(&record);
+            (record, newest)
+        };
+        found.into_iter().map(with_newest).collect()
     }
 
     /// Returns whether the newest known revision is older than the one that the status reports: records from before
@@ -64,12 +71,12 @@ impl StepContext<'_> {
     }
 
     /// Checks that none of these records is in another namespace than the release's.
-    fn check_records(&self, primary: &Primary, records: &[ResourceKey]) -> Result<(), Fault> {
+    fn check_records(&self, primary: &Primary, records: &[Found]) -> Result<(), Fault> {
         let (namespaced, home) = (self.shared.resource.namespaced, &self.shared.settings.home);
         let here = (primary.namespace(), primary.name());
-        let fault = records.iter().find_map(|record| match misplaced(home, record, here)? {
+        let fault = records.iter().find_map(|(record, newest)| match misplaced(home, record, here)? {
             Misplaced::Release(there) if !namespaced => Some(release_elsewhere(primary, there)),
-            Misplaced::Records(there) if !self.were_here_since(primary, record) => {
+            Misplaced::Records(there) if !self.were_here_since(primary, *newest) => {
                 Some(records_elsewhere(primary, there, &self.shared.cache.namespace_of_records(self.key)))
             }
             _ => None,
@@ -78,25 +85,39 @@ impl StepContext<'_> {
     }
 
     /// Reads which records name the resource, in any namespace.
-    async fn all_records(&self, primary: &Primary) -> Result<Vec<ResourceKey>, Failed> {
+    async fn all_records(&self, primary: &Primary) -> Result<Vec<Found>, Failed> {
         let (namespaced, home) = (self.shared.resource.namespaced, &self.shared.settings.home);
         let would_install = !primary.deleting && self.recorded(primary) == Recorded::Lost;
         let may_lack_right = !would_install || namespaced || *home != Home::default();
         match self.storage.owned_anywhere(primary.uid()).await {
-            Ok(read) => Ok(read.iter().map(|meta| ResourceKey::new(&meta.namespace, &meta.name)).collect()),
+            Ok(read) => Ok(newest_of_each(&read)),
             // Without the right to look there, the operator hardly wrote there.
             Err(storage::Error::Api { source, .. }) if source.is_forbidden() && may_lack_right => Ok(Vec::new()),
             Err(error) => Err(unknown(&error).into()),
         }
     }
 
-    /// Returns whether this process has seen how records disappeared from where it looks for them that were no older than
-    /// these, which are elsewhere. A move makes a new revision.
-    fn were_here_since(&self, primary: &Primary, record: &ResourceKey) -> bool {
+    /// Returns whether this process has seen how records of its own disappeared from where it looks for them that were newer
+    /// than those elsewhere, whose newest revision this is. A move makes a new revision, or keeps the number of an install
+    /// that has begun.
+    fn were_here_since(&self, primary: &Primary, elsewhere: u32) -> bool {
         let memory = self.shared.memory.of(self.key);
-        let lost = memory.release.lost_own(&primary.owner()).and_then(|lost| lost.newest());
-        lost.is_some_and(|(version, _)| version >= self.shared.cache.newest_revision_at(record))
+        let lost = memory.release.lost_own(&primary.owner());
+        lost.is_some_and(|lost| lost.newest_sealed().is_some_and(|version| version > elsewhere))
     }
+}
+
+/// Returns where these records are, with the newest revision there.
+fn newest_of_each(records: &[RecordMeta]) -> Vec<Found> {
+    let mut found: Vec<Found> = Vec::new();
+    for meta in records {
+        let record = ResourceKey::new(&meta.namespace, &meta.name);
+        match found.iter_mut().find(|(known, _)| *known == record) {
+            Some((_, newest)) => *newest = meta.version.max(*newest),
+            None => found.push((record, meta.version)),
+        }
+    }
+    found
 }
 
 /// Returns what a record shows to be elsewhere, if it belongs to a release of this name and an operator that keeps

@@ -18,7 +18,7 @@ use crate::reconcile::changes::{self, put_back};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
 use crate::reconcile::ownership;
-use crate::reconcile::step_context::StepContext;
+use crate::reconcile::step_context::{StepContext, finished_for_former};
 use crate::status::reason::Reason;
 use crate::status::{Fault, MAX_NAMED, condition};
 use crate::view::primary::Primary;
@@ -47,7 +47,7 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
         note_repair(context, &drifted, repaired.as_ref().ok());
     }
     let Some(repaired) = context.unless_unproven(version, repaired)? else { return Ok(NextStep::Again) };
-    let (applied, marks) = (repaired.applied, accept(context, version, &noted.into_marks(), &repaired.accepted));
+    let (applied, marks) = (repaired.applied, accept(context, version, &noted.marks(), &repaired.accepted));
     let put_back = put_back(&applied);
     if watched && !put_back.is_empty() {
         report(context, primary, &put_back, &repaired.losses);
@@ -231,9 +231,11 @@ async fn take(
     whole.delete_hooks = admitted.has_delete_hooks();
     env.decoration.tie = whole.tie();
     let noted = RepairDeletions::new(context, primary, version, marks);
-    let taken = action::take_ownership(&env, &admitted, marks, &noted).await.map_err(|e| fault(&e))?;
+    noted.note_jobs_of_former(&env).await.map_err(|e| fault(&e))?;
+    let known = noted.marks();
+    let taken = action::take_ownership(&env, &admitted, &known, &noted).await.map_err(|e| fault(&e))?;
     let applied = taken.applied;
-    let noted = note_made_again(context, primary, (version, &noted.into_marks()), &applied).await;
+    let noted = note_made_again(context, primary, (version, &noted.marks()), &applied).await;
     if let Some(error) = taken.failed {
         return Err(fault(&noted.err().unwrap_or(error)));
     }
@@ -417,13 +419,29 @@ impl<'a> RepairDeletions<'a> {
     }
 
     /// Returns the revision's marks, with the deletions.
-    pub(super) fn into_marks(self) -> Arc<Marks> {
+    pub(super) fn marks(&self) -> Arc<Marks> {
         lock(&self.marks).clone()
     }
 
+    /// Notes the Jobs that went with an earlier resource of the name, if nothing is left of its release.
+    async fn note_jobs_of_former(&self, env: &Environment<'_>) -> Result<(), action::Error> {
+        let (marks, release) = (self.marks(), self.context.release().unwrap_or_default());
+        let jobs = finished_for_former(&release, &marks, self.primary.uid());
+        match action::expect_jobs_of_former(env, &marks, &jobs).await? {
+            Some(noted) => self.write(noted).await,
+            None => Ok(()),
+        }
+    }
+
     async fn note(&self, objects: &[ObjectKey]) -> Result<(), action::Error> {
-        let marks = lock(&self.marks).clone();
-        let Some(noted) = marks.with_deleted(&marks.expiring(objects)) else { return Ok(()) };
+        let marks = self.marks();
+        match marks.with_deleted(&marks.expiring(objects)) {
+            Some(noted) => self.write(noted).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn write(&self, noted: Marks) -> Result<(), action::Error> {
         write_marks(self.context, self.primary, self.version, noted.clone()).await?;
         *lock(&self.marks) = Arc::new(noted);
         Ok(())

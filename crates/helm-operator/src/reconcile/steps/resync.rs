@@ -25,7 +25,7 @@ pub(crate) async fn reapply(context: &StepContext<'_>, primary: &Primary) -> Res
     let noted = RepairDeletions::new(context, primary, version, &marks);
     let repaired = action::reapply(&env, (version, packed.as_ref()), &objects, &noted).await;
     let Some(repaired) = context.unless_unproven(version, repaired)? else { return Ok(NextStep::Again.into()) };
-    let (applied, failed, marks) = (repaired.applied, repaired.failed, noted.into_marks());
+    let (applied, failed, marks) = (repaired.applied, repaired.failed, noted.marks());
     let put_back = put_back(&applied);
     if !put_back.is_empty() {
         context.shared.publish(primary, Outcome::normal("DriftCorrected", "Repair", changes::repaired(&put_back, &[])));

@@ -13,6 +13,7 @@ pub(super) use objects::Observations;
 
 use records::pending_release;
 
+use super::former::renewed;
 use super::handover::Handover;
 use super::keys::keyed;
 use super::last::RecordedBases;
@@ -61,6 +62,8 @@ pub(super) async fn deploy(
     kind: ActionKind,
 ) -> Result<Completed, Failure> {
     check_size(env, candidate, current, &kind)?;
+    let renewed = renewed(env, current).await.map_err(|error| failure::unread(error, current))?;
+    let current = renewed.as_ref().or(current);
     let interrupted = match resume(env, candidate, current, kind.pending).await {
         // A damaged record is replaced.
         Err(Error::Storage(error)) if error.is_damage() => Interrupted::Nothing,
