@@ -290,6 +290,8 @@ impl Checks {
             let before = std::mem::take(&mut resource.before);
             *resource = Resource {
                 before,
+                // A person's helm command that has begun keeps running, and may delete the next one's record.
+                causes: if resource.is_helms { 2 } else { 0 },
                 is_helms: resource.is_helms,
                 is_unrecorded: resource.is_unrecorded,
                 is_foreign: resource.is_foreign,

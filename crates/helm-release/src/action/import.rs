@@ -1,6 +1,7 @@
 //! Imports a release that is recorded elsewhere as the next revision: in chunks by helm-operator-plugins, or in the
 //! release's namespace from before records moved to a separate namespace.
 
+use super::remains::something_remains;
 use super::uninstall::{lists_no_objects, marks_of};
 use super::{Environment, Error};
 use crate::kube::{Owner, intern};
@@ -32,16 +33,27 @@ pub enum Begun {
     Failed,
 }
 
+/// What is known of a release that may be recorded elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Sought {
+    /// What its newest revision there is at least. An older one was imported before.
+    pub at_least: u32,
+    /// What becomes of an install that did not succeed.
+    pub begun: Begun,
+    /// Whether a deployed release may have been uninstalled since its records moved. It is imported only if something of it
+    /// remains, which takes a request for each of its objects, up to the first that does.
+    pub may_be_gone: bool,
+}
+
 /// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
-/// release, or if its newest revision there is older than `at_least`. Changes no object and keeps the other records.
-///
-/// An install that did not succeed is imported only if this operator wrote its record; `begun` is what becomes of it.
+/// release. Changes no object and keeps the other records. An install that did not succeed is imported only if this operator
+/// wrote its record.
 ///
 /// # Errors
-/// The records cannot be read or decoded, or the new one exceeds a Secret.
-pub async fn import(env: &Environment<'_>, at_least: u32, begun: Begun) -> Result<Option<Imported>, Error> {
-    let Some(found) = elsewhere(env, at_least).await? else { return Ok(None) };
-    let Some((version, status)) = imported_as(&found, begun) else { return Ok(None) };
+/// The records or the objects cannot be read or decoded, or the new record exceeds a Secret.
+pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Imported>, Error> {
+    let Some(found) = elsewhere(env, sought.at_least).await? else { return Ok(None) };
+    let Some((version, status)) = imported_as(&found, sought.begun) else { return Ok(None) };
     let Elsewhere { release, marks, is_begun, unsuccessful, .. } = found;
     let owner = env.decoration.owner.as_ref();
     let known = match marks {
@@ -51,6 +63,9 @@ pub async fn import(env: &Environment<'_>, at_least: u32, begun: Begun) -> Resul
         None => marks_of(env, release.facts(), None).await?,
     };
     let known = with_unsuccessful(env, known, unsuccessful).await?;
+    if sought.may_be_gone && status == Status::Deployed && something_remains(env, &known, "").await? == Some(false) {
+        return Ok(None);
+    }
     let marks = Marks {
         owner: intern(owner.map_or("", |owner| &owner.uid)),
         owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),

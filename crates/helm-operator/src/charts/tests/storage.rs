@@ -1,6 +1,6 @@
 //! Tests of the records of all releases in one namespace.
 
-use helm_release::kube::CHART_LABEL;
+use helm_release::kube::{CHART_LABEL, Disturbance};
 
 use super::hooks::{self, JOBS};
 use super::*;
@@ -275,6 +275,33 @@ async fn an_install_that_was_interrupted_in_a_hook_when_its_records_moved_goes_o
             assert_eq!((world.history(), uid(&world)), (vec!["1 deployed".to_owned()], before));
             assert!(has_digits(&world, 3));
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_last_answer_was_lost_is_imported_if_its_records_move_then() {
+    for is_gone in [false, true] {
+        let world = World::rendering(World::new(spec()).server, Arc::new(random_values(3)));
+        let last = format!("PATCH {}", record_path(1));
+        world.server.disturb(&last, 1, Disturbance::AnswerLost);
+        world.server.disturb(&format!("GET {}", record_path(1)), 1, Disturbance::Unreachable);
+        world.reconcile().await;
+        assert_eq!(
+            (world.state("Ready").as_str(), world.history()),
+            ("False/Unanswered", vec!["1 deployed".to_owned()])
+        );
+        if is_gone {
+            world.maps().iter().for_each(|map| world.server.remove(&format!("{MAPS}/{map}")));
+        }
+        let world = recording(world.server, random_values(4));
+        world.reconcile().await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.reconcile().await;
+        assert_eq!(world.state("Ready"), "True/Ready");
+        let digits = if is_gone { 4 } else { 3 };
+        assert!(has_digits(&world, digits), "gone: {is_gone}");
+        let history = if is_gone { "1 deployed" } else { "2 deployed" };
+        assert_eq!(world.history(), [history]);
     }
 }
 

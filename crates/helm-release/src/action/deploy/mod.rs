@@ -13,10 +13,10 @@ pub(super) use objects::Observations;
 
 use records::pending_release;
 
-use super::former::renewed;
 use super::handover::Handover;
 use super::keys::keyed;
 use super::last::RecordedBases;
+use super::remains::renewed;
 use super::resume::{Interrupted, await_next, has, resume};
 use super::{Candidate, Completed, Current, Environment, Error, Failure, Records, failure};
 use crate::kube::{Applied, Decoration, ObjectKey};
