@@ -278,30 +278,55 @@ async fn an_install_that_was_interrupted_in_a_hook_when_its_records_moved_goes_o
     }
 }
 
+/// Lets the server carry out the last write of an install, and lose the answer.
+async fn unanswered(world: &World) {
+    world.server.disturb(&format!("PATCH {}", record_path(1)), 1, Disturbance::AnswerLost);
+    world.server.disturb(&format!("GET {}", record_path(1)), 1, Disturbance::Unreachable);
+    world.reconcile().await;
+    assert_eq!((world.state("Ready").as_str(), world.history()), ("False/Unanswered", vec!["1 deployed".to_owned()]));
+}
+
+/// Lets an install fail, and the process end after the next attempt, before it reports that.
+async fn unreported(world: &World) {
+    world.server.refuse(|call| {
+        let is_write = call.method != http::Method::GET && call.path.starts_with(MAPS);
+        is_write.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    world.reconcile().await;
+    world.server.accept();
+    assert_eq!(world.state("Ready"), "False/InstallError");
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.server.refuse(|call| call.path.contains("/status").then(|| Error::from_status(500, "", "down")));
+    world.reconcile().await;
+    world.server.accept();
+    assert_eq!(
+        (world.state("Ready").as_str(), world.history().last().unwrap().ends_with(" deployed")),
+        ("False/InstallError", true)
+    );
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_release_whose_last_answer_was_lost_is_imported_if_its_records_move_then() {
-    for is_gone in [false, true] {
+async fn a_release_that_the_status_does_not_name_is_imported_if_something_of_it_remains() {
+    for (is_unanswered, is_gone) in [(true, false), (true, true), (false, false), (false, true)] {
         let world = World::rendering(World::new(spec()).server, Arc::new(random_values(3)));
-        let last = format!("PATCH {}", record_path(1));
-        world.server.disturb(&last, 1, Disturbance::AnswerLost);
-        world.server.disturb(&format!("GET {}", record_path(1)), 1, Disturbance::Unreachable);
-        world.reconcile().await;
-        assert_eq!(
-            (world.state("Ready").as_str(), world.history()),
-            ("False/Unanswered", vec!["1 deployed".to_owned()])
-        );
+        if is_unanswered {
+            unanswered(&world).await
+        } else {
+            unreported(&world).await
+        }
+        let imported = format!("{} deployed", world.history().len() + 1);
         if is_gone {
             world.maps().iter().for_each(|map| world.server.remove(&format!("{MAPS}/{map}")));
         }
         let world = recording(world.server, random_values(4));
-        world.reconcile().await;
-        tokio::time::advance(Duration::from_secs(600)).await;
-        world.reconcile().await;
+        for _ in 0..2 {
+            world.reconcile().await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        let expected = if is_gone { (4, "1 deployed".to_owned()) } else { (3, imported) };
+        assert_eq!(world.history(), [expected.1], "unanswered: {is_unanswered}, gone: {is_gone}");
+        assert!(has_digits(&world, expected.0), "unanswered: {is_unanswered}, gone: {is_gone}");
         assert_eq!(world.state("Ready"), "True/Ready");
-        let digits = if is_gone { 4 } else { 3 };
-        assert!(has_digits(&world, digits), "gone: {is_gone}");
-        let history = if is_gone { "1 deployed" } else { "2 deployed" };
-        assert_eq!(world.history(), [history]);
     }
 }
 

@@ -2,7 +2,6 @@
 
 use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::status::condition;
-use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::ReleaseRecords;
 
@@ -12,7 +11,7 @@ use crate::view::release::ReleaseRecords;
 pub(crate) enum Beside {
     /// Nothing: there are none, or the release may have been uninstalled since then.
     Nothing,
-    /// An action was at work when they moved, or the answer to its last write was lost.
+    /// An action was at work when they moved, or had deployed the release before the status said so.
     AtWork,
     /// An install was begun. It did not succeed, or it was continued and undone since then.
     Begun,
@@ -27,14 +26,14 @@ pub(crate) fn judge(release: &ReleaseRecords, primary: &Primary) -> Beside {
     if is_at_work {
         return Beside::AtWork;
     }
-    // What was never deployed can be deleted again without harm.
-    let may_remain = primary.deleting || !status.says_nothing_is_installed();
-    if may_remain && was_never_deployed(release) {
-        return Beside::Begun;
+    let says_nothing = status.says_nothing_is_installed();
+    match was_never_deployed(release) {
+        // It can be deleted again without harm.
+        true if primary.deleting || !says_nothing => Beside::Begun,
+        // The attempt after the one that failed, or the one whose answer was lost, may have deployed it.
+        false if !says_nothing => Beside::AtWork,
+        _ => Beside::Nothing,
     }
-    // The write that completed it may have been carried out.
-    let is_unanswered = ready.is_some_and(|ready| *ready.reason == *Reason::Unanswered.as_str());
-    if is_unanswered { Beside::AtWork } else { Beside::Nothing }
 }
 
 #[cfg(test)]
@@ -63,7 +62,6 @@ mod tests {
         let ready = |status: &str, reason: &str| json!([{"type": "Ready", "status": status, "reason": reason}]);
         let (at_work, gone) = (ready("Unknown", "Progressing"), ready("False", "NotInstalled"));
         let (none, failed) = (json!([]), ready("False", "InstallError"));
-        let unanswered = ready("False", "Unanswered");
         for (conditions, recorded, alive, deleted) in [
             (&none, Status::PendingInstall, AtWork, AtWork),
             (&none, Status::Deployed, AtWork, AtWork),
@@ -71,9 +69,7 @@ mod tests {
             (&at_work, Status::Deployed, AtWork, AtWork),
             (&failed, Status::PendingInstall, Begun, Begun),
             (&failed, Status::Failed, Begun, Begun),
-            (&failed, Status::Deployed, Nothing, Nothing),
-            (&unanswered, Status::PendingInstall, Begun, Begun),
-            (&unanswered, Status::Deployed, AtWork, AtWork),
+            (&failed, Status::Deployed, AtWork, AtWork),
             (&gone, Status::PendingInstall, Nothing, Begun),
             (&gone, Status::Deployed, Nothing, Nothing),
         ] {

@@ -109,9 +109,8 @@ impl StepContext<'_> {
     /// its hooks.
     pub(super) async fn import(&self, primary: &Primary, at_least: u32) -> Result<bool, Failed> {
         let env = self.environment(primary, Action::Upgrade);
-        let is_at_work = self.beside(primary) == Beside::AtWork;
-        let begun = if is_at_work { Begun::Continued } else { Begun::Failed };
-        let may_be_gone = is_at_work && primary.status.deployed_release.is_none();
+        let begun = if self.beside(primary) == Beside::AtWork { Begun::Continued } else { Begun::Failed };
+        let may_be_gone = primary.status.deployed_release.is_none();
         let sought = Sought { at_least, begun, may_be_gone };
         let imported = action::import(&env, sought).await.map_err(|e| unimported(primary, &e))?;
         let Some(Imported { version, status, packed, resource_version, mut marks }) = imported else {
