@@ -125,6 +125,22 @@ struct Played {
     seeds: AtomicU64,
     steps: AtomicU64,
     failures: AtomicU64,
+    /// For how many tens of minutes the totals were printed.
+    told: AtomicU64,
+}
+
+impl Played {
+    /// Prints the totals every ten minutes.
+    fn tell_progress(&self, began: Instant) {
+        let tens = began.elapsed().as_secs() / 600;
+        if self.told.fetch_max(tens, Ordering::Relaxed) < tens {
+            let (seeds, steps) = (self.seeds.load(Ordering::Relaxed), self.steps.load(Ordering::Relaxed));
+            eprintln!(
+                "{seeds} seeds, {steps} steps, {} failed in {tens}0 minutes",
+                self.failures.load(Ordering::Relaxed)
+            );
+        }
+    }
 }
 
 fn many(args: &Args, script: impl Fn(u64) -> Script + Sync) -> bool {
@@ -139,6 +155,9 @@ fn many(args: &Args, script: impl Fn(u64) -> Script + Sync) -> bool {
                     let report = play(&script, false);
                     let seeds = played.seeds.fetch_add(1, Ordering::Relaxed) + 1;
                     let steps = played.steps.fetch_add(report.steps.0, Ordering::Relaxed) + report.steps.0;
+                    if !args.until_failure {
+                        played.tell_progress(began);
+                    }
                     if report.violation.is_none() {
                         continue;
                     }
@@ -152,7 +171,7 @@ fn many(args: &Args, script: impl Fn(u64) -> Script + Sync) -> bool {
             });
         }
     });
-    let Played { seeds, steps, failures } = played;
+    let Played { seeds, steps, failures, .. } = played;
     let (seeds, steps, failures) = (seeds.into_inner(), steps.into_inner(), failures.into_inner());
     if args.until_failure {
         if failures == 0 {
