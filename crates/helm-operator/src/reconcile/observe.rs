@@ -103,10 +103,11 @@ impl StepContext<'_> {
         if has_ended { Beside::Nothing } else { beside::judge(&left, primary) }
     }
 
-    /// Returns what the resource may take over: what its annotation requests, as far as the watch grants it. A deletion
-    /// takes nothing over.
+    /// Returns what the resource may take over: what its annotation requests, as far as the watch grants it. A deletion takes
+    /// nothing over, and what an operator with another key took over is not taken back: the objects show whose they are.
     pub(crate) fn granted(&self, primary: &Primary) -> Adopt {
-        if primary.deleting { Adopt::Never } else { self.requested(primary) }
+        let is_claimed = || self.release().is_some_and(|release| release.is_claimed_from(&primary.owner()));
+        if primary.deleting || is_claimed() { Adopt::Never } else { self.requested(primary) }
     }
 
     /// Returns which hook objects without an owner may be replaced if Helm made a revision of the release: those in its

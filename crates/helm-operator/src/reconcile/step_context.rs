@@ -7,8 +7,8 @@ use controller::client::AsOf;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::priority::Priority;
 use helm_release::action::{Action, Current, Environment, Options, Refusal};
-use helm_release::kube::{Api, Applier, Decoration, ObjectKey, Slot, digest_json};
-use helm_release::storage::{Known, Marks, Storage};
+use helm_release::kube::{Api, Applier, Decoration, ObjectKey, Owner, Slot, digest_json};
+use helm_release::storage::{Known, MarkedObject, Marks, Storage};
 use tokio::time::Instant;
 
 use super::controller_context::ControllerContext;
@@ -169,7 +169,7 @@ impl StepContext<'_> {
         let unfinished = release.unfinished().and_then(|(_, newest)| newest.marks.as_ref());
         let interrupted = unfinished.filter(|marks| *marks.owner == *primary.uid());
         let deployed = release.deployed();
-        let inventory = inventory(&release, primary.uid());
+        let (owner, inventory) = (primary.owner(), inventory(&release, &primary.owner()));
         Some(Current {
             version,
             pending: newest.status.is_pending(),
@@ -181,7 +181,7 @@ impl StepContext<'_> {
             outdated: release.outdated(),
             last_good: release.last_good(),
             never_deployed: was_never_deployed(&release),
-            finished_for_former: finished_for_former(&release, &inventory, primary.uid()),
+            finished_for_former: finished_for_former(&release, &inventory, &owner),
             inventory,
             packed,
             first_deployed: release.first_deployed(),
@@ -208,27 +208,29 @@ impl StepContext<'_> {
 }
 
 /// Returns the objects that may be live. If the release was never deployed, a Job counts as finished only if it ran for
-/// the resource with this uid.
-fn inventory(release: &ReleaseRecords, uid: &str) -> Marks {
+/// this owner.
+fn inventory(release: &ReleaseRecords, owner: &Owner) -> Marks {
     let mut inventory = release.inventory();
     if was_never_deployed(release) {
-        let former = finished_for_former(release, &inventory, uid);
-        let finished = inventory.objects.iter_mut().filter(|object| former.contains(&object.key));
-        finished.for_each(|object| object.expires = false);
+        let finished = inventory.objects.iter_mut().filter(|object| object.expires);
+        finished.for_each(|object| object.expires = has_run(release, &object.key, owner));
     }
     inventory
 }
 
-/// Returns the Jobs in an inventory that finished for another resource than the one with this uid.
-pub(crate) fn finished_for_former(release: &ReleaseRecords, inventory: &Marks, uid: &str) -> Vec<ObjectKey> {
-    if inventory.owner.is_empty() {
-        return Vec::new();
-    }
-    let all = || release.revisions.values().filter_map(|revision| revision.marks.as_ref());
-    let has_run = |key: &ObjectKey| {
-        let mut own = all().filter(|marks| *marks.owner == *uid);
-        own.any(|marks| marks.find(key).is_some_and(|known| known.expires))
-    };
-    let finished = inventory.objects.iter().filter(|object| object.expires && !has_run(&object.key));
+/// Returns the Jobs in an inventory that finished for an earlier resource with the owner's kind and name. A release that was
+/// taken over from another resource goes on.
+pub(crate) fn finished_for_former(release: &ReleaseRecords, inventory: &Marks, owner: &Owner) -> Vec<ObjectKey> {
+    let is_formers = *inventory.owner != *owner.uid && *inventory.owner_type == *owner.annotated_type();
+    // One that was noted, and has finished since then, ran for this owner.
+    let is_left = |object: &&MarkedObject| object.expires && !object.deleted && !has_run(release, &object.key, owner);
+    let finished = inventory.objects.iter().filter(|object| is_formers && is_left(object));
     finished.map(|object| object.key.clone()).collect()
+}
+
+/// Returns whether a revision says that a Job ran for this owner.
+fn has_run(release: &ReleaseRecords, job: &ObjectKey, owner: &Owner) -> bool {
+    let all = release.revisions.values().filter_map(|revision| revision.marks.as_ref());
+    let mut own = all.filter(|marks| *marks.owner == *owner.uid);
+    own.any(|marks| marks.find(job).is_some_and(|known| known.expires))
 }

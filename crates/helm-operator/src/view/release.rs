@@ -334,9 +334,16 @@ impl ReleaseRecords {
         self.revisions.last().map(|(v, r)| (*v, r))
     }
 
-    /// Returns the number of the newest revision that this operator recorded.
-    pub(crate) fn newest_sealed(&self) -> Option<u32> {
-        self.revisions.iter().rev().find(|(_, revision)| revision.is_sealed()).map(|(version, _)| *version)
+    /// Returns the number of the newest revision that this operator recorded for the owner with this uid.
+    pub(crate) fn newest_of(&self, uid: &str) -> Option<u32> {
+        let is_own = |one: &Revision| one.is_sealed() && one.marks.as_ref().is_some_and(|marks| *marks.owner == *uid);
+        self.revisions.iter().rev().find(|(_, revision)| is_own(revision)).map(|(version, _)| *version)
+    }
+
+    /// Returns the uid of the owner in the newest revision that this operator recorded for one.
+    pub(crate) fn sealed_owner(&self) -> Option<Arc<str>> {
+        let mut sealed = self.revisions.values().rev().filter(|one| one.is_sealed() && one.is_marked());
+        sealed.find_map(|one| Some(one.marks.as_ref()?.owner.clone())).filter(|uid| !uid.is_empty())
     }
 
     pub(crate) fn deployed(&self) -> Option<(u32, &Revision)> {

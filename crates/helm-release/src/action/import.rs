@@ -40,9 +40,30 @@ pub struct Sought {
     pub at_least: u32,
     /// What becomes of an install that did not succeed.
     pub begun: Begun,
-    /// Whether a deployed release may have been uninstalled since its records moved. It is imported only if something of it
-    /// remains, which takes a request for each of its objects, up to the first that does.
-    pub may_be_gone: bool,
+    /// What must remain of a deployed release, which may have been uninstalled since its records moved.
+    pub evidence: Evidence,
+}
+
+/// What must remain of a deployed release so that it is imported. That takes a request for each of its objects, up to the
+/// first that remains.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Evidence {
+    /// Nothing: it is known to exist.
+    Unneeded,
+    /// Something, unless it has no object whose absence would show that it is gone.
+    IfAny,
+    /// Something.
+    Needed,
+}
+
+impl Evidence {
+    async fn is_found(self, env: &Environment<'_>, known: &Marks) -> Result<bool, Error> {
+        Ok(match self {
+            Evidence::Unneeded => true,
+            Evidence::IfAny => something_remains(env, known).await? != Some(false),
+            Evidence::Needed => something_remains(env, known).await? == Some(true),
+        })
+    }
 }
 
 /// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
@@ -63,7 +84,7 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
         None => marks_of(env, release.facts(), None).await?,
     };
     let known = with_unsuccessful(env, known, unsuccessful).await?;
-    if sought.may_be_gone && status == Status::Deployed && something_remains(env, &known, "").await? == Some(false) {
+    if status == Status::Deployed && !sought.evidence.is_found(env, &known).await? {
         return Ok(None);
     }
     let marks = Marks {

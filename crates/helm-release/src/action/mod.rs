@@ -90,7 +90,7 @@ pub use account::{Account, Made};
 pub use admit::{Admission, Admitted, admit};
 pub use failure::Refusal;
 pub use give_up::{GivenUp, give_up};
-pub use import::{Begun, Imported, Sought, import, imported_inventory, with_unsuccessful_before};
+pub use import::{Begun, Evidence, Imported, Sought, import, imported_inventory, with_unsuccessful_before};
 pub use inspect::inspect;
 pub use install::{install, replace_crds};
 pub use keys::deduplicated;

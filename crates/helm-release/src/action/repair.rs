@@ -117,9 +117,10 @@ impl With<'_> {
         matches!(self, With::All(known) if known.find(key).is_some_and(|object| object.digest.is_none()))
     }
 
-    /// Returns whether an earlier takeover deleted an object before it finished, to recreate it.
+    /// Returns whether an earlier takeover deleted an object before it finished, to recreate it, or takes it for one that went
+    /// with a former resource. One that it has made again may finish.
     fn has_deleted(self, key: &ObjectKey) -> bool {
-        matches!(self, With::All(known) if known.find(key).is_some_and(|object| object.deleted))
+        matches!(self, With::All(known) if known.find(key).is_some_and(|object| object.deleted && !object.expires))
     }
 }
 

@@ -584,6 +584,33 @@ async fn a_deletion_runs_no_hook_and_deletes_no_record_of_a_release_that_an_oper
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_an_operator_with_another_key_took_over_is_not_taken_back() {
+    for is_taken in [true, false] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        let another = Storage::new(world.server.clone(), Keyring::new(Key::new(&[2; 32]).unwrap(), Vec::new()));
+        record_takeover(&world, &another, 2, Status::Deployed).await;
+        let successor = json!([{"apiVersion": "cache.my.domain/v1", "kind": "Redis", "name": "web", "uid": "another", "controller": true}]);
+        for path in world.maps().iter().filter(|_| is_taken).map(|name| format!("{MAPS}/{name}")) {
+            let mut object = world.server.object(&path).unwrap();
+            object["metadata"]["ownerReferences"] = successor.clone();
+            world.server.put(&path, object, "other");
+        }
+        adopt(&world);
+        let world = granting(world.server, Adopt::Any);
+        for _ in 0..3 {
+            tokio::time::advance(Duration::from_secs(600)).await;
+            world.reconcile().await;
+        }
+        let references = &world.server.object(&format!("{MAPS}/a")).unwrap()["metadata"]["ownerReferences"];
+        assert_eq!(*references == successor, is_taken, "a record alone proves nothing");
+        let faults = [world.condition("ReleaseFailed"), world.condition("Irreconcilable")];
+        let is_refused = faults.iter().flatten().any(|fault| fault.contains("ReleaseConflict"));
+        assert_eq!(is_refused, is_taken, "{faults:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_resource_that_goes_leaves_its_objects_to_the_one_that_is_taking_them_over() {
     for status in [Status::PendingUpgrade, Status::Failed, Status::Deployed] {
         let world = World::new(spec());
@@ -632,15 +659,10 @@ async fn a_resource_that_goes_leaves_what_another_took_over_although_somebody_de
 async fn a_resource_whose_records_are_lost_deletes_its_objects_although_anothers_were_lost_since() {
     let world = World::new(spec());
     world.reconcile().await;
-    let mut theirs = world.server.object(&record_path(1)).unwrap();
+    let record = world.server.object(&record_path(1)).unwrap();
     world.server.remove(&record_path(1));
     world.feed();
-    let marks = Marks::parse(theirs["metadata"]["annotations"][MARKS_ANNOTATION].as_str().unwrap()).unwrap();
-    let marks = Marks { owner: "another".into(), owner_type: "Redis.cache.my.domain".into(), ..marks };
-    theirs["metadata"]["annotations"][MARKS_ANNOTATION] = marks.to_text().into();
-    theirs["metadata"]["labels"][helm_release::storage::OWNER_LABEL] = "another".into();
-    world.server.put(&record_path(1), theirs, "other");
-    reseal(&world.server, &record_path(1));
+    put_as_anothers(&world.server, &record_path(1), record);
     world.feed();
     world.server.remove(&record_path(1));
     world.feed();
@@ -703,14 +725,8 @@ async fn an_attempt_that_wrote_nothing_cleans_up_nothing_that_another_resource_l
     world.reconcile().await;
     let path = record_path(1);
     let mut record = world.server.object(&path).unwrap();
-    let marks = &mut record["metadata"]["annotations"][MARKS_ANNOTATION];
-    let known = Marks::parse(marks.as_str().unwrap()).unwrap();
-    let others = Marks { owner: "another".into(), owner_type: "Redis.cache.my.domain".into(), ..known };
-    *marks = others.to_text().into();
     record["metadata"]["labels"]["status"] = "failed".into();
-    record["metadata"]["labels"][helm_release::storage::OWNER_LABEL] = "another".into();
-    world.server.put(&path, record, "other");
-    reseal(&world.server, &path);
+    put_as_anothers(&world.server, &path, record);
     disown_status(&world);
     let noise: String = (0..62_000).map(|_| format!("{:016x}", outside::random())).collect();
     world.edit(|p| p["spec"]["value"] = noise.into());

@@ -1,7 +1,8 @@
 //! Tests of what remains after a failure, how often it is retried, and when the resource is stalled.
 
-use helm_release::kube::Call;
+use helm_release::kube::{Call, Disturbance};
 
+use super::hooks;
 use super::reporting::published;
 use super::*;
 use crate::watches::OnFailure;
@@ -154,4 +155,30 @@ async fn drift_is_repaired_while_a_resource_is_stalled() {
     world.server.remove(&format!("{MAPS}/a"));
     world.reconcile().await;
     assert_eq!(world.value_of("a"), "1");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_install_whose_removal_is_not_answered_is_removed_before_its_hooks_run_again() {
+    for is_lost in [false, true] {
+        let server = World::new(hooks::with_hooks(json!([hooks::hook("check", "post-install")]))).server;
+        let none = |settings: &mut Settings| settings.retries = Some(0);
+        let world = World::with_events(server, Arc::new(Stub::default()), none);
+        match is_lost {
+            true => world.server.disturb(&format!("DELETE {}", record_path(1)), 1, Disturbance::AnswerLost),
+            false => world.server.refuse(|call| {
+                let is_away = call.method == http::Method::DELETE && call.path.starts_with(MAPS);
+                is_away.then(|| Error::from_status(503, "ServiceUnavailable", "away"))
+            }),
+        }
+        for _ in 0..3 {
+            hooks::reconcile(&world, "Failed").await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+            assert_eq!(hooks::count(&world, &format!("POST {}", hooks::JOBS)), 1, "lost: {is_lost}");
+        }
+        world.server.accept();
+        hooks::reconcile(&world, "Failed").await;
+        let ended = (world.maps().len(), world.history().len(), world.state("Stalled"));
+        assert_eq!(ended, (0, 0, "True/RetriesExceeded".to_owned()), "lost: {is_lost}");
+        assert_eq!(hooks::count(&world, &format!("POST {}", hooks::JOBS)), 1, "lost: {is_lost}");
+    }
 }

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 
-use helm_release::kube::{Call, Disturbance, DriftPolicy};
+use helm_release::kube::{Adopt, Call, Disturbance, DriftPolicy};
 
 use super::failure_policy::{refuse, retry};
 use super::storage::recording;
@@ -257,6 +257,84 @@ async fn a_job_has_finished_for_a_resource_that_goes_on_with_what_an_orphan_dele
         assert_eq!((exists(&world), world.value_of("b")), (false, json!(value)), "{value}: {:#?}", world.server.log());
         assert_eq!(world.state("Ready"), "True/Ready");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_has_finished_for_a_resource_that_takes_its_release_over_from_another() {
+    for value in ["1", "2"] {
+        let world = finished().await;
+        let map = format!("{MAPS}/b");
+        let mut theirs = world.server.object(&map).unwrap();
+        theirs["metadata"]["ownerReferences"] = json!([
+            {"apiVersion": "cache.my.domain/v1", "kind": "Redis", "name": "web", "uid": "another", "controller": true}
+        ]);
+        theirs["metadata"]["annotations"]["operator-sdk/primary-resource-type"] = "Redis.cache.my.domain".into();
+        world.server.put(&map, theirs, "helm-operator");
+        put_as_anothers(&world.server, &record_path(1), world.server.object(&record_path(1)).unwrap());
+        world.recreate(PRIMARY);
+        world.edit(|p| {
+            p["spec"] = loading(value, "a");
+            p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"});
+        });
+        let any = |settings: &mut Settings| settings.adopt = Adopt::Any;
+        let world = World::with_events(world.server, Arc::new(Stub::default()), any);
+        reconcile(&world).await;
+        assert_eq!((world.state("Ready"), world.value_of("b")), ("True/Ready".to_owned(), json!(value)));
+        assert!(!exists(&world), "{value}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_a_takeover_made_runs_once_although_what_follows_is_refused() {
+    let mut spec = with_late(loading("1", "a"));
+    spec["maps"] = json!([]);
+    let world = World::new(spec);
+    world.server.serve("networking.k8s.io/v1", "Ingress", "ingresses");
+    reconcile(&world).await;
+    world.server.remove(LOAD);
+    world.server.remove("/apis/networking.k8s.io/v1/namespaces/ns/ingresses/late");
+    world.recreate(PRIMARY);
+    let world = World::on(world.server);
+    refuse_late(&world, 422);
+    reconcile(&world).await;
+    assert!(exists(&world), "{:#?}", world.server.log());
+    world.server.remove(LOAD);
+    for _ in 0..3 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        reconcile(&world).await;
+        assert!(!exists(&world), "{:#?}", world.server.log());
+    }
+    world.server.accept();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile(&world).await;
+    assert_eq!((exists(&world), world.state("Ready")), (false, "True/Ready".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_runs_once_more_although_objects_that_nothing_collects_are_left_of_the_former_release() {
+    let role =
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reader"}});
+    let mut spec = loading("1", "a");
+    spec["objects"].as_array_mut().unwrap().push(role);
+    let world = World::new(spec);
+    world.server.serve_cluster_scoped("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles");
+    reconcile(&world).await;
+    world.server.remove(LOAD);
+    world.server.remove(&format!("{MAPS}/b"));
+    world.recreate(PRIMARY);
+    let world = World::on(world.server);
+    reconcile(&world).await;
+    assert!(exists(&world), "{:#?}", world.server.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_garbage_collector_is_about_to_delete_names_the_resource_that_goes_on_with_it() {
+    let world = in_place_of(Found::ToCollect, "1").await;
+    world.edit(|p| p["spec"] = loading("1", "b"));
+    reconcile(&world).await;
+    let uid = world.server.object(PRIMARY).unwrap()["metadata"]["uid"].clone();
+    assert_eq!(world.server.object(&format!("{MAPS}/b")).unwrap()["metadata"]["ownerReferences"][0]["uid"], uid);
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -382,6 +382,17 @@ pub(super) async fn sealed_record(version: u32) -> Value {
     record["metadata"].take()
 }
 
+/// Stores a record as if this operator had written it for another resource.
+fn put_as_anothers(server: &MemoryApi, path: &str, mut record: Value) {
+    let marks = &mut record["metadata"]["annotations"][MARKS_ANNOTATION];
+    let known = Marks::parse(marks.as_str().unwrap()).unwrap();
+    let others = Marks { owner: "another".into(), owner_type: "Redis.cache.my.domain".into(), ..known };
+    *marks = others.to_text().into();
+    record["metadata"]["labels"][helm_release::storage::OWNER_LABEL] = "another".into();
+    server.put(path, record, "other");
+    reseal(server, path);
+}
+
 /// Seals a record that a test has changed, as if another version of this operator had written it.
 pub(super) fn reseal(server: &MemoryApi, path: &str) {
     let mut secret = server.object(path).unwrap();

@@ -14,8 +14,12 @@ fn keys() -> [ResourceKey; 4] {
 }
 
 fn serving(server: Arc<MemoryApi>, chart: &'static str, places: usize) -> World {
+    serving_at(Home::default(), server, chart, places)
+}
+
+fn serving_at(home: Home, server: Arc<MemoryApi>, chart: &'static str, places: usize) -> World {
     World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
-        settings.max_parallel_upgrades = places;
+        (settings.home, settings.max_parallel_upgrades) = (home, places);
     })
 }
 
@@ -308,6 +312,24 @@ async fn an_upgrade_that_never_became_ready_keeps_its_place_over_restarts() {
         tokio::time::advance(Duration::from_secs(700)).await;
         world = restarted(&world);
     }
+    set_ready(&world, true);
+    world.reconcile_one(&a).await;
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_that_never_became_ready_keeps_its_place_although_its_records_move() {
+    let world = with_deployment(true).await;
+    let [a, b, ..] = keys();
+    set_ready(&world, false);
+    world.reconcile_one(&a).await;
+    assert_eq!(world.value_of("a"), "x by v2");
+    let world = serving_at(Home::in_namespace("records"), world.server, "v2", 1);
+    for key in [&b, &a, &b] {
+        world.reconcile_one(key).await;
+    }
+    assert_eq!(world.value_of("b"), "x by v1");
     set_ready(&world, true);
     world.reconcile_one(&a).await;
     world.reconcile_one(&b).await;

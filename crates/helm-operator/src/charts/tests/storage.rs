@@ -174,15 +174,10 @@ async fn a_release_that_is_recorded_elsewhere_is_not_installed_once_anothers_rec
         world.reconcile().await;
         let before = release(&world);
         let mut theirs = world.server.object(&format!("{RECORDS}.ns.web.v1")).unwrap();
-        let marks = Marks::parse(theirs["metadata"]["annotations"][MARKS_ANNOTATION].as_str().unwrap()).unwrap();
-        let marks = Marks { owner: "another".into(), owner_type: "Redis.cache.my.domain".into(), ..marks };
-        theirs["metadata"]["annotations"][MARKS_ANNOTATION] = marks.to_text().into();
-        theirs["metadata"]["labels"][helm_release::storage::OWNER_LABEL] = "another".into();
         theirs["metadata"]["labels"]["name"] = "web".into();
         (theirs["metadata"]["namespace"], theirs["metadata"]["name"]) =
             ("ns".into(), "sh.helm.release.v1.web.v1".into());
-        world.server.put(&record_path(1), theirs, "other");
-        reseal(&world.server, &record_path(1));
+        put_as_anothers(&world.server, &record_path(1), theirs);
         let world = recording_at(Home::default(), world.server, random());
         world.reconcile().await;
         assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
@@ -328,6 +323,33 @@ async fn a_release_that_the_status_does_not_name_is_imported_if_something_of_it_
         assert!(has_digits(&world, expected.0), "unanswered: {is_unanswered}, gone: {is_gone}");
         assert_eq!(world.state("Ready"), "True/Ready");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hook_of_an_earlier_record_runs_after_an_uninstall_whose_finalizer_could_not_be_removed() {
+    let mut spec = hooks::with_hooks(json!([hooks::hook("backup", "pre-delete")]));
+    spec["maps"] = json!([]);
+    let world = World::rendering(World::new(spec).server, Arc::new(with_sources()));
+    hooks::reconcile(&world, "Complete").await;
+    let world = recording(world.server, with_sources());
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!(world.history(), ["2 deployed"]);
+    world.server.refuse(|call| {
+        let is_finalizer =
+            call.method == http::Method::PATCH && call.path.starts_with(PRIMARY) && !call.path.contains("/status");
+        is_finalizer.then(|| Error::from_status(500, "InternalError", "webhook is down"))
+    });
+    world.delete();
+    hooks::reconcile(&world, "Complete").await;
+    let ran = || hooks::count(&world, &format!("POST {JOBS}"));
+    assert_eq!((ran(), records(&world).len()), (1, 1));
+    let world = recording(world.server.clone(), with_sources());
+    world.server.accept();
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        hooks::reconcile(&world, "Complete").await;
+    }
+    assert_eq!((hooks::count(&world, &format!("POST {JOBS}")), world.server.object(PRIMARY)), (1, None));
 }
 
 /// Creates a process that is about to install a release, with its records beside it.
@@ -704,6 +726,8 @@ async fn what_a_failed_upgrade_made_before_its_release_moved_goes_although_the_n
     let world = recording_with(world.server, Stub { chart: "v2", ..Stub::default() }, |settings| {
         (settings.home, settings.max_parallel_upgrades) = (Home::in_namespace("records"), 1);
     });
+    // The failed upgrade had the only slot.
+    world.shared.rollout.leave(&key());
     assert!(world.shared.rollout.take(&another));
     world.reconcile().await;
     keeps_y_until_the_next_revision(&world, |world| _ = world.shared.rollout.leave(&another)).await;

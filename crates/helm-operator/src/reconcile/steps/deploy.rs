@@ -38,6 +38,9 @@ pub(crate) async fn install(
     primary: &Primary,
     candidate: &Candidate,
 ) -> Result<Ended, Failed> {
+    if let Some(failed) = remediate::continue_clean_up(context, primary).await {
+        return Err(failed);
+    }
     prepare(context, primary, candidate).await;
     let env = context.environment(primary, Action::Install);
     let began = Instant::now();
@@ -54,7 +57,7 @@ pub(crate) async fn upgrade(
     primary: &Primary,
     candidate: &Candidate,
 ) -> Result<Ended, Failed> {
-    if let Some(failed) = remediate::continue_rollback(context, primary).await {
+    if let Some(failed) = remediate::continue_clean_up(context, primary).await {
         return Err(failed);
     }
     let Some(current) = context.current(primary) else { return Ok(NextStep::Done.into()) };

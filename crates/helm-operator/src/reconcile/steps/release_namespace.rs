@@ -88,7 +88,8 @@ impl StepContext<'_> {
     async fn all_records(&self, primary: &Primary) -> Result<Vec<Found>, Failed> {
         let (namespaced, home) = (self.shared.resource.namespaced, &self.shared.settings.home);
         let would_install = !primary.deleting && self.recorded(primary) == Recorded::Lost;
-        let may_lack_right = !would_install || namespaced || *home != Home::default();
+        let were_here = self.shared.memory.of(self.key).release.lost_own(&primary.owner()).is_some();
+        let may_lack_right = !would_install || namespaced || *home != Home::default() || were_here;
         match self.storage.owned_anywhere(primary.uid()).await {
             Ok(read) => Ok(newest_of_each(&read)),
             // Without the right to look there, the operator hardly wrote there.
@@ -103,7 +104,7 @@ impl StepContext<'_> {
     fn were_here_since(&self, primary: &Primary, elsewhere: u32) -> bool {
         let memory = self.shared.memory.of(self.key);
         let lost = memory.release.lost_own(&primary.owner());
-        lost.is_some_and(|lost| lost.newest_sealed().is_some_and(|version| version > elsewhere))
+        lost.is_some_and(|lost| lost.newest_of(primary.uid()).is_some_and(|version| version > elsewhere))
     }
 }
 

@@ -130,18 +130,25 @@ pub(crate) async fn after_action(
     }
 }
 
-/// Begins or continues the rollback after the last action with these inputs, if it is not complete. Returns how the
-/// attempt has failed then. Another attempt would give the rollback up, and run its hooks again.
-pub(super) async fn continue_rollback(context: &StepContext<'_>, primary: &Primary) -> Option<Failed> {
+/// Continues the clean-up after the last action with these inputs, if it is not complete. Returns how the attempt has failed
+/// then. Another attempt would give the clean-up up, and run its hooks again.
+pub(super) async fn continue_clean_up(context: &StepContext<'_>, primary: &Primary) -> Option<Failed> {
     let attempt = context.shared.memory.of(context.key).uncleaned(&context.attempt(primary))?;
+    let release = context.release().unwrap_or_default();
     let is_failed = |(_, newest): (u32, &Revision)| newest.is_sealed() && newest.status.is_unsuccessful();
-    let is_left = |release: &ReleaseRecords| release.deployed().is_some() && release.newest().is_some_and(is_failed);
-    // What did not render before has rendered now.
-    if !attempt.is_of_action() || !context.release().is_some_and(|release| is_left(&release)) {
-        context.shared.memory.change(context.key, ResourceMemory::forget_uncleaned);
-        return None;
+    let is_undone = release.deployed().is_some() || was_never_deployed(&release);
+    match release.newest() {
+        // What did not render before has rendered now.
+        _ if !attempt.is_of_action() => {}
+        // The failed install is removed, although the last answer was lost.
+        None => return Some(attempt.into()),
+        Some(newest) if is_undone && is_failed(newest) => {
+            return Some(clean_up(context, primary, attempt, Stage::Action).await);
+        }
+        Some(_) => {}
     }
-    Some(clean_up(context, primary, attempt, Stage::Action).await)
+    context.shared.memory.change(context.key, ResourceMemory::forget_uncleaned);
+    None
 }
 
 /// Cleans up after a failed attempt. Adds the result to the message. A failed render removes nothing: an interrupted

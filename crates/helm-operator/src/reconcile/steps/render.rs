@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use helm_release::action::{self, Action, Begun, Candidate, Imported, Sought};
+use helm_release::action::{self, Action, Begun, Candidate, Evidence, Imported, Sought};
 use helm_release::kube::ObjectDigest;
 use helm_release::release::{self, Hook};
 use helm_release::storage::{self, Marks, Sealed, Stored};
@@ -110,8 +110,13 @@ impl StepContext<'_> {
     pub(super) async fn import(&self, primary: &Primary, at_least: u32) -> Result<bool, Failed> {
         let env = self.environment(primary, Action::Upgrade);
         let begun = if self.beside(primary) == Beside::AtWork { Begun::Continued } else { Begun::Failed };
-        let may_be_gone = primary.status.deployed_release.is_none();
-        let sought = Sought { at_least, begun, may_be_gone };
+        let evidence = match (&primary.status.deployed_release, primary.deleting) {
+            (Some(_), _) => Evidence::Unneeded,
+            (None, false) => Evidence::IfAny,
+            // Its hooks may have run.
+            (None, true) => Evidence::Needed,
+        };
+        let sought = Sought { at_least, begun, evidence };
         let imported = action::import(&env, sought).await.map_err(|e| unimported(primary, &e))?;
         let Some(Imported { version, status, packed, resource_version, mut marks }) = imported else {
             return Ok(false);

@@ -170,8 +170,8 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
             Some(known) => marks = known.with_inventory(marks.objects),
             None => {
                 if is_ours {
-                    (marks.owner, marks.owner_type) =
-                        (intern(primary.uid()), intern(&primary.owner().annotated_type()));
+                    marks.owner = release.sealed_owner().unwrap_or_else(|| intern(primary.uid()));
+                    marks.owner_type = intern(&primary.owner().annotated_type());
                 }
                 marks.string_overrides =
                     Some(version) == base && facts.is_some_and(|facts| context.finds_strings(primary, facts));
@@ -277,9 +277,14 @@ async fn note_made_again(
     (version, marks): (u32, &Marks),
     applied: &[Applied],
 ) -> Result<(), action::Error> {
-    let was_deleted = |one: &&Applied| marks.find(&one.key).is_some_and(|known| known.deleted);
-    let made_again: Vec<Applied> = applied.iter().filter(was_deleted).cloned().collect();
-    update_marks(context, primary, version, marks, &made_again).await
+    let mut noted = marks.clone();
+    for object in noted.objects.iter_mut().filter(|object| object.deleted) {
+        if let Some(one) = applied.iter().find(|one| one.key == object.key) {
+            (object.mark, object.client) = (one.live.mark, one.method != ApplyMethod::Server);
+            object.expires = one.expires;
+        }
+    }
+    if noted == *marks { Ok(()) } else { write_marks(context, primary, version, noted).await }
 }
 
 /// Returns the objects that an imported revision only lists: the next revision may render them, and otherwise deletes
@@ -426,7 +431,7 @@ impl<'a> RepairDeletions<'a> {
     /// Notes the Jobs that went with an earlier resource of the name, if nothing is left of its release.
     async fn note_jobs_of_former(&self, env: &Environment<'_>) -> Result<(), action::Error> {
         let (marks, release) = (self.marks(), self.context.release().unwrap_or_default());
-        let jobs = finished_for_former(&release, &marks, self.primary.uid());
+        let jobs = finished_for_former(&release, &marks, &self.primary.owner());
         match action::expect_jobs_of_former(env, &marks, &jobs).await? {
             Some(noted) => self.write(noted).await,
             None => Ok(()),

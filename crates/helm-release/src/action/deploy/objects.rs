@@ -183,9 +183,13 @@ impl Attempt<'_> {
         Some(Target { object, rule, observed, previous, changed, handed_over: self.handover.of(key), expires })
     }
 
-    /// Returns whether objects name their owner in the same way as in the last revision.
+    /// Returns whether objects name their owner as in the last revision: in the same way, and the same resource. The garbage
+    /// collector deletes what names an earlier one.
     pub(super) fn is_tied_as_before(&self) -> bool {
-        self.current.is_none_or(|current| current.inventory.tie() == self.env.decoration.tie)
+        let decoration = &self.env.decoration;
+        let is_owner = |uid: &str| uid.is_empty() || decoration.owner.as_ref().is_none_or(|owner| owner.uid == uid);
+        self.current
+            .is_none_or(|current| current.inventory.tie() == decoration.tie && is_owner(&current.inventory.owner))
     }
 
     /// Returns whether the release drops an autoscaler, which may have scaled this object. The object itself does not

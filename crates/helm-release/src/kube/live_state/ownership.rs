@@ -6,6 +6,7 @@ use crate::kube::live_state::live::Live;
 use crate::kube::objects::decorate::{
     Decoration, MANAGED_BY_LABEL, Owner, PRIMARY_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use outside::group_of;
 
 /// The owner of a live object.
@@ -109,6 +110,16 @@ impl Rule {
 }
 
 impl Decoration {
+    /// Returns whether the object's controller is an earlier resource of the owner's kind and name. Unless a release applies
+    /// it again, the garbage collector deletes it.
+    pub fn is_of_former(&self, live: &Live) -> bool {
+        let is_former = |owner: &Owner, controller: &OwnerReference| {
+            let has_same_name = owner.kind == controller.kind && owner.name == controller.name;
+            has_same_name && in_group(owner, &controller.api_version) && owner.uid != controller.uid
+        };
+        self.owner.as_ref().zip(live.controller.as_ref()).is_some_and(|(owner, one)| is_former(owner, one))
+    }
+
     /// Returns who owns the object. The controller takes precedence, then the owner annotations, then the release
     /// annotations.
     pub fn ownership(&self, live: &Live) -> Ownership {
@@ -118,10 +129,7 @@ impl Decoration {
                 return Ownership::Ours;
             }
             // The controller may be an earlier resource with the same name; then the annotations decide.
-            let earlier = |o: &Owner| {
-                o.kind == controller.kind && o.name == controller.name && in_group(o, &controller.api_version)
-            };
-            if !self.owner.as_ref().is_some_and(earlier) {
+            if !self.is_of_former(live) {
                 return Ownership::Foreign(format!("{} {:?}, its controller", controller.kind, controller.name));
             }
         }
