@@ -388,6 +388,8 @@ impl Checks {
         let is_recorded = || records(name, objects).next().is_some();
         if change.before.is_none() && (&*change.by == "person" || resource.is_unrecorded && !is_recorded()) {
             resource.before.insert(change.path.to_string());
+            // It is another's, so an action that is at work fails for good.
+            resource.judged |= &*change.by == "person" && is_pending(name, objects);
         }
         before?;
         if is_person(&change.by) || resource.is_claimed {

@@ -104,10 +104,15 @@ impl StepContext<'_> {
     }
 
     /// Returns what the resource may take over: what its annotation requests, as far as the watch grants it. A deletion takes
-    /// nothing over, and what an operator with another key took over is not taken back: the objects show whose they are.
+    /// nothing over. What an operator with another key took over is not taken back: its objects name another owner, which only
+    /// `any` would ignore.
     pub(crate) fn granted(&self, primary: &Primary) -> Adopt {
         let is_claimed = || self.release().is_some_and(|release| release.is_claimed_from(&primary.owner()));
-        if primary.deleting || is_claimed() { Adopt::Never } else { self.requested(primary) }
+        match self.requested(primary) {
+            _ if primary.deleting => Adopt::Never,
+            Adopt::Any if is_claimed() => Adopt::Released,
+            requested => requested,
+        }
     }
 
     /// Returns which hook objects without an owner may be replaced if Helm made a revision of the release: those in its

@@ -218,10 +218,9 @@ fn inventory(release: &ReleaseRecords, owner: &Owner) -> Marks {
     inventory
 }
 
-/// Returns the Jobs in an inventory that finished for an earlier resource with the owner's kind and name. A release that was
-/// taken over from another resource goes on.
+/// Returns the Jobs in an inventory that finished for another resource than this owner.
 pub(crate) fn finished_for_former(release: &ReleaseRecords, inventory: &Marks, owner: &Owner) -> Vec<ObjectKey> {
-    let is_formers = *inventory.owner != *owner.uid && *inventory.owner_type == *owner.annotated_type();
+    let is_formers = !inventory.owner.is_empty() && *inventory.owner != *owner.uid;
     // One that was noted, and has finished since then, ran for this owner.
     let is_left = |object: &&MarkedObject| object.expires && !object.deleted && !has_run(release, &object.key, owner);
     let finished = inventory.objects.iter().filter(|object| is_formers && is_left(object));

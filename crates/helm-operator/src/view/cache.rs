@@ -14,7 +14,7 @@ use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::{First, WatchScope};
 use helm_release::action::{Cached, CachedObject, LiveView};
-use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Proven, Resource};
+use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Owner, Proven, Resource};
 use helm_release::storage::{Home, Known, RecordMeta};
 use outside::sync;
 use tokio::time::Instant;
@@ -253,6 +253,13 @@ impl Cache {
     /// Returns what is recorded of a release in its own namespace although its records are stored elsewhere.
     pub(crate) fn release_beside(&self, key: &ResourceKey) -> Option<Arc<ReleaseRecords>> {
         if self.home == Home::default() { None } else { self.releases.get(key) }
+    }
+
+    /// Returns a release, or what is recorded of it for this owner in its own namespace if its records have moved and are not
+    /// imported yet.
+    pub(crate) fn release_or_beside(&self, key: &ResourceKey, owner: &Owner) -> Option<Arc<ReleaseRecords>> {
+        let beside = || self.release_beside(key).filter(|left| left.is_recorded_for(owner));
+        self.release(key).or_else(beside)
     }
 
     pub(crate) fn change_release<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut ReleaseRecords) -> T) -> T {

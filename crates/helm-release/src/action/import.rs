@@ -29,8 +29,9 @@ pub struct Imported {
 pub enum Begun {
     /// It is continued.
     Continued,
-    /// It counts as failed: it may have failed, and its objects may have been deleted, since then.
-    Failed,
+    /// It is continued if something of it remains. Otherwise, it counts as failed: it may have failed, and its objects may have
+    /// been deleted, since then.
+    Doubtful,
 }
 
 /// What is known of a release that may be recorded elsewhere.
@@ -56,16 +57,6 @@ pub enum Evidence {
     Needed,
 }
 
-impl Evidence {
-    async fn is_found(self, env: &Environment<'_>, known: &Marks) -> Result<bool, Error> {
-        Ok(match self {
-            Evidence::Unneeded => true,
-            Evidence::IfAny => something_remains(env, known).await? != Some(false),
-            Evidence::Needed => something_remains(env, known).await? == Some(true),
-        })
-    }
-}
-
 /// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
 /// release. Changes no object and keeps the other records. An install that did not succeed is imported only if this operator
 /// wrote its record.
@@ -74,19 +65,16 @@ impl Evidence {
 /// The records or the objects cannot be read or decoded, or the new record exceeds a Secret.
 pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Imported>, Error> {
     let Some(found) = elsewhere(env, sought.at_least).await? else { return Ok(None) };
-    let Some((version, status)) = imported_as(&found, sought.begun) else { return Ok(None) };
-    let Elsewhere { release, marks, is_begun, unsuccessful, .. } = found;
-    let owner = env.decoration.owner.as_ref();
-    let known = match marks {
-        Some(marks) if marks.complete || !marks.objects.is_empty() => marks,
-        // They do not list the objects, which were too many.
-        Some(marks) => marks.with_inventory(marks_of(env, release.facts(), Some(&marks)).await?.objects),
-        None => marks_of(env, release.facts(), None).await?,
-    };
-    let known = with_unsuccessful(env, known, unsuccessful).await?;
-    if status == Status::Deployed && !sought.evidence.is_found(env, &known).await? {
+    if found.is_begun && !found.release.is_sealed() {
         return Ok(None);
     }
+    let Elsewhere { release, marks, newest, is_begun, unsuccessful } = found;
+    let known = with_unsuccessful(env, inventory(env, release.facts(), marks).await?, unsuccessful).await?;
+    let becomes = match is_begun {
+        true => Some((release.facts().version, begun_as(env, sought.begun, release.facts(), &known).await?)),
+        false => established_as(env, sought.evidence, (&release, newest), &known).await?,
+    };
+    let (Some((version, status)), owner) = (becomes, env.decoration.owner.as_ref()) else { return Ok(None) };
     let marks = Marks {
         owner: intern(owner.map_or("", |owner| &owner.uid)),
         owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
@@ -97,17 +85,41 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
     Ok(Some(Imported { version, status, packed, resource_version, marks }))
 }
 
-/// Returns as which revision, in which status, a release is imported; `None` if it is not.
-fn imported_as(found: &Elsewhere, begun: Begun) -> Option<(u32, Status)> {
-    let (is_sealed, recorded) = (found.release.is_sealed(), found.release.facts());
-    let status = match recorded.info.status {
-        _ if found.is_begun && !is_sealed => return None,
-        Status::PendingInstall if found.is_begun && begun == Begun::Continued => Status::PendingInstall,
-        _ if found.is_begun => Status::Failed,
-        Status::Uninstalling if is_sealed => Status::Uninstalling,
-        _ => return Some((found.newest + 1, Status::Deployed)),
+/// Returns what the marks of a revision that is recorded elsewhere, or else its manifest, say of its objects.
+async fn inventory(env: &Environment<'_>, release: &Release, marks: Option<Marks>) -> Result<Marks, Error> {
+    match marks {
+        Some(marks) if marks.complete || !marks.objects.is_empty() => Ok(marks),
+        // They do not list the objects, which were too many.
+        Some(marks) => Ok(marks.with_inventory(marks_of(env, release, Some(&marks)).await?.objects)),
+        None => marks_of(env, release, None).await,
+    }
+}
+
+/// Returns the status of an install that did not succeed, once it is imported.
+async fn begun_as(env: &Environment<'_>, begun: Begun, release: &Release, known: &Marks) -> Result<Status, Error> {
+    let is_pending = release.info.status == Status::PendingInstall;
+    let is_continued = is_pending && (begun == Begun::Continued || something_remains(env, known).await? == Some(true));
+    Ok(if is_continued { Status::PendingInstall } else { Status::Failed })
+}
+
+/// Returns as which revision, in which status, a release is imported that was deployed; `None` if it is not.
+async fn established_as(
+    env: &Environment<'_>,
+    evidence: Evidence,
+    (release, newest): (&Stored<Release>, u32),
+    known: &Marks,
+) -> Result<Option<(u32, Status)>, Error> {
+    let exists = match evidence {
+        Evidence::Unneeded => true,
+        Evidence::IfAny => something_remains(env, known).await? != Some(false),
+        Evidence::Needed => something_remains(env, known).await? == Some(true),
     };
-    Some((recorded.version, status))
+    let recorded = release.facts();
+    let is_leaving = recorded.info.status == Status::Uninstalling && release.is_sealed();
+    Ok(exists.then_some(match is_leaving {
+        true => (recorded.version, Status::Uninstalling),
+        false => (newest + 1, Status::Deployed),
+    }))
 }
 
 /// Writes our own record; returns its content and its resource version.

@@ -5,7 +5,7 @@ use tokio::sync::OnceCell;
 
 use super::keys::served;
 use super::{Current, Environment, Error, Options, read_sealed};
-use crate::kube::{self, ApplyError, MergeBases, Object, ObjectKey, WriteOptions, recorded_objects};
+use crate::kube::{self, ApplyError, Decoration, MergeBases, Object, ObjectKey, WriteOptions, recorded_objects};
 use crate::release::{Packed, Release};
 use crate::storage::{self, Sealed, Stored};
 
@@ -19,6 +19,8 @@ type Objects = Vec<(ObjectKey, Object)>;
 pub(super) struct RecordedBases<'a> {
     env: &'a Environment<'a>,
     records: Vec<Source<'a>>,
+    /// The oldest revision that is recorded here. It may have been imported.
+    oldest: Option<u32>,
     objects: OnceCell<Vec<Objects>>,
 }
 
@@ -44,12 +46,14 @@ impl<'a> RecordedBases<'a> {
             is_last: current.last_good.is_some_and(|deployed| version <= deployed),
         };
         let records = current.iter().flat_map(|c| c.records.iter().rev().map(|known| record(c, known.version)));
-        RecordedBases { env, records: records.collect(), objects: OnceCell::new() }
+        let oldest = current.and_then(|current| current.records.first()).map(|known| known.version);
+        RecordedBases { env, records: records.collect(), oldest, objects: OnceCell::new() }
     }
 
     /// Creates the base of an action that makes no revision.
     pub(super) fn of(env: &'a Environment<'a>, release: &'a Sealed<Release>) -> RecordedBases<'a> {
-        RecordedBases { env, records: vec![Source::Release(release)], objects: OnceCell::new() }
+        let oldest = Some(release.get().version);
+        RecordedBases { env, records: vec![Source::Release(release)], oldest, objects: OnceCell::new() }
     }
 
     /// Returns options that merge over these revisions.
@@ -66,13 +70,18 @@ impl<'a> RecordedBases<'a> {
                 let objects = self.read_if_ours(record).await?;
                 let is_last = objects.is_some() && matches!(record, Source::Record { is_last: true, .. });
                 all.extend(objects);
-                if is_last {
-                    break;
+                if is_last && !self.is_oldest(record) {
+                    return Ok(all);
                 }
             }
+            all.extend(self.before_import().await?);
             Ok(all)
         };
         Ok(self.objects.get_or_try_init(read).await?)
+    }
+
+    fn is_oldest(&self, record: &Source<'_>) -> bool {
+        matches!(record, Source::Record { version, .. } if self.oldest == Some(*version))
     }
 
     async fn read(&self, record: &Source<'_>) -> Result<Objects, Error> {
@@ -84,12 +93,39 @@ impl<'a> RecordedBases<'a> {
                 read.get()
             }
         };
+        self.objects_of(release).await
+    }
+
+    /// Reads the revisions that did not succeed before the oldest one was imported. They are recorded only where that was.
+    async fn before_import(&self) -> Result<Vec<Objects>, kube::Error> {
+        let Decoration { namespace, release, owner, .. } = &self.env.decoration;
+        let Some((imported, owner)) = self.oldest.zip(owner.as_ref()) else { return Ok(Vec::new()) };
+        let mut all = Vec::new();
+        match self.env.storage.records_before_import((namespace, release), &owner.uid, imported).await {
+            Ok(records) => {
+                for record in records.into_iter().filter_map(|record| record.release.sealed()) {
+                    all.extend(self.known(self.objects_of(record.get()).await)?);
+                }
+            }
+            // Without the right to look there, the operator hardly imported it from there.
+            Err(error) if error.is_forbidden() => {}
+            Err(error) => all.extend(self.known(Err(error.into()))?),
+        }
+        Ok(all)
+    }
+
+    async fn objects_of(&self, release: &Release) -> Result<Objects, Error> {
         served(self.env, recorded_objects(&release.manifest, &self.env.decoration.namespace)?).await
     }
 
     /// Reads a record; `None` for one that cannot be decoded or is not ours: then no field counts as dropped.
     async fn read_if_ours(&self, record: &Source<'_>) -> Result<Option<Objects>, kube::Error> {
-        match self.read(record).await {
+        self.known(self.read(record).await)
+    }
+
+    /// Returns the objects that were read; `None` if they cannot be decoded or are not ours.
+    fn known(&self, read: Result<Objects, Error>) -> Result<Option<Objects>, kube::Error> {
+        match read {
             Ok(objects) => Ok(Some(objects)),
             Err(Error::Storage(storage::Error::Api { source, .. })) if !source.is_not_found() => Err(source),
             Err(Error::Apply(ApplyError::Failed { source, .. })) => Err(source),
@@ -143,7 +179,7 @@ mod tests {
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "a".into() };
         let records =
             version.map(|version| Source::Record { version, packed: None, is_last: true }).into_iter().collect();
-        let bases = RecordedBases { env: &env, records, objects: OnceCell::new() };
+        let bases = RecordedBases { env: &env, records, oldest: version, objects: OnceCell::new() };
         assert_eq!(bases.write_options().policy, Policy::Client);
         MergeBases::of(&bases, &key).await?;
         let reads = server.log().iter().filter(|line| line.contains("/secrets/")).count();

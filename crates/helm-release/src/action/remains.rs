@@ -4,8 +4,8 @@ use super::{Current, Environment, Error};
 use crate::kube::{Decoration, Live, ObjectKey, Ownership};
 use crate::storage::{MarkedObject, Marks};
 
-/// Returns the marks of a release that an earlier resource had, and of which nothing remains, with a note that these Jobs have
-/// not finished: they ran for that resource, and went with it. `None` if something remains, as after an orphan deletion: the
+/// Returns the marks of a release that another resource had, and of which nothing remains, with a note that these Jobs have not
+/// finished: they ran for that resource, and went with it. `None` if something remains, as after an orphan deletion: the
 /// release goes on then. Reads object after object, up to the first that remains.
 ///
 /// # Errors
@@ -15,8 +15,15 @@ pub async fn expect_jobs_of_former(
     known: &Marks,
     jobs: &[ObjectKey],
 ) -> Result<Option<Marks>, Error> {
-    let Some(noted) = known.with_deleted(jobs) else { return Ok(None) };
-    let remains = something_remains(env, known).await?;
+    let (Some(noted), decoration) = (known.with_deleted(jobs), &env.decoration) else { return Ok(None) };
+    let is_takeover = decoration.owner.as_ref().is_some_and(|owner| *known.owner_type != *owner.annotated_type());
+    let stays = |live: &Live| if is_takeover { !live.deleting && !live.kept } else { stays(live, decoration) };
+    // One that cannot name its owner is not collected with it.
+    let may_be_collected = |object: &MarkedObject| {
+        let is_namespaced = decoration.owner.as_ref().is_some_and(|owner| !owner.namespace.is_empty());
+        !is_namespaced || *object.key.namespace == *decoration.namespace
+    };
+    let remains = any_remains(env, known.objects.iter().filter(|object| may_be_collected(object)), stays).await?;
     Ok(Some(noted).filter(|_| remains != Some(true)))
 }
 
@@ -27,16 +34,25 @@ pub(super) async fn renewed(env: &Environment<'_>, current: Option<&Current>) ->
     Ok(inventory.map(|inventory| Current { inventory, ..current.clone() }))
 }
 
-/// Returns whether something remains of what goes with a release; `None` if nothing of it does. Reads the objects, because a
-/// watch reports none that names no owner.
+/// Returns whether something remains of what goes with a release of the same owner; `None` if nothing of it does.
 ///
 /// # Errors
 /// An object cannot be read.
 pub(super) async fn something_remains(env: &Environment<'_>, known: &Marks) -> Result<Option<bool>, Error> {
+    any_remains(env, known.objects.iter(), |live| stays(live, &env.decoration)).await
+}
+
+/// Returns whether one of these objects remains; `None` if none of them goes with its release. Reads them, because a watch
+/// reports none that names no owner.
+async fn any_remains(
+    env: &Environment<'_>,
+    objects: impl Iterator<Item = &MarkedObject>,
+    stays: impl Fn(&Live) -> bool,
+) -> Result<Option<bool>, Error> {
     let mut remains = None;
-    for object in known.objects.iter().filter(|object| goes_with_release(object, &env.decoration)) {
+    for object in objects.filter(|object| goes_with_release(object)) {
         let live = env.applier.find_live(&object.key, &object.api_version).await?;
-        if live.is_some_and(|live| stays(&live, &env.decoration)) {
+        if live.is_some_and(|live| stays(&live)) {
             return Ok(Some(true));
         }
         remains = Some(false);
@@ -44,12 +60,10 @@ pub(super) async fn something_remains(env: &Environment<'_>, known: &Marks) -> R
     Ok(remains)
 }
 
-/// Returns whether an object's absence shows that its release is gone. One that is kept or was only adopted outlives it, one
-/// that expires may be missing before, and one that cannot name its owner is not collected with it.
-fn goes_with_release(object: &MarkedObject, decoration: &Decoration) -> bool {
-    let is_namespaced = decoration.owner.as_ref().is_some_and(|owner| !owner.namespace.is_empty());
-    let names_owner = !is_namespaced || *object.key.namespace == *decoration.namespace;
-    !object.kept && object.adopted.is_none() && !object.expires && names_owner
+/// Returns whether an object's absence shows that its release is gone. One that is kept or was only adopted outlives it, and
+/// one that expires may be missing before.
+fn goes_with_release(object: &MarkedObject) -> bool {
+    !object.kept && object.adopted.is_none() && !object.expires
 }
 
 /// Returns whether a live object is the release's, and neither goes with a former resource nor outlives the release anyway.

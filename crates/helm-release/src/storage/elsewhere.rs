@@ -146,6 +146,28 @@ impl Storage {
         }
     }
 
+    /// Reads the records of the revisions that did not succeed, from which a release of this owner was imported as this
+    /// revision, newest first. Sends one list request if the home is elsewhere.
+    pub(crate) async fn records_before_import(
+        &self,
+        (namespace, name): (&str, &str),
+        owner: &str,
+        imported: u32,
+    ) -> Result<Vec<Record>, Error> {
+        let Some(beside) = self.beside_releases() else { return Ok(Vec::new()) };
+        let found = listed_or_begun(beside.owned(namespace, name, owner).await?);
+        let is_imported = |one: &Listed| imported == if one.is_begun { one.newest } else { one.newest + 1 };
+        let Some(Listed { unsuccessful, .. }) = found.filter(is_imported) else { return Ok(Vec::new()) };
+        let mut records = Vec::new();
+        for meta in unsuccessful.before.into_iter().chain(unsuccessful.later).rev() {
+            match beside.get(namespace, name, meta.version).await {
+                Err(error) if error.is_missing() || error.is_damage() => {}
+                record => records.push(record?),
+            }
+        }
+        Ok(records)
+    }
+
     /// Returns whether another resource took a release that is recorded in the release's namespace, but not at this home,
     /// over from this owner. Sends one list request if the home is elsewhere.
     ///

@@ -76,6 +76,15 @@ impl Error {
         matches!(self, Error::Api { source, .. } if source.is_missing_object())
     }
 
+    /// Returns whether the server forbids the request.
+    pub fn is_forbidden(&self) -> bool {
+        match self {
+            Error::Forbidden { .. } => true,
+            Error::Api { source, .. } => source.is_forbidden(),
+            _ => false,
+        }
+    }
+
     /// Returns whether the release is too large, or nests too deep, for any record.
     pub(crate) fn is_unrecordable(&self) -> bool {
         matches!(self, Error::TooLarge { .. } | Error::Unreadable { .. })

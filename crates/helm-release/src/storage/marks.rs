@@ -110,7 +110,11 @@ impl Marks {
     pub fn with_inventory(&self, mut objects: Vec<MarkedObject>) -> Marks {
         for known in &self.adopted {
             match objects.iter_mut().find(|object| object.key == known.key) {
-                Some(object) => (object.adopted, object.deleted) = (known.adopted, known.deleted),
+                Some(object) => {
+                    (object.adopted, object.deleted) = (known.adopted, known.deleted);
+                    // One that was deleted has not finished, unless it was made again.
+                    object.expires &= known.expires || !known.deleted;
+                }
                 // The revision drops it.
                 None => objects.push(known.clone()),
             }

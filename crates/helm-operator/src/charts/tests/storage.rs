@@ -325,6 +325,15 @@ async fn a_release_that_the_status_does_not_name_is_imported_if_something_of_it_
     }
 }
 
+/// Refuses changes of the resource itself, as a broken webhook does.
+fn refuse_finalizer(world: &World) {
+    world.server.refuse(|call| {
+        let is_own = call.path.starts_with(PRIMARY) && !call.path.contains("/status");
+        let is_finalizer = call.method == http::Method::PATCH && is_own;
+        is_finalizer.then(|| Error::from_status(500, "InternalError", "webhook is down"))
+    });
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_hook_of_an_earlier_record_runs_after_an_uninstall_whose_finalizer_could_not_be_removed() {
     let mut spec = hooks::with_hooks(json!([hooks::hook("backup", "pre-delete")]));
@@ -334,11 +343,7 @@ async fn no_hook_of_an_earlier_record_runs_after_an_uninstall_whose_finalizer_co
     let world = recording(world.server, with_sources());
     hooks::reconcile(&world, "Complete").await;
     assert_eq!(world.history(), ["2 deployed"]);
-    world.server.refuse(|call| {
-        let is_finalizer =
-            call.method == http::Method::PATCH && call.path.starts_with(PRIMARY) && !call.path.contains("/status");
-        is_finalizer.then(|| Error::from_status(500, "InternalError", "webhook is down"))
-    });
+    refuse_finalizer(&world);
     world.delete();
     hooks::reconcile(&world, "Complete").await;
     let ran = || hooks::count(&world, &format!("POST {JOBS}"));
@@ -350,6 +355,81 @@ async fn no_hook_of_an_earlier_record_runs_after_an_uninstall_whose_finalizer_co
         hooks::reconcile(&world, "Complete").await;
     }
     assert_eq!((hooks::count(&world, &format!("POST {JOBS}")), world.server.object(PRIMARY)), (1, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hook_of_an_uninstall_runs_again_after_its_records_moved_although_the_finalizer_could_not_be_removed() {
+    let all = json!([hooks::hook("backup", "pre-delete"), hooks::hook("drop", "post-delete")]);
+    let world = World::rendering(World::new(hooks::with_hooks(all)).server, Arc::new(with_sources()));
+    world.reconcile().await;
+    world.delete();
+    hooks::killed_after(&world, 30).await;
+    world.feed();
+    assert_eq!(world.history(), ["1 uninstalling"]);
+    let world = recording(world.server, with_sources());
+    refuse_finalizer(&world);
+    hooks::reconcile(&world, "Complete").await;
+    let world = recording(world.server, with_sources());
+    world.server.accept();
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        hooks::reconcile(&world, "Complete").await;
+    }
+    assert_eq!((hooks::count(&world, &format!("POST {JOBS}")), world.server.object(PRIMARY)), (2, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hooks_of_a_release_of_cluster_scoped_objects_run_although_its_status_never_named_it() {
+    let role =
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reader"}});
+    let mut spec = hooks::with_hooks(json!([hooks::hook("backup", "pre-delete")]));
+    (spec["maps"], spec["objects"]) = (json!([]), json!([role]));
+    let world = World::rendering(World::new(spec).server, Arc::new(with_sources()));
+    world.server.serve_cluster_scoped("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles");
+    world.reconcile().await;
+    world.edit(|p| p["status"] = Value::Null);
+    let world = recording(world.server, with_sources());
+    world.delete();
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!((hooks::count(&world, &format!("POST {JOBS}")), world.server.object(PRIMARY)), (1, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_whose_record_is_not_known_yet_does_not_go_without_its_uninstall() {
+    let world = interrupted_in_a_hook(json!([hooks::hook("first", "pre-install")])).await;
+    let record = world.server.object(&record_path(1)).unwrap();
+    world.server.remove(&record_path(1));
+    let world = World::on(world.server);
+    world.delete();
+    world.feed();
+    // Its event is late.
+    world.server.restore(&record_path(1), record);
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
+    assert_eq!((world.server.object(PRIMARY), world.server.object(&record_path(1))), (None, None));
+    assert_eq!(world.server.object(&format!("{JOBS}/first")), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn generated_values_stay_if_an_install_that_is_not_answered_goes_on_after_its_records_moved() {
+    let world = World::rendering(World::new(spec()).server, Arc::new(random_values(3)));
+    world.server.refuse(|call| {
+        let is_away = call.method != http::Method::GET && call.path.contains("/configmaps/c");
+        is_away.then(|| Error::from_status(500, "InternalError", "away"))
+    });
+    world.reconcile().await;
+    world.server.accept();
+    assert_eq!(
+        (world.state("Ready"), world.history()),
+        ("False/Unanswered".to_owned(), vec!["1 pending-install".into()])
+    );
+    assert!(has_digits(&world, 3));
+    let world = recording(world.server, random_values(4));
+    for _ in 0..2 {
+        world.reconcile().await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert_eq!((world.history(), world.maps().len()), (vec!["1 deployed".to_owned()], 3));
+    assert!(has_digits(&world, 3));
 }
 
 /// Creates a process that is about to install a release, with its records beside it.

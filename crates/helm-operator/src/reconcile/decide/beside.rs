@@ -13,7 +13,7 @@ pub(crate) enum Beside {
     Nothing,
     /// An action was at work when they moved, or had deployed the release before the status said so.
     AtWork,
-    /// An install was begun. It did not succeed, or it was continued and undone since then.
+    /// An install was begun. It did not succeed yet, or it was continued and undone since then.
     Begun,
 }
 
@@ -28,7 +28,7 @@ pub(crate) fn judge(release: &ReleaseRecords, primary: &Primary) -> Beside {
     }
     let says_nothing = status.says_nothing_is_installed();
     match was_never_deployed(release) {
-        // It can be deleted again without harm.
+        // It can be continued or deleted again without harm.
         true if primary.deleting || !says_nothing => Beside::Begun,
         // The attempt after the one that failed, or the one whose answer was lost, may have deployed it.
         false if !says_nothing => Beside::AtWork,

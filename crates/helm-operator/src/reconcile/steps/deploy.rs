@@ -116,7 +116,10 @@ async fn conclude(
             Ok(NextStep::At(Instant::now() + TAKEN).into())
         }
         // The failure is not the action's own, so nothing is cleaned up.
-        Err(_) if context.is_outdated() => Ok(NextStep::Anew.into()),
+        Err(failure) if context.is_outdated() => {
+            remediate::note(context, &failure);
+            Ok(NextStep::Anew.into())
+        }
         Err(failure) if failure.cause.is_interruption() => {
             remediate::note(context, &failure);
             Ok(interrupted(context, primary, &failure.cause).await.into())

@@ -109,7 +109,7 @@ impl StepContext<'_> {
     /// its hooks.
     pub(super) async fn import(&self, primary: &Primary, at_least: u32) -> Result<bool, Failed> {
         let env = self.environment(primary, Action::Upgrade);
-        let begun = if self.beside(primary) == Beside::AtWork { Begun::Continued } else { Begun::Failed };
+        let begun = if self.beside(primary) == Beside::AtWork { Begun::Continued } else { Begun::Doubtful };
         let evidence = match (&primary.status.deployed_release, primary.deleting) {
             (Some(_), _) => Evidence::Unneeded,
             (None, false) => Evidence::IfAny,

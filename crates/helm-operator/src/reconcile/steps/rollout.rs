@@ -54,7 +54,8 @@ impl StepContext<'_> {
     pub(crate) fn member(&self, primary: &Primary, health: Option<&Health>) -> Member {
         let annotations = &primary.annotations;
         let is_left = annotations.leaves_alone() || annotations.pin().ok().flatten().is_some();
-        let release = self.release().filter(|_| !primary.deleting);
+        let known = self.shared.cache.release_or_beside(self.key, &primary.owner());
+        let release = known.filter(|_| !primary.deleting);
         let part = match release.as_deref() {
             // The others must not get what was taken back from a release that a person stops in that state.
             Some(release) if self.rejected_by(release) == Some(RejectedBy::Rollout) => Part::TakenBack,

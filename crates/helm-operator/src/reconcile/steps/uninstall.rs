@@ -51,6 +51,9 @@ pub(crate) async fn add_finalizer(context: &StepContext<'_>, primary: &Primary) 
 /// Removes our finalizer and those of upstream operators.
 pub(crate) async fn remove_finalizer(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
     if context.recorded(primary) == Recorded::None && !context.is_uninstalled(primary) {
+        if finds_records(context, primary).await? {
+            return Ok(NextStep::Again);
+        }
         tracing::info!(resource = %context.key, "Release not found");
     }
     hand_over(context, primary).await?;
@@ -58,6 +61,17 @@ pub(crate) async fn remove_finalizer(context: &StepContext<'_>, primary: &Primar
     finalizers.retain(|finalizer| !is_ours(finalizer));
     tracing::info!(resource = %context.key, "Removing finalizer");
     set_finalizers(context, primary, &finalizers, "remove").await
+}
+
+/// Reads the records of a release of which none is known: their events may be late. Returns whether there are any. Without the
+/// right to list them, the operator hardly wrote any.
+async fn finds_records(context: &StepContext<'_>, primary: &Primary) -> Result<bool, Failed> {
+    match context.shared.storage.history(primary.namespace(), primary.name()).await {
+        Ok(records) => context.shared.cache.catch_up(context.key, records),
+        Err(error) if error.is_forbidden() => {}
+        Err(error) => return Err(fault(&error.into())),
+    }
+    Ok(context.release().is_some())
 }
 
 /// Leaves the objects of another's release to its holder: a resource that took the release over may not have applied
