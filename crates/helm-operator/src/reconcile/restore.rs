@@ -40,7 +40,7 @@ pub(crate) fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
 /// Restores the upgrade slot that the previous process's upgrade held. It keeps the slot until the release is ready,
 /// unless the resource itself changed, or the release was ready since: then only until it is stalled.
 fn restore_slot(context: &ControllerContext, primary: &Primary) {
-    let release = context.cache.release_or_beside(&primary.key(), &primary.owner()).unwrap_or_default();
+    let release = context.cache.release_or_beside(primary).unwrap_or_default();
     if let Some(before) = rollout::unfinished(&release, &inputs::own_digest(primary), &primary.status) {
         context.rollout.restore(&primary.key(), before);
     }

@@ -358,10 +358,16 @@ impl Status {
     /// Returns whether a release remains although the status may name none: its uninstall failed or waited for objects, or
     /// it was found in another namespace.
     pub(crate) fn implies_release(&self) -> bool {
-        let has = |kind: &str, reason: &str| self.find(kind).is_some_and(|c| *c.reason == *reason);
-        has(condition::RELEASE_FAILED, Reason::UninstallError.as_str())
-            || has(condition::IRRECONCILABLE, Reason::ReleaseElsewhere.as_str())
-            || has(condition::READY, UNINSTALLING)
+        self.is_uninstalling() || self.has(condition::IRRECONCILABLE, Reason::ReleaseElsewhere.as_str())
+    }
+
+    /// Returns whether an uninstall failed, or waits for objects.
+    pub(crate) fn is_uninstalling(&self) -> bool {
+        self.has(condition::RELEASE_FAILED, Reason::UninstallError.as_str()) || self.has(condition::READY, UNINSTALLING)
+    }
+
+    fn has(&self, kind: &str, reason: &str) -> bool {
+        self.find(kind).is_some_and(|condition| *condition.reason == *reason)
     }
 
     /// Returns whether the release belongs to another owner.

@@ -14,7 +14,7 @@ use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::{First, WatchScope};
 use helm_release::action::{Cached, CachedObject, LiveView};
-use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Owner, Proven, Resource};
+use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Proven, Resource};
 use helm_release::storage::{Home, Known, RecordMeta};
 use outside::sync;
 use tokio::time::Instant;
@@ -255,11 +255,12 @@ impl Cache {
         if self.home == Home::default() { None } else { self.releases.get(key) }
     }
 
-    /// Returns a release, or what is recorded of it for this owner in its own namespace if its records have moved and are not
-    /// imported yet.
-    pub(crate) fn release_or_beside(&self, key: &ResourceKey, owner: &Owner) -> Option<Arc<ReleaseRecords>> {
-        let beside = || self.release_beside(key).filter(|left| left.is_recorded_for(owner));
-        self.release(key).or_else(beside)
+    /// Returns the release of a resource, or what is recorded of it in its own namespace if the status names it, but its records
+    /// have moved and are not imported yet.
+    pub(crate) fn release_or_beside(&self, primary: &Primary) -> Option<Arc<ReleaseRecords>> {
+        let key = primary.key();
+        let beside = || self.release_beside(&key).filter(|left| left.is_recorded_for(&primary.owner()));
+        self.release(&key).or_else(|| beside().filter(|_| primary.status.deployed_release.is_some()))
     }
 
     pub(crate) fn change_release<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut ReleaseRecords) -> T) -> T {

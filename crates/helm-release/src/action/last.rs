@@ -52,8 +52,13 @@ impl<'a> RecordedBases<'a> {
 
     /// Creates the base of an action that makes no revision.
     pub(super) fn of(env: &'a Environment<'a>, release: &'a Sealed<Release>) -> RecordedBases<'a> {
-        let oldest = Some(release.get().version);
-        RecordedBases { env, records: vec![Source::Release(release)], oldest, objects: OnceCell::new() }
+        RecordedBases { env, records: vec![Source::Release(release)], oldest: None, objects: OnceCell::new() }
+    }
+
+    /// Creates the bases of a takeover, which also drops the fields that only a revision set which failed before this one was
+    /// imported. Later, they may be others'.
+    pub(super) fn of_takeover(env: &'a Environment<'a>, release: &'a Sealed<Release>) -> RecordedBases<'a> {
+        RecordedBases { oldest: Some(release.get().version), ..RecordedBases::of(env, release) }
     }
 
     /// Returns options that merge over these revisions.

@@ -19,12 +19,12 @@ pub async fn expect_jobs_of_former(
     let is_takeover = decoration.owner.as_ref().is_some_and(|owner| *known.owner_type != *owner.annotated_type());
     let stays = |live: &Live| if is_takeover { !live.deleting && !live.kept } else { stays(live, decoration) };
     // One that cannot name its owner is not collected with it.
-    let may_be_collected = |object: &MarkedObject| {
-        let is_namespaced = decoration.owner.as_ref().is_some_and(|owner| !owner.namespace.is_empty());
-        !is_namespaced || *object.key.namespace == *decoration.namespace
-    };
-    let remains = any_remains(env, known.objects.iter().filter(|object| may_be_collected(object)), stays).await?;
-    Ok(Some(noted).filter(|_| remains != Some(true)))
+    let is_namespaced = decoration.owner.as_ref().is_some_and(|owner| !owner.namespace.is_empty());
+    let goes_with_owner =
+        |object: &&MarkedObject| is_takeover || !is_namespaced || *object.key.namespace == *decoration.namespace;
+    let remains = any_remains(env, known.objects.iter().filter(goes_with_owner), stays).await?;
+    let is_gone = if is_takeover { remains == Some(false) } else { remains != Some(true) };
+    Ok(Some(noted).filter(|_| is_gone))
 }
 
 /// Returns the release as an action for another resource than the one that had it sees it; `None` if it is as it is.

@@ -133,7 +133,10 @@ async fn apply(
 ) -> Result<Repaired, Error> {
     let objects = recorded_objects(&release.get().manifest, &env.decoration.namespace)?;
     let handover = Handover::new(env, &objects);
-    let bases = RecordedBases::of(env, release);
+    let bases = match with {
+        With::All(_) => RecordedBases::of_takeover(env, release),
+        With::These(_) | With::Drifted { .. } => RecordedBases::of(env, release),
+    };
     let options = WriteOptions { deletions, ..with.options(bases.write_options()) };
     let mut targets: Vec<Target<'_>> = Vec::new();
     let (mut repaired, mut failures) = (Repaired::default(), Failures::default());

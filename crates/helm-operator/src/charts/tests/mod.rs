@@ -1430,5 +1430,5 @@ async fn a_resource_without_a_release_is_released_without_a_search() {
     let before = world.server.log().len();
     world.reconcile().await;
     assert_eq!(world.server.paths(), [ROLE]);
-    assert_eq!(world.server.log().len(), before + 1, "the finalizer");
+    assert_eq!(world.server.log().len(), before + 2, "its records, of which none is known, and the finalizer");
 }

@@ -379,6 +379,23 @@ async fn no_hook_of_an_uninstall_runs_again_after_its_records_moved_although_the
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hook_of_an_uninstall_that_failed_is_tried_again_after_its_records_moved() {
+    let spec = hooks::with_hooks(json!([hooks::hook("drop", "post-delete")]));
+    let world = World::rendering(World::new(spec).server, Arc::new(with_sources()));
+    world.reconcile().await;
+    world.delete();
+    hooks::reconcile(&world, "Failed").await;
+    let ran = hooks::count(&world, &format!("POST {JOBS}"));
+    assert_eq!((world.state("ReleaseFailed").as_str(), world.maps().len()), ("True/UninstallError", 0));
+    let world = recording(world.server, with_sources());
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        hooks::reconcile(&world, "Complete").await;
+    }
+    assert_eq!((hooks::count(&world, &format!("POST {JOBS}")), world.server.object(PRIMARY)), (ran + 1, None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_hooks_of_a_release_of_cluster_scoped_objects_run_although_its_status_never_named_it() {
     let role =
         json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reader"}});

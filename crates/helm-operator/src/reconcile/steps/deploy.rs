@@ -115,11 +115,8 @@ async fn conclude(
             tracing::info!(resource = %context.key, "Somebody else has just made the next revision");
             Ok(NextStep::At(Instant::now() + TAKEN).into())
         }
-        // The failure is not the action's own, so nothing is cleaned up.
-        Err(failure) if context.is_outdated() => {
-            remediate::note(context, &failure);
-            Ok(NextStep::Anew.into())
-        }
+        // The failure is not the action's own, so nothing is cleaned up. The server may be as it was before the action.
+        Err(_) if context.is_outdated() => Ok(NextStep::Anew.into()),
         Err(failure) if failure.cause.is_interruption() => {
             remediate::note(context, &failure);
             Ok(interrupted(context, primary, &failure.cause).await.into())

@@ -110,11 +110,12 @@ impl StepContext<'_> {
     pub(super) async fn import(&self, primary: &Primary, at_least: u32) -> Result<bool, Failed> {
         let env = self.environment(primary, Action::Upgrade);
         let begun = if self.beside(primary) == Beside::AtWork { Begun::Continued } else { Begun::Doubtful };
-        let evidence = match (&primary.status.deployed_release, primary.deleting) {
-            (Some(_), _) => Evidence::Unneeded,
-            (None, false) => Evidence::IfAny,
+        let status = &primary.status;
+        let evidence = match status.deployed_release.is_some() || status.is_uninstalling() {
+            true => Evidence::Unneeded,
             // Its hooks may have run.
-            (None, true) => Evidence::Needed,
+            false if primary.deleting => Evidence::Needed,
+            false => Evidence::IfAny,
         };
         let sought = Sought { at_least, begun, evidence };
         let imported = action::import(&env, sought).await.map_err(|e| unimported(primary, &e))?;

@@ -54,7 +54,7 @@ impl StepContext<'_> {
     pub(crate) fn member(&self, primary: &Primary, health: Option<&Health>) -> Member {
         let annotations = &primary.annotations;
         let is_left = annotations.leaves_alone() || annotations.pin().ok().flatten().is_some();
-        let known = self.shared.cache.release_or_beside(self.key, &primary.owner());
+        let known = self.shared.cache.release_or_beside(primary);
         let release = known.filter(|_| !primary.deleting);
         let part = match release.as_deref() {
             // The others must not get what was taken back from a release that a person stops in that state.
