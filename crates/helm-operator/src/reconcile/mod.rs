@@ -62,8 +62,8 @@ use crate::reconcile::report::faults::{foreign, invalid_annotation, unwatched_re
 use crate::reconcile::report::{headline, status_writer};
 use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::{
-    chart_tests, compare, dependencies, deploy, detect, impersonation, plan, render, repair, resync, supersede,
-    uninstall,
+    chart_tests, compare, dependencies, deploy, detect, finalizer, impersonation, plan, render, repair, resync,
+    supersede, uninstall,
 };
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
@@ -282,7 +282,7 @@ impl ReconcileLoop<'_> {
             }
             Step::LeaveAlone => context.leave(primary).into(),
             Step::GiveWay => context.give_way(primary),
-            Step::AddFinalizer => uninstall::add_finalizer(context, primary).await?.into(),
+            Step::AddFinalizer => finalizer::add_finalizer(context, primary).await?.into(),
             Step::Uninstall | Step::RemoveFinalizer if !drain::is_confirmed(context, primary).await? => {
                 NextStep::Again.into()
             }
@@ -325,7 +325,7 @@ impl ReconcileLoop<'_> {
             Step::Confirm => repair::confirm(context).await?.into(),
             Step::Supersede => supersede::supersede(context).await?.into(),
             Step::Uninstall => uninstall::uninstall(context, primary).await?,
-            Step::RemoveFinalizer => uninstall::remove_finalizer(context, primary).await?.into(),
+            Step::RemoveFinalizer => finalizer::remove_finalizer(context, primary).await?.into(),
         };
         Ok(ended)
     }

@@ -96,8 +96,8 @@ impl StepContext<'_> {
     /// Returns what records in the release's own namespace, from before the others moved, say of a release without records
     /// here. Those that this process has seen the end of do not count.
     pub(crate) fn beside(&self, primary: &Primary) -> Beside {
-        let left = self.shared.cache.release_beside(self.key).filter(|left| left.is_recorded_for(&primary.owner()));
-        let Some(left) = left.filter(|_| self.release().is_none()) else { return Beside::Nothing };
+        let left = self.shared.cache.release_beside(primary).filter(|_| self.release().is_none());
+        let Some(left) = left else { return Beside::Nothing };
         let memory = self.shared.memory.of(self.key);
         let has_ended = memory.release.removed || is_cleared(primary, &memory);
         if has_ended { Beside::Nothing } else { beside::judge(&left, primary) }

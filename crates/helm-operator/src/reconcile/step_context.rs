@@ -169,7 +169,8 @@ impl StepContext<'_> {
         let unfinished = release.unfinished().and_then(|(_, newest)| newest.marks.as_ref());
         let interrupted = unfinished.filter(|marks| *marks.owner == *primary.uid());
         let deployed = release.deployed();
-        let (owner, inventory) = (primary.owner(), inventory(&release, &primary.owner()));
+        let owner = primary.owner();
+        let inventory = inventory(&release, &owner);
         Some(Current {
             version,
             pending: newest.status.is_pending(),
@@ -220,16 +221,18 @@ fn inventory(release: &ReleaseRecords, owner: &Owner) -> Marks {
 
 /// Returns the Jobs in an inventory that finished for another resource than this owner.
 pub(crate) fn finished_for_former(release: &ReleaseRecords, inventory: &Marks, owner: &Owner) -> Vec<ObjectKey> {
-    let is_formers = !inventory.owner.is_empty() && *inventory.owner != *owner.uid;
+    if inventory.owner.is_empty() || *inventory.owner == *owner.uid {
+        return Vec::new();
+    }
     // One that was noted, and has finished since then, ran for this owner.
-    let is_left = |object: &&MarkedObject| object.expires && !object.deleted && !has_run(release, &object.key, owner);
-    let finished = inventory.objects.iter().filter(|object| is_formers && is_left(object));
-    finished.map(|object| object.key.clone()).collect()
+    let is_formers =
+        |object: &&MarkedObject| object.expires && !object.deleted && !has_run(release, &object.key, owner);
+    inventory.objects.iter().filter(is_formers).map(|object| object.key.clone()).collect()
 }
 
 /// Returns whether a revision says that a Job ran for this owner.
 fn has_run(release: &ReleaseRecords, job: &ObjectKey, owner: &Owner) -> bool {
-    let all = release.revisions.values().filter_map(|revision| revision.marks.as_ref());
-    let mut own = all.filter(|marks| *marks.owner == *owner.uid);
-    own.any(|marks| marks.find(job).is_some_and(|known| known.expires))
+    let own = release.revisions.values().filter(|revision| revision.is_marked_for(&owner.uid));
+    let mut marks = own.filter_map(|revision| revision.marks.as_ref());
+    marks.any(|marks| marks.find(job).is_some_and(|known| known.expires))
 }

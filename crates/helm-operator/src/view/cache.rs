@@ -250,17 +250,18 @@ impl Cache {
         self.releases.get(&self.record_of(key))
     }
 
-    /// Returns what is recorded of a release in its own namespace although its records are stored elsewhere.
-    pub(crate) fn release_beside(&self, key: &ResourceKey) -> Option<Arc<ReleaseRecords>> {
-        if self.home == Home::default() { None } else { self.releases.get(key) }
+    /// Returns what this operator has recorded of a resource's release in its own namespace, although records are stored
+    /// elsewhere now.
+    pub(crate) fn release_beside(&self, primary: &Primary) -> Option<Arc<ReleaseRecords>> {
+        let beside = if self.home == Home::default() { None } else { self.releases.get(&primary.key()) };
+        beside.filter(|left| left.is_recorded_for(&primary.owner()))
     }
 
     /// Returns the release of a resource, or what is recorded of it in its own namespace if the status names it, but its records
     /// have moved and are not imported yet.
     pub(crate) fn release_or_beside(&self, primary: &Primary) -> Option<Arc<ReleaseRecords>> {
-        let key = primary.key();
-        let beside = || self.release_beside(&key).filter(|left| left.is_recorded_for(&primary.owner()));
-        self.release(&key).or_else(|| beside().filter(|_| primary.status.deployed_release.is_some()))
+        let beside = || primary.status.deployed_release.as_ref().and_then(|_| self.release_beside(primary));
+        self.release(&primary.key()).or_else(beside)
     }
 
     pub(crate) fn change_release<T>(&self, key: &ResourceKey, change: impl FnOnce(&mut ReleaseRecords) -> T) -> T {
@@ -282,19 +283,19 @@ impl Cache {
         self.releases.lose_revision(&self.record_of(key), version);
     }
 
-    /// Returns the known records that fit, in any namespace.
-    pub(crate) fn records_where(&self, is_wanted: impl Fn(&ReleaseRecords) -> bool) -> Vec<ResourceKey> {
+    /// Returns the known records that fit, in any namespace, each with the newest revision.
+    pub(crate) fn records_where(&self, is_wanted: impl Fn(&ReleaseRecords) -> bool) -> Vec<(ResourceKey, u32)> {
         self.releases.find(is_wanted)
     }
 
-    /// Returns the known records that fit and have this name in a namespace for those of all releases.
-    pub(crate) fn shared_records(&self, name: &str, is_wanted: impl Fn(&ReleaseRecords) -> bool) -> Vec<ResourceKey> {
+    /// Returns the known records that fit and have this name in a namespace for those of all releases, each with the newest
+    /// revision.
+    pub(crate) fn shared_records(
+        &self,
+        name: &str,
+        is_wanted: impl Fn(&ReleaseRecords) -> bool,
+    ) -> Vec<(ResourceKey, u32)> {
         self.releases.find_shared(name, is_wanted)
-    }
-
-    /// Returns the newest revision of the records with this namespace and name; 0 if none is known.
-    pub(crate) fn newest_revision_at(&self, record: &ResourceKey) -> u32 {
-        self.releases.read(record, |release| release.newest().map_or(0, |(version, _)| version)).unwrap_or_default()
     }
 
     /// Returns whether the records in every namespace are known.

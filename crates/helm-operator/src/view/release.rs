@@ -116,6 +116,11 @@ impl Revision {
         self.marks.as_ref().is_some_and(|m| !m.owner.is_empty() || !m.owner_type.is_empty())
     }
 
+    /// Returns whether the marks name the owner with this uid.
+    pub(crate) fn is_marked_for(&self, uid: &str) -> bool {
+        self.marks.as_ref().is_some_and(|marks| *marks.owner == *uid)
+    }
+
     /// Returns whether the revision names this owner, or an earlier one with the same name.
     fn names(&self, owner: &Owner) -> bool {
         self.marks.as_ref().is_some_and(|m| *m.owner == *owner.uid || *m.owner_type == *owner.annotated_type())
@@ -282,7 +287,7 @@ impl ReleaseRecords {
     pub(crate) fn is_vouched(&self, version: u32, uid: &str, at_least: u32) -> bool {
         let Some(revision) = self.revisions.get(&version) else { return false };
         let is_current = version >= at_least || matches!(revision.trust, Trust::Written(_));
-        revision.is_sealed() && is_current && revision.marks.as_ref().is_some_and(|marks| *marks.owner == *uid)
+        revision.is_sealed() && is_current && revision.is_marked_for(uid)
     }
 
     /// Returns whether someone restored an old record: the revision is older than `reported`, the one in the resource's
@@ -294,15 +299,12 @@ impl ReleaseRecords {
 
     /// Returns whether a record names the owner with this uid.
     pub(crate) fn names_uid(&self, uid: &str) -> bool {
-        let is_marked = |revision: &Revision| revision.marks.as_ref().is_some_and(|marks| *marks.owner == *uid);
-        let names = |revision: &Revision| is_marked(revision) || revision.has_owner(uid);
-        self.revisions.values().any(names)
+        self.revisions.values().any(|revision| revision.is_marked_for(uid) || revision.has_owner(uid))
     }
 
     /// Returns whether this operator wrote a record for the owner with this uid.
     pub(crate) fn is_written_for(&self, uid: &str) -> bool {
-        let is_marked = |revision: &Revision| revision.marks.as_ref().is_some_and(|marks| *marks.owner == *uid);
-        self.revisions.values().any(|revision| revision.is_sealed() && is_marked(revision))
+        self.newest_of(uid).is_some()
     }
 
     /// Returns whether this operator recorded the release for this owner, who still has it.
@@ -336,7 +338,7 @@ impl ReleaseRecords {
 
     /// Returns the number of the newest revision that this operator recorded for the owner with this uid.
     pub(crate) fn newest_of(&self, uid: &str) -> Option<u32> {
-        let is_own = |one: &Revision| one.is_sealed() && one.marks.as_ref().is_some_and(|marks| *marks.owner == *uid);
+        let is_own = |revision: &Revision| revision.is_sealed() && revision.is_marked_for(uid);
         self.revisions.iter().rev().find(|(_, revision)| is_own(revision)).map(|(version, _)| *version)
     }
 

@@ -132,21 +132,32 @@ impl Releases {
         ListenerId(readers.last)
     }
 
-    /// Returns the names of the releases that fit, in order.
-    pub(crate) fn find(&self, is_wanted: impl Fn(&ReleaseRecords) -> bool) -> Vec<ResourceKey> {
+    /// Returns the names of the releases that fit, in order, each with its newest revision.
+    pub(crate) fn find(&self, is_wanted: impl Fn(&ReleaseRecords) -> bool) -> Vec<(ResourceKey, u32)> {
         let all = lock(&self.all);
-        let found = all.iter().filter(|(_, release)| is_wanted(release));
-        let mut found: Vec<ResourceKey> = found.map(|(key, _)| key.clone()).collect();
+        let fitting = |(key, release): (&ResourceKey, &Arc<ReleaseRecords>)| {
+            let (newest, _) = release.newest().filter(|_| is_wanted(release))?;
+            Some((key.clone(), newest))
+        };
+        let mut found: Vec<(ResourceKey, u32)> = all.iter().filter_map(fitting).collect();
         found.sort();
         found
     }
 
     /// Returns the names of the releases that fit and whose records have this name, among those in namespaces for the
-    /// records of all releases.
-    pub(crate) fn find_shared(&self, name: &str, is_wanted: impl Fn(&ReleaseRecords) -> bool) -> Vec<ResourceKey> {
+    /// records of all releases, each with its newest revision.
+    pub(crate) fn find_shared(
+        &self,
+        name: &str,
+        is_wanted: impl Fn(&ReleaseRecords) -> bool,
+    ) -> Vec<(ResourceKey, u32)> {
         let all = lock(&self.all);
         let keys = lock(&self.shared).iter().map(|place| ResourceKey::new(place, name)).collect::<Vec<_>>();
-        keys.into_iter().filter(|key| all.get(key).is_some_and(|release| is_wanted(release))).collect()
+        let fitting = |key: ResourceKey| {
+            let (newest, _) = all.get(&key).filter(|release| is_wanted(release))?.newest()?;
+            Some((key, newest))
+        };
+        keys.into_iter().filter_map(fitting).collect()
     }
 
     /// Returns a release, which is new if it is unknown.

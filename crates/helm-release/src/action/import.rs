@@ -41,19 +41,19 @@ pub struct Sought {
     pub at_least: u32,
     /// What becomes of an install that did not succeed.
     pub begun: Begun,
-    /// What must remain of a deployed release, which may have been uninstalled since its records moved.
+    /// What must prove that a release that was deployed, or is being uninstalled, still exists.
     pub evidence: Evidence,
 }
 
-/// What must remain of a deployed release so that it is imported. That takes a request for each of its objects, up to the
-/// first that remains.
+/// The objects that must prove that a release still exists, because it may have been uninstalled since its records moved.
+/// They are read one by one, until one is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// Nothing: it is known to exist.
+    /// None: it is known to exist.
     Unneeded,
-    /// Something, unless it has no object whose absence would show that it is gone.
+    /// Any one, unless the release has no object whose absence would prove that it is gone.
     IfAny,
-    /// Something.
+    /// Any one.
     Needed,
 }
 
@@ -74,7 +74,8 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
         true => Some((release.facts().version, begun_as(env, sought.begun, release.facts(), &known).await?)),
         false => established_as(env, sought.evidence, (&release, newest), &known).await?,
     };
-    let (Some((version, status)), owner) = (becomes, env.decoration.owner.as_ref()) else { return Ok(None) };
+    let Some((version, status)) = becomes else { return Ok(None) };
+    let owner = env.decoration.owner.as_ref();
     let marks = Marks {
         owner: intern(owner.map_or("", |owner| &owner.uid)),
         owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),

@@ -535,8 +535,8 @@ impl Error {
         kube::reached_server(self)
     }
 
-    /// Returns whether an object that is recreated is still being deleted, and only Kubernetes holds it. The deletion may
-    /// still never end: somebody else may hold an object that Kubernetes waits for.
+    /// Returns whether an object that is recreated is still being deleted, and only Kubernetes' own finalizers keep it. Even
+    /// so, its deletion may never end: Kubernetes may be waiting for an object with another finalizer.
     pub fn is_slow_deletion(&self) -> bool {
         matches!(self, Error::Apply(error) if error.is_slow_deletion())
     }

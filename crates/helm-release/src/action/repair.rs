@@ -117,8 +117,8 @@ impl With<'_> {
         matches!(self, With::All(known) if known.find(key).is_some_and(|object| object.digest.is_none()))
     }
 
-    /// Returns whether an earlier takeover deleted an object before it finished, to recreate it, or takes it for one that went
-    /// with a former resource. One that it has made again may finish.
+    /// Returns whether a missing object has not finished: a takeover deleted it to recreate it, or it went with a former
+    /// resource. Once it is created again, it may finish.
     fn has_deleted(self, key: &ObjectKey) -> bool {
         matches!(self, With::All(known) if known.find(key).is_some_and(|object| object.deleted && !object.expires))
     }

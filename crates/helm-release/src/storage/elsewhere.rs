@@ -66,6 +66,13 @@ struct Listed {
     unsuccessful: Unsuccessful<RecordMeta>,
 }
 
+impl Listed {
+    /// Returns whether it would be imported as this revision. An install that has begun keeps its number.
+    fn is_imported_as(&self, version: u32) -> bool {
+        version == if self.is_begun { self.newest } else { self.newest + 1 }
+    }
+}
+
 impl Storage {
     /// Reads a release of this owner that is recorded in the release's namespace or in chunks, but not at this home;
     /// `None` if there is no such release, or if its newest revision there is older than `at_least`. Sends one or two
@@ -138,11 +145,9 @@ impl Storage {
             Err(Error::Forbidden { .. }) => return Ok(None),
             owned => listed(owned?),
         };
-        match owned {
-            Some(Listed { newest, unsuccessful, .. }) if newest + 1 == imported => {
-                beside.listings(namespace, name, unsuccessful).await.map(Some)
-            }
-            _ => Ok(None),
+        match owned.filter(|one| one.is_imported_as(imported)) {
+            Some(Listed { unsuccessful, .. }) => beside.listings(namespace, name, unsuccessful).await.map(Some),
+            None => Ok(None),
         }
     }
 
@@ -156,8 +161,9 @@ impl Storage {
     ) -> Result<Vec<Record>, Error> {
         let Some(beside) = self.beside_releases() else { return Ok(Vec::new()) };
         let found = listed_or_begun(beside.owned(namespace, name, owner).await?);
-        let is_imported = |one: &Listed| imported == if one.is_begun { one.newest } else { one.newest + 1 };
-        let Some(Listed { unsuccessful, .. }) = found.filter(is_imported) else { return Ok(Vec::new()) };
+        let Some(Listed { unsuccessful, .. }) = found.filter(|one| one.is_imported_as(imported)) else {
+            return Ok(Vec::new());
+        };
         let mut records = Vec::new();
         for meta in unsuccessful.before.into_iter().chain(unsuccessful.later).rev() {
             match beside.get(namespace, name, meta.version).await {

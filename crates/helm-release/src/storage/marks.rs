@@ -112,7 +112,7 @@ impl Marks {
             match objects.iter_mut().find(|object| object.key == known.key) {
                 Some(object) => {
                     (object.adopted, object.deleted) = (known.adopted, known.deleted);
-                    // One that was deleted has not finished, unless it was made again.
+                    // A deleted object counts as finished only if it was created again.
                     object.expires &= known.expires || !known.deleted;
                 }
                 // The revision drops it.

@@ -590,7 +590,7 @@ async fn what_an_operator_with_another_key_took_over_is_not_taken_back() {
         world.reconcile().await;
         let another = Storage::new(world.server.clone(), Keyring::new(Key::new(&[2; 32]).unwrap(), Vec::new()));
         record_takeover(&world, &another, 2, Status::Deployed).await;
-        let successor = json!([{"apiVersion": "cache.my.domain/v1", "kind": "Redis", "name": "web", "uid": "another", "controller": true}]);
+        let successor = owned_by_another();
         for path in world.maps().iter().filter(|_| is_taken).map(|name| format!("{MAPS}/{name}")) {
             let mut object = world.server.object(&path).unwrap();
             object["metadata"]["ownerReferences"] = successor.clone();
@@ -618,7 +618,7 @@ async fn a_resource_that_goes_leaves_its_objects_to_the_one_that_is_taking_them_
         let before = uid(&world);
         begin_takeover(&world, status).await;
         let mut own = world.server.object(&format!("{MAPS}/b")).unwrap();
-        let successor = json!([{"apiVersion": "cache.my.domain/v1", "kind": "Redis", "name": "web", "uid": "another", "controller": true}]);
+        let successor = owned_by_another();
         own["metadata"]["ownerReferences"] = successor.clone();
         world.server.put(&format!("{MAPS}/b"), own, "helm-operator");
         world.delete();
@@ -774,7 +774,7 @@ async fn what_a_person_keeps_of_a_release_that_was_taken_over_loses_its_former_o
         world.reconcile().await;
         begin_takeover(&world, Status::Deployed).await;
         world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
-        let former = json!([{"apiVersion": "cache.my.domain/v1", "kind": "Redis", "name": "web", "uid": "another", "controller": true}]);
+        let former = owned_by_another();
         let mut object = world.server.object(&format!("{MAPS}/a")).unwrap();
         object["metadata"]["ownerReferences"] = former.clone();
         world.server.put(&format!("{MAPS}/a"), object, "helm-operator");

@@ -265,9 +265,7 @@ async fn a_job_has_finished_for_a_resource_that_takes_over_what_is_left_of_anoth
         let world = finished().await;
         let map = format!("{MAPS}/b");
         let mut theirs = world.server.object(&map).unwrap();
-        theirs["metadata"]["ownerReferences"] = json!([
-            {"apiVersion": "cache.my.domain/v1", "kind": "Redis", "name": "web", "uid": "another", "controller": true}
-        ]);
+        theirs["metadata"]["ownerReferences"] = owned_by_another();
         theirs["metadata"]["annotations"]["operator-sdk/primary-resource-type"] = "Redis.cache.my.domain".into();
         world.server.remove(&map);
         if is_left {

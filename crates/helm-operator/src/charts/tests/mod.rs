@@ -382,6 +382,11 @@ pub(super) async fn sealed_record(version: u32) -> Value {
     record["metadata"].take()
 }
 
+/// Returns the owner references of what another resource of the name controls.
+fn owned_by_another() -> Value {
+    json!([{"apiVersion": "cache.my.domain/v1", "kind": "Redis", "name": "web", "uid": "another", "controller": true}])
+}
+
 /// Stores a record as if this operator had written it for another resource.
 fn put_as_anothers(server: &MemoryApi, path: &str, mut record: Value) {
     let marks = &mut record["metadata"]["annotations"][MARKS_ANNOTATION];

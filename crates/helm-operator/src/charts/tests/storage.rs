@@ -197,6 +197,14 @@ async fn a_release_that_is_recorded_elsewhere_is_not_installed_once_anothers_rec
     }
 }
 
+/// Checks that a process which knows no records here changes nothing of a release that is recorded elsewhere, and says so.
+pub(super) async fn is_left_as_it_is_elsewhere(world: &World) {
+    let before = release(world);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!((world.state("Irreconcilable").as_str(), release(world)), ("True/ReleaseElsewhere", before));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_release_that_another_process_moved_is_not_installed_again_once_the_former_records_are_deleted() {
     let stub = || Stub { has_sources: true, ..random() };
@@ -208,10 +216,7 @@ async fn a_release_that_another_process_moved_is_not_installed_again_once_the_fo
     world.feed();
     world.server.remove(&record_path(1));
     world.feed();
-    let before = release(&world);
-    tokio::time::advance(Duration::from_secs(600)).await;
-    world.reconcile().await;
-    assert_eq!((world.state("Irreconcilable").as_str(), release(&world)), ("True/ReleaseElsewhere", before));
+    is_left_as_it_is_elsewhere(&world).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -225,10 +230,7 @@ async fn a_release_whose_install_went_on_after_its_records_moved_is_not_installe
     world.reconcile().await;
     world.server.remove(&record_path(1));
     world.feed();
-    let before = release(&world);
-    tokio::time::advance(Duration::from_secs(600)).await;
-    world.reconcile().await;
-    assert_eq!((world.state("Irreconcilable").as_str(), release(&world)), ("True/ReleaseElsewhere", before));
+    is_left_as_it_is_elsewhere(&world).await;
 }
 
 /// Returns a stub that renders random values with this many digits in the first hundred renders.
@@ -334,6 +336,17 @@ fn refuse_finalizer(world: &World) {
     });
 }
 
+/// Lets another process, whose requests are no longer refused, go on with a deletion.
+async fn goes_with_the_next_process(server: Arc<MemoryApi>) -> World {
+    let world = recording(server, with_sources());
+    world.server.accept();
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        hooks::reconcile(&world, "Complete").await;
+    }
+    world
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_hook_of_an_earlier_record_runs_after_an_uninstall_whose_finalizer_could_not_be_removed() {
     let mut spec = hooks::with_hooks(json!([hooks::hook("backup", "pre-delete")]));
@@ -346,14 +359,8 @@ async fn no_hook_of_an_earlier_record_runs_after_an_uninstall_whose_finalizer_co
     refuse_finalizer(&world);
     world.delete();
     hooks::reconcile(&world, "Complete").await;
-    let ran = || hooks::count(&world, &format!("POST {JOBS}"));
-    assert_eq!((ran(), records(&world).len()), (1, 1));
-    let world = recording(world.server.clone(), with_sources());
-    world.server.accept();
-    for _ in 0..2 {
-        tokio::time::advance(Duration::from_secs(600)).await;
-        hooks::reconcile(&world, "Complete").await;
-    }
+    assert_eq!((hooks::count(&world, &format!("POST {JOBS}")), records(&world).len()), (1, 1));
+    let world = goes_with_the_next_process(world.server).await;
     assert_eq!((hooks::count(&world, &format!("POST {JOBS}")), world.server.object(PRIMARY)), (1, None));
 }
 
@@ -369,12 +376,7 @@ async fn no_hook_of_an_uninstall_runs_again_after_its_records_moved_although_the
     let world = recording(world.server, with_sources());
     refuse_finalizer(&world);
     hooks::reconcile(&world, "Complete").await;
-    let world = recording(world.server, with_sources());
-    world.server.accept();
-    for _ in 0..2 {
-        tokio::time::advance(Duration::from_secs(600)).await;
-        hooks::reconcile(&world, "Complete").await;
-    }
+    let world = goes_with_the_next_process(world.server).await;
     assert_eq!((hooks::count(&world, &format!("POST {JOBS}")), world.server.object(PRIMARY)), (2, None));
 }
 
@@ -387,11 +389,7 @@ async fn a_hook_of_an_uninstall_that_failed_is_tried_again_after_its_records_mov
     hooks::reconcile(&world, "Failed").await;
     let ran = hooks::count(&world, &format!("POST {JOBS}"));
     assert_eq!((world.state("ReleaseFailed").as_str(), world.maps().len()), ("True/UninstallError", 0));
-    let world = recording(world.server, with_sources());
-    for _ in 0..2 {
-        tokio::time::advance(Duration::from_secs(600)).await;
-        hooks::reconcile(&world, "Complete").await;
-    }
+    let world = goes_with_the_next_process(world.server).await;
     assert_eq!((hooks::count(&world, &format!("POST {JOBS}")), world.server.object(PRIMARY)), (ran + 1, None));
 }
 

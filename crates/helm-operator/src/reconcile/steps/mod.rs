@@ -30,9 +30,11 @@ pub(crate) mod remediate;
 pub(crate) mod supersede;
 
 pub(crate) mod detect;
+pub(crate) mod marks;
 pub(crate) mod repair;
 pub(crate) mod resync;
 
+pub(crate) mod finalizer;
 pub(crate) mod uninstall;
 pub(crate) mod uninstall_wait;
 pub(crate) mod unrecorded;

@@ -52,15 +52,10 @@ impl StepContext<'_> {
     /// another namespace itself.
     fn known_records(&self, primary: &Primary, fits: impl Fn(&ReleaseRecords) -> bool) -> Vec<Found> {
         let cache = &self.shared.cache;
-        let found = match self.shared.resource.namespaced {
+        match self.shared.resource.namespaced {
             true => cache.shared_records(&Home::shared_name(primary.namespace(), primary.name()), fits),
             false => cache.records_where(fits),
-        };
-        let with_newest = |record: ResourceKey| {
-            let newest = cache.newest_revision_at(&record);
-            (record, newest)
-        };
-        found.into_iter().map(with_newest).collect()
+        }
     }
 
     /// Returns whether the newest known revision is older than the one that the status reports: records from before
@@ -93,14 +88,14 @@ impl StepContext<'_> {
         match self.storage.owned_anywhere(primary.uid()).await {
             Ok(read) => Ok(newest_of_each(&read)),
             // Without the right to look there, the operator hardly wrote there.
-            Err(storage::Error::Api { source, .. }) if source.is_forbidden() && may_lack_right => Ok(Vec::new()),
+            Err(error) if error.is_forbidden() && may_lack_right => Ok(Vec::new()),
             Err(error) => Err(unknown(&error).into()),
         }
     }
 
-    /// Returns whether this process has seen how records of its own disappeared from where it looks for them that were newer
-    /// than those elsewhere, whose newest revision this is. A move makes a new revision, or keeps the number of an install
-    /// that has begun.
+    /// Returns whether this process saw the resource's own records disappear, and they were newer than revision `elsewhere`,
+    /// the newest that is recorded in another namespace. A move makes a new revision; only an unfinished install keeps its
+    /// number.
     fn were_here_since(&self, primary: &Primary, elsewhere: u32) -> bool {
         let memory = self.shared.memory.of(self.key);
         let lost = memory.release.lost_own(&primary.owner());

@@ -22,9 +22,9 @@ use crate::view::primary::Primary;
 use crate::view::release::{Holder, ReleaseRecords, Revision};
 use crate::watches::OnFailure;
 
-/// How many clean-ups of an attempt may be stopped by an obstacle that may never go away. Either a deletion takes more
-/// than the two minutes for which each clean-up waits, perhaps because of somebody's finalizer, or the server cannot
-/// serve a request, perhaps because of a broken webhook.
+/// How many clean-ups of an attempt may fail because of an obstacle that may be permanent: a finalizer that keeps an
+/// object for longer than the two minutes that a clean-up waits, or a broken webhook that makes the server reject
+/// requests.
 const MAX_OBSTRUCTIONS: u32 = 10;
 
 /// The remediation after a failed attempt.

@@ -1,24 +1,21 @@
 //! Repairs drift, and takes ownership of objects that an upstream operator left. Neither creates a revision.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use controller::report::Outcome;
-use futures::future::BoxFuture;
 use helm_release::action::{self, Action, Admitted, Environment, Repaired};
-use helm_release::kube::{
-    Applied, ApplyError, ApplyMethod, DeletionError, Deletions, Live, ObjectKey, OwnershipLoss, intern,
-};
+use helm_release::kube::{Applied, ApplyError, ApplyMethod, Live, ObjectKey, OwnershipLoss, intern};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::{MarkedObject, Marks, Stored, Written};
-use outside::sync::lock;
 use tokio::time::Instant;
 
+use super::marks::{RepairDeletions, note_made_again, update_marks, write_marks};
 use super::remediate;
 use crate::reconcile::changes::{self, put_back};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
 use crate::reconcile::ownership;
-use crate::reconcile::step_context::{StepContext, finished_for_former};
+use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::status::{Fault, MAX_NAMED, condition};
 use crate::view::primary::Primary;
@@ -269,24 +266,6 @@ async fn take(
     Ok(())
 }
 
-/// Notes in the marks of a revision which of these objects are Jobs that its takeover had deleted: once they finish, the
-/// next try does not run them again. What follows in the takeover may fail for long.
-async fn note_made_again(
-    context: &StepContext<'_>,
-    primary: &Primary,
-    (version, marks): (u32, &Marks),
-    applied: &[Applied],
-) -> Result<(), action::Error> {
-    let mut noted = marks.clone();
-    for object in noted.objects.iter_mut().filter(|object| object.deleted) {
-        if let Some(one) = applied.iter().find(|one| one.key == object.key) {
-            (object.mark, object.client) = (one.live.mark, one.method != ApplyMethod::Server);
-            object.expires = one.expires;
-        }
-    }
-    if noted == *marks { Ok(()) } else { write_marks(context, primary, version, noted).await }
-}
-
 /// Returns the objects that an imported revision only lists: the next revision may render them, and otherwise deletes
 /// them.
 fn only_listed(marks: &Marks, taken: &Marks) -> Vec<MarkedObject> {
@@ -380,112 +359,6 @@ pub(crate) fn cache_repaired(context: &StepContext<'_>, applied: &[Applied], fai
         Some(_) => context.shared.cache.store_applied(applied, context.key),
         None => cache_applied(context, applied),
     }
-}
-
-/// Writes new marks if applying did not restore the old ones, because the server's defaults or the kind's schema
-/// changed.
-pub(crate) async fn update_marks(
-    context: &StepContext<'_>,
-    primary: &Primary,
-    version: u32,
-    marks: &Marks,
-    applied: &[Applied],
-) -> Result<(), action::Error> {
-    let mut new = marks.clone();
-    for object in &mut new.objects {
-        if let Some(one) = applied.iter().find(|a| a.key == object.key) {
-            (object.mark, object.client) = (one.live.mark, one.method != ApplyMethod::Server);
-            (object.expires, object.deleted) = (one.expires, false);
-        }
-    }
-    if new == *marks { Ok(()) } else { write_marks(context, primary, version, new).await }
-}
-
-/// The deletions of Jobs that a repair or a takeover recreates, noted in the marks of the deployed revision before they
-/// are sent. Otherwise, a Job that was deleted and not yet created would count as finished after a restart. A record that
-/// this operator did not write notes nothing: while it is taken over, such a Job is lost if the process dies.
-pub(super) struct RepairDeletions<'a> {
-    context: &'a StepContext<'a>,
-    primary: &'a Primary,
-    version: u32,
-    /// The marks as written last.
-    marks: Mutex<Arc<Marks>>,
-}
-
-impl<'a> RepairDeletions<'a> {
-    /// Creates an empty list. `marks` are those of the revision.
-    pub(super) fn new(
-        context: &'a StepContext<'a>,
-        primary: &'a Primary,
-        version: u32,
-        marks: &Arc<Marks>,
-    ) -> RepairDeletions<'a> {
-        RepairDeletions { context, primary, version, marks: Mutex::new(marks.clone()) }
-    }
-
-    /// Returns the revision's marks, with the deletions.
-    pub(super) fn marks(&self) -> Arc<Marks> {
-        lock(&self.marks).clone()
-    }
-
-    /// Notes the Jobs that went with an earlier resource of the name, if nothing is left of its release.
-    async fn note_jobs_of_former(&self, env: &Environment<'_>) -> Result<(), action::Error> {
-        let (marks, release) = (self.marks(), self.context.release().unwrap_or_default());
-        let jobs = finished_for_former(&release, &marks, &self.primary.owner());
-        match action::expect_jobs_of_former(env, &marks, &jobs).await? {
-            Some(noted) => self.write(noted).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn note(&self, objects: &[ObjectKey]) -> Result<(), action::Error> {
-        let marks = self.marks();
-        match marks.with_deleted(&marks.expiring(objects)) {
-            Some(noted) => self.write(noted).await,
-            None => Ok(()),
-        }
-    }
-
-    async fn write(&self, noted: Marks) -> Result<(), action::Error> {
-        write_marks(self.context, self.primary, self.version, noted.clone()).await?;
-        *lock(&self.marks) = Arc::new(noted);
-        Ok(())
-    }
-}
-
-impl Deletions for RepairDeletions<'_> {
-    fn record<'a>(&'a self, objects: &'a [ObjectKey]) -> BoxFuture<'a, Result<(), DeletionError>> {
-        Box::pin(async move { Ok(self.note(objects).await?) })
-    }
-}
-
-/// Writes the marks of a revision that this operator recorded. The marks of other revisions are only kept in memory.
-async fn write_marks(
-    context: &StepContext<'_>,
-    primary: &Primary,
-    version: u32,
-    marks: Marks,
-) -> Result<(), action::Error> {
-    let release = context.release();
-    let revision = release.as_ref().and_then(|release| release.revisions.get(&version));
-    let body = revision.and_then(|revision| revision.body(version));
-    let written = match (revision, body) {
-        (Some(revision), Some(body)) => {
-            let of = (primary.namespace(), primary.name());
-            Some(context.storage.mark(of, &body, &marks, &revision.unchanged()).await?)
-        }
-        _ => None,
-    };
-    context.shared.cache.change_release(context.key, |release| {
-        if let Some(revision) = release.revisions.get_mut(&version) {
-            revision.marks = Some(Arc::new(marks));
-            if let (Some(written), Some(body)) = (written, body) {
-                revision.trust = Trust::Written(Some(body.content));
-                revision.rewritten(written);
-            }
-        }
-    });
-    Ok(())
 }
 
 /// Stores a record that this process has written.

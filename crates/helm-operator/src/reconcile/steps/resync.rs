@@ -5,8 +5,9 @@ use helm_release::action::{self, Action};
 use helm_release::kube::DriftPolicy;
 use helm_release::storage::MarkedObject;
 
+use super::marks::{RepairDeletions, update_marks};
 use super::remediate;
-use super::repair::{self, RepairDeletions, deployed, fault};
+use super::repair::{self, deployed, fault};
 use crate::reconcile::changes::{self, put_back};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, NextStep};
@@ -32,7 +33,7 @@ pub(crate) async fn reapply(context: &StepContext<'_>, primary: &Primary) -> Res
     }
     repair::cache_repaired(context, &applied, failed.as_ref());
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
-    repair::update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
+    update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
     if let Some(error) = failed {
         return Err(fault(&error));
     }

@@ -1,169 +1,36 @@
-//! Uninstalls a release with its custom resource, using only the record; `unrecorded` does so without one. Also
-//! manages the finalizer that delays the resource's deletion until then.
+//! Uninstalls a release with its custom resource, using only the record; `unrecorded` does so without one. The finalizer
+//! (`finalizer`) delays the resource's deletion until then.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Cached, Candidate, Environment, GivenUp, PostDelete, Uninstalling};
-use helm_release::kube::{ApplyError, Call, HookError};
+use helm_release::kube::{ApplyError, HookError};
 use helm_release::release::Status;
 use helm_release::storage::{Home, MarkedObject, Marks, Stored};
-use serde::Deserialize;
-use serde_json::json;
 use tokio::time::Instant;
 
 use super::deploy;
-use super::repair::fault;
 use super::uninstall_wait::awaited;
 use super::unproven::{ChartHooks, has_delete_hooks, is_uninstalling, is_unproven};
-use super::unrecorded::{add_found, delete_lost, import_hooks, leave_to_successor};
+use super::unrecorded::{add_found, delete_lost, import_hooks};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
 use crate::reconcile::report::status_writer;
-use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::request::Rendered;
 use crate::status::condition;
 use crate::status::reason::Reason;
-use crate::view::finalizers::{FINALIZER, is_ours};
-use crate::view::primary::{Primary, Received};
-use crate::view::release::{Holder, Trust};
+use crate::view::primary::Primary;
+use crate::view::release::Trust;
 
 /// How often to read objects that no watch covers.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// The remedy when a hook, or an undecodable record that may have hooks, blocks the uninstall.
 pub(crate) const WITHOUT_HOOKS: &str = "; to uninstall without hooks, set the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\"";
-
-/// The field manager of finalizers. If it were the releases' manager, the finalizer of a resource that is itself an
-/// object of a release would count as a change of what that release applied.
-const FINALIZER_MANAGER: &str = "helm-operator-finalizer";
-
-/// Adds our finalizer before anything is created that must be removed on deletion.
-pub(crate) async fn add_finalizer(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
-    let Some(mut finalizers) = all_finalizers(context, primary).await? else { return Ok(NextStep::Again) };
-    finalizers.push(FINALIZER.into());
-    set_finalizers(context, primary, &finalizers, "add").await
-}
-
-/// Removes our finalizer and those of upstream operators.
-pub(crate) async fn remove_finalizer(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
-    if context.recorded(primary) == Recorded::None && !context.is_uninstalled(primary) {
-        if finds_records(context, primary).await? {
-            return Ok(NextStep::Again);
-        }
-        tracing::info!(resource = %context.key, "Release not found");
-    }
-    hand_over(context, primary).await?;
-    let Some(mut finalizers) = all_finalizers(context, primary).await? else { return Ok(NextStep::Again) };
-    finalizers.retain(|finalizer| !is_ours(finalizer));
-    tracing::info!(resource = %context.key, "Removing finalizer");
-    set_finalizers(context, primary, &finalizers, "remove").await
-}
-
-/// Reads the records of a release of which none is known: their events may be late. Returns whether there are any. Without the
-/// right to list them, the operator hardly wrote any.
-async fn finds_records(context: &StepContext<'_>, primary: &Primary) -> Result<bool, Failed> {
-    match context.shared.storage.history(primary.namespace(), primary.name()).await {
-        Ok(records) => context.shared.cache.catch_up(context.key, records),
-        Err(error) if error.is_forbidden() => {}
-        Err(error) => return Err(fault(&error.into())),
-    }
-    Ok(context.release().is_some())
-}
-
-/// Leaves the objects of another's release to its holder: a resource that took the release over may not have applied
-/// them yet, and a release that this resource began to take over stays as it is.
-async fn hand_over(context: &StepContext<'_>, primary: &Primary) -> Result<(), Failed> {
-    let Some(release) = context.release() else { return hand_over_unrecorded(context, primary).await };
-    let env = || context.environment(primary, Action::Uninstall);
-    let left = match release.holder(&primary.owner()) {
-        Holder::Resource => Ok(()),
-        Holder::Successor => action::hand_over(&env(), &release.inventory()).await,
-        // It has deleted what names it.
-        _ if context.is_uninstalled(primary) => Ok(()),
-        Holder::Nobody | Holder::Upstream | Holder::Other => match release.base().or(release.newest()) {
-            Some((version, _)) => action::give_back(&env(), version).await,
-            None => Ok(()),
-        },
-    };
-    left.map_err(|e| fault(&e))
-}
-
-/// Leaves the objects of a release to the resource that took it over before the records moved.
-async fn hand_over_unrecorded(context: &StepContext<'_>, primary: &Primary) -> Result<(), Failed> {
-    if context.is_uninstalled(primary) || !context.is_taken_over_beside(primary).await? {
-        return Ok(());
-    }
-    let env = context.environment(primary, Action::Uninstall);
-    leave_to_successor(&env, primary).await.map(drop).map_err(|e| fault(&e))
-}
-
-/// The finalizers of a resource, however many.
-#[derive(Deserialize)]
-struct Listed {
-    metadata: ListedMetadata,
-}
-
-#[derive(Deserialize)]
-struct ListedMetadata {
-    #[serde(default)]
-    finalizers: Vec<Arc<str>>,
-}
-
-/// Returns all finalizers of the resource, read again if the cache does not keep them all; `None` if the resource is
-/// gone. If they have changed since, the resource version of the write turns it away.
-async fn all_finalizers(context: &StepContext<'_>, primary: &Primary) -> Result<Option<Vec<Arc<str>>>, Failed> {
-    if let Some(all) = primary.finalizers.all() {
-        return Ok(Some(all.to_vec()));
-    }
-    let failed = |e: helm_release::kube::Error| Failed::of_request(&e, "failed to read the finalizers");
-    let path = context.shared.resource.path(primary.namespace(), primary.name()).map_err(failed)?;
-    match context.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Listed>()) {
-        Ok(read) => Ok(Some(read.metadata.finalizers)),
-        Err(error) if error.is_not_found() => {
-            reread::refresh(context, primary).await;
-            Ok(None)
-        }
-        Err(error) => Err(failed(error)),
-    }
-}
-
-async fn set_finalizers(
-    context: &StepContext<'_>,
-    primary: &Primary,
-    finalizers: &[Arc<str>],
-    verb: &str,
-) -> Result<NextStep, Failed> {
-    let what = format!("failed to {verb} uninstall finalizer");
-    let failed = |e: helm_release::kube::Error| Failed::of_request(&e, &what);
-    let path = context.shared.resource.path(primary.namespace(), primary.name()).map_err(failed)?;
-    // A finalizer that someone has just added must not be lost, and a resource with another uid must not be changed.
-    let patch = json!({"metadata": {
-        "finalizers": finalizers, "uid": primary.uid(), "resourceVersion": primary.resource_version(),
-    }});
-    let path = format!("{path}?fieldManager={FINALIZER_MANAGER}");
-    match context.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
-        Ok(answer) => {
-            let answer: Received = answer.parse().map_err(failed)?;
-            let gone = answer.primary.deleting && answer.primary.finalizers.is_empty();
-            if gone {
-                context.shared.primary_deleted(context.key, primary.uid())
-            } else {
-                context.shared.primary_written(answer)
-            }
-            Ok(if gone { NextStep::Done } else { NextStep::Again })
-        }
-        // The resource was deleted, or changed a moment ago.
-        Err(error) if error.is_not_found() || error.is_conflict() => {
-            reread::refresh(context, primary).await;
-            Ok(NextStep::Again)
-        }
-        Err(error) => Err(failed(error)),
-    }
-}
 
 /// Deletes hooks, objects and records. With `uninstall-wait`, the records stay until the objects are deleted.
 pub(crate) async fn uninstall(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, FailedStep> {
@@ -347,8 +214,7 @@ async fn forget_in_status(context: &StepContext<'_>, primary: &Primary) -> Resul
 /// Forgets an install that failed before its records are deleted, if earlier ones are left beside it: the status of an
 /// action at work would let the next process continue it from those.
 pub(super) async fn forget_begun(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
-    let left = context.shared.cache.release_beside(context.key);
-    if !left.is_some_and(|left| left.is_recorded_for(&primary.owner())) {
+    if context.shared.cache.release_beside(primary).is_none() {
         return Ok(());
     }
     context.shared.memory.change(context.key, |memory| memory.release.removed = true);

@@ -1,0 +1,149 @@
+//! Writes the marks of the deployed revision: what a repair or a takeover has applied, and which Jobs it is about to delete.
+
+use std::sync::{Arc, Mutex};
+
+use futures::future::BoxFuture;
+use helm_release::action::{self, Environment};
+use helm_release::kube::{Applied, ApplyMethod, DeletionError, Deletions, ObjectKey};
+use helm_release::storage::{MarkedObject, Marks};
+use outside::sync::lock;
+
+use crate::reconcile::step_context::{StepContext, finished_for_former};
+use crate::view::primary::Primary;
+use crate::view::release::Trust;
+
+/// Writes new marks if applying did not restore the old ones, because the server's defaults or the kind's schema
+/// changed.
+pub(super) async fn update_marks(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    version: u32,
+    marks: &Marks,
+    applied: &[Applied],
+) -> Result<(), action::Error> {
+    let mut new = with_applied(marks, applied);
+    let is_applied = |object: &&mut MarkedObject| applied.iter().any(|one| one.key == object.key);
+    new.objects.iter_mut().filter(is_applied).for_each(|object| object.deleted = false);
+    write_if_new(context, primary, version, (marks, new)).await
+}
+
+/// Notes in the marks of a revision which of these objects are Jobs that its takeover had deleted: once they finish, the
+/// next try does not run them again. What follows in the takeover may fail for long.
+pub(super) async fn note_made_again(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    (version, marks): (u32, &Marks),
+    applied: &[Applied],
+) -> Result<(), action::Error> {
+    let was_deleted = |one: &&Applied| marks.find(&one.key).is_some_and(|known| known.deleted);
+    let made_again: Vec<Applied> = applied.iter().filter(was_deleted).cloned().collect();
+    write_if_new(context, primary, version, (marks, with_applied(marks, &made_again))).await
+}
+
+/// Returns marks with what is known of these objects since they were applied.
+fn with_applied(marks: &Marks, applied: &[Applied]) -> Marks {
+    let mut new = marks.clone();
+    for object in &mut new.objects {
+        if let Some(one) = applied.iter().find(|one| one.key == object.key) {
+            (object.mark, object.client) = (one.live.mark, one.method != ApplyMethod::Server);
+            object.expires = one.expires;
+        }
+    }
+    new
+}
+
+async fn write_if_new(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    version: u32,
+    (old, new): (&Marks, Marks),
+) -> Result<(), action::Error> {
+    if new == *old { Ok(()) } else { write_marks(context, primary, version, new).await }
+}
+
+/// The deletions of Jobs that a repair or a takeover recreates, noted in the marks of the deployed revision before they
+/// are sent. Otherwise, a Job that was deleted and not yet created would count as finished after a restart. A record that
+/// this operator did not write notes nothing: while it is taken over, such a Job is lost if the process dies.
+pub(super) struct RepairDeletions<'a> {
+    context: &'a StepContext<'a>,
+    primary: &'a Primary,
+    version: u32,
+    /// The marks as written last.
+    marks: Mutex<Arc<Marks>>,
+}
+
+impl<'a> RepairDeletions<'a> {
+    /// Creates an empty list. `marks` are those of the revision.
+    pub(super) fn new(
+        context: &'a StepContext<'a>,
+        primary: &'a Primary,
+        version: u32,
+        marks: &Arc<Marks>,
+    ) -> RepairDeletions<'a> {
+        RepairDeletions { context, primary, version, marks: Mutex::new(marks.clone()) }
+    }
+
+    /// Returns the revision's marks, with the deletions.
+    pub(super) fn marks(&self) -> Arc<Marks> {
+        lock(&self.marks).clone()
+    }
+
+    /// Notes the Jobs that went with an earlier resource of the name, if nothing is left of its release.
+    pub(super) async fn note_jobs_of_former(&self, env: &Environment<'_>) -> Result<(), action::Error> {
+        let (marks, release) = (self.marks(), self.context.release().unwrap_or_default());
+        let jobs = finished_for_former(&release, &marks, &self.primary.owner());
+        match action::expect_jobs_of_former(env, &marks, &jobs).await? {
+            Some(noted) => self.write(noted).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn note(&self, objects: &[ObjectKey]) -> Result<(), action::Error> {
+        let marks = self.marks();
+        match marks.with_deleted(&marks.expiring(objects)) {
+            Some(noted) => self.write(noted).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn write(&self, noted: Marks) -> Result<(), action::Error> {
+        write_marks(self.context, self.primary, self.version, noted.clone()).await?;
+        *lock(&self.marks) = Arc::new(noted);
+        Ok(())
+    }
+}
+
+impl Deletions for RepairDeletions<'_> {
+    fn record<'a>(&'a self, objects: &'a [ObjectKey]) -> BoxFuture<'a, Result<(), DeletionError>> {
+        Box::pin(async move { Ok(self.note(objects).await?) })
+    }
+}
+
+/// Writes the marks of a revision that this operator recorded. The marks of other revisions are only kept in memory.
+pub(super) async fn write_marks(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    version: u32,
+    marks: Marks,
+) -> Result<(), action::Error> {
+    let release = context.release();
+    let revision = release.as_ref().and_then(|release| release.revisions.get(&version));
+    let body = revision.and_then(|revision| revision.body(version));
+    let written = match (revision, body) {
+        (Some(revision), Some(body)) => {
+            let of = (primary.namespace(), primary.name());
+            Some(context.storage.mark(of, &body, &marks, &revision.unchanged()).await?)
+        }
+        _ => None,
+    };
+    context.shared.cache.change_release(context.key, |release| {
+        if let Some(revision) = release.revisions.get_mut(&version) {
+            revision.marks = Some(Arc::new(marks));
+            if let (Some(written), Some(body)) = (written, body) {
+                revision.trust = Trust::Written(Some(body.content));
+                revision.rewritten(written);
+            }
+        }
+    });
+    Ok(())
+}
