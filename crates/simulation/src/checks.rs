@@ -38,6 +38,10 @@ pub struct Checks {
     pub(crate) ends: u32,
     /// When the last one did.
     pub(crate) last_end: Option<Instant>,
+    /// How often all watches ended, or could not continue.
+    pub(crate) losses: u32,
+    /// When they last did.
+    pub(crate) last_loss: Option<Instant>,
     /// The uids of the objects that the operator wrote.
     pub(crate) touched: BTreeSet<String>,
     /// The uids of the objects that a person marked to be kept while their resource existed.
@@ -160,6 +164,7 @@ impl Checks {
         (self.holder, self.elects, self.is_mixed) = (now.holder, now.elects, now.is_mixed);
         (self.is_pulled, self.is_pinned) = (now.is_pulled, now.is_pinned);
         (self.setups, self.ends, self.last_end) = (now.setups, now.ends, now.last_end);
+        (self.losses, self.last_loss) = (now.losses, now.last_loss);
         self.places = now.places;
         self.rollout.is_limited = now.rollout.is_limited;
         (self.order.is_on, self.order.may_fail) = (now.order.is_on, now.order.may_fail);

@@ -21,6 +21,8 @@ pub(crate) struct Task {
     has_finished: bool,
     /// How many processes had ended when it was created.
     ends: u32,
+    /// How often processes had lost contact with the server before it was being created.
+    losses: u32,
     /// Whether a revision that has it was deployed or failed since then.
     pub(crate) is_recorded: bool,
 }
@@ -30,6 +32,18 @@ impl Checks {
     pub fn process_ends(&mut self) {
         self.ends += 1;
         self.last_end = Some(Instant::now());
+    }
+
+    /// Records that all watches end, or cannot continue: what a process does not record from now on, it forgets.
+    pub fn contact_is_lost(&mut self) {
+        self.losses += 1;
+        self.last_loss = Some(Instant::now());
+    }
+
+    /// Returns how often contact was lost before this write's action began to send it. Its record follows a moment later.
+    fn losses_before(&self, change: &Change) -> u32 {
+        let is_under_way = self.last_loss.is_some_and(|loss| change.at < loss + ON_THE_WAY);
+        self.losses.saturating_sub(is_under_way.into())
     }
 
     /// Returns how many processes had ended before the one that sent this write. A process that ends may have a write on
@@ -45,7 +59,7 @@ impl Checks {
 
     /// Checks (g) that no hook runs twice for one revision, and that a finished Job does not run again.
     pub(crate) fn job(&mut self, change: &Change) -> Option<String> {
-        let ends = self.ends_before(change);
+        let (ends, losses, all_losses) = (self.ends_before(change), self.losses_before(change), self.losses);
         let (name, resource) = self
             .resources
             .iter_mut()
@@ -68,12 +82,12 @@ impl Checks {
                 is_wrong.then(|| format!("(g) the hook of {name} ran again for revision {run}"))
             }
             (None, Some(job)) if !is_hook => {
-                let new = Task { template: template(job), has_finished: false, ends, is_recorded: false };
+                let new = Task { template: template(job), has_finished: false, ends, losses, is_recorded: false };
                 let before = resource.task.replace(new)?;
                 let is_again = before.has_finished && before.template == template(job);
-                // A process that ends between creating a Job and recording its revision leaves no trace of the Job once
-                // that is gone (COMPATIBILITY.md).
-                let is_forgotten = before.ends < ends && !before.is_recorded;
+                // A process that ends, or loses contact, between creating a Job and recording its revision leaves no trace of
+                // the Job once that is gone (COMPATIBILITY.md).
+                let is_forgotten = (before.ends < ends || before.losses < all_losses) && !before.is_recorded;
                 let is_wrong =
                     is_again && !is_forgotten && !resource.judged && !resource.is_helms && !resource.is_claimed;
                 is_wrong.then(|| format!("(a) the Job of {name} runs again"))

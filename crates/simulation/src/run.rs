@@ -285,6 +285,13 @@ async fn simulate(script: Script, trace: Trace) -> (Report, Vec<String>) {
     (report, trace.take_kept())
 }
 
+/// Restarts the server, which is away and then loading for so many milliseconds.
+fn restart(world: &World, (away, loading): (u64, u64), elapsed: Duration) {
+    let state = &mut *world.state();
+    state.faults.restart(away, loading, elapsed);
+    state.checks.contact_is_lost();
+}
+
 fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
     let what = serde_json::to_string(action).unwrap_or_default();
     let elapsed = world.elapsed();
@@ -296,21 +303,27 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
     match action {
         Action::Fault(fault) => world.state().faults.begin(fault.clone(), elapsed),
         Action::Forbid(which, namespace) => world.state().faults.forbid(*which, namespace),
-        Action::RestartServer(away, loading) => world.state().faults.restart(*away, *loading, elapsed),
+        Action::RestartServer(away, loading) => restart(world, (*away, *loading), elapsed),
         Action::Backup => world.back_up(),
         Action::Restore(away, loading) => {
             if world.restore() {
-                world.state().faults.restart(*away, *loading, elapsed);
+                restart(world, (*away, *loading), elapsed);
             }
         }
-        Action::Cut => world.state().faults.breaks.cuts += 1,
+        Action::Cut => {
+            let state = &mut *world.state();
+            state.faults.breaks.cuts += 1;
+            state.checks.contact_is_lost();
+        }
         Action::Expire => {
             {
                 let mut server = world.server();
                 let version = server.version();
                 server.compact(version);
             }
-            world.state().faults.breaks.expiries += 1;
+            let state = &mut *world.state();
+            state.faults.breaks.expiries += 1;
+            state.checks.contact_is_lost();
         }
         Action::Kill(number, down) => processes.kill(*number, *down),
         Action::Push(version) => {

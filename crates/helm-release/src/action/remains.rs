@@ -1,7 +1,7 @@
 //! Whether anything remains of a release whose records may have outlived it.
 
 use super::{Current, Environment, Error};
-use crate::kube::{Decoration, Live, ObjectKey, Ownership};
+use crate::kube::{Decoration, Live, ObjectKey};
 use crate::storage::{MarkedObject, Marks};
 
 /// Returns the marks of a release that another resource had, and of which nothing remains, with a note that these Jobs have not
@@ -68,5 +68,5 @@ fn goes_with_release(object: &MarkedObject) -> bool {
 
 /// Returns whether a live object is the release's, and neither goes with a former resource nor outlives the release anyway.
 fn stays(live: &Live, decoration: &Decoration) -> bool {
-    decoration.ownership(live) == Ownership::Ours && !decoration.is_of_former(live) && !live.deleting && !live.kept
+    decoration.stays(live) && !live.kept
 }

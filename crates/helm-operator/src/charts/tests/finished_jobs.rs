@@ -386,6 +386,39 @@ async fn a_job_that_the_server_deletes_between_its_read_and_its_write_has_finish
     assert_eq!((world.history().last().unwrap().as_str(), world.state("Ready")), ("2 deployed", "True/Ready".into()));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_job_that_no_record_mentions_does_not_run_again_if_it_finishes_while_the_next_action_runs() {
+    for value in ["1", "2"] {
+        let world = World::new(loading("1", "a"));
+        world.server.refuse(|call| {
+            let notes = call.method == http::Method::PATCH && call.path.contains("/secrets/sh.helm.release");
+            notes.then(|| Error::from_status(500, "", "away"))
+        });
+        reconcile(&world).await;
+        assert!(exists(&world), "and its record does not say so: {:?}", world.history());
+        world.server.accept();
+        let world = World::on(world.server);
+        feed_jobs(&world);
+        let server = Arc::downgrade(&world.server);
+        world.server.refuse(move |call| {
+            if call.method == http::Method::PATCH && call.path.starts_with(&format!("{MAPS}/b")) {
+                server.upgrade()?.remove(LOAD);
+            }
+            None
+        });
+        world.edit(|p| p["spec"] = loading(value, "a"));
+        for _ in 0..3 {
+            reconcile(&world).await;
+            tokio::time::advance(Duration::from_secs(60)).await;
+        }
+        assert_eq!((exists(&world), world.value_of("b")), (false, json!(value)));
+        assert!(world.history().last().unwrap().ends_with(" deployed"), "{:?}", world.history());
+        let world = World::on(world.server);
+        reconcile(&world).await;
+        assert_eq!((exists(&world), world.state("Ready")), (false, "True/Ready".to_owned()), "after a restart");
+    }
+}
+
 /// Returns a release with a running Job whose image cannot change.
 async fn running() -> World {
     let world = World::new(loading("1", "a"));

@@ -168,7 +168,7 @@ impl Attempt<'_> {
             },
             (None, cached) => cached.into(),
         };
-        let expires = recorded.is_some_and(|k| k.expires && is_same(object, k, env));
+        let expires = self.may_have_finished(object, key, observations);
         if expires && matches!(observed, Found::Absent) {
             return None;
         }
@@ -181,6 +181,17 @@ impl Attempt<'_> {
         let is_other = |known: &MarkedObject| known.adopted.is_some() || !is_same(object, known, env);
         let changed = recorded.is_none_or(is_other) || self.current.is_some_and(Current::lacks_revisions);
         Some(Target { object, rule, observed, previous, changed, handed_over: self.handover.of(key), expires })
+    }
+
+    /// Returns whether a Job in this form that is missing has finished: the server deletes it after that, and it is known to
+    /// have been applied. If no record says so, because the process ended before it wrote one, the live Job does.
+    pub(super) fn may_have_finished(&self, object: &Object, key: &ObjectKey, observations: &Observations) -> bool {
+        let recorded = self.current.and_then(|current| current.inventory.find(key));
+        let is_live = || matches!(observations.get(key), Some(Found::Read(found)) if found.stays);
+        recorded.is_some_and(|known| {
+            let was_applied = known.expires || (!known.deleted && object.expires() && is_live());
+            was_applied && is_same(object, known, self.env)
+        })
     }
 
     /// Returns whether objects name their owner as in the last revision: in the same way, and the same resource. The garbage

@@ -46,7 +46,7 @@ impl Attempt<'_> {
         let may_be_intact = self.is_ordered() && self.is_tied_as_before();
         let object = |(object, key): (&Object, &ObjectKey)| MarkedObject {
             client: known(key).is_some_and(|known| known.client),
-            expires: known(key).is_some_and(|known| known.expires && known.is_of(object, namespace)),
+            expires: self.may_have_finished(object, key, observations),
             // Earlier revisions may leave the history before this one ends.
             deleted: known(key).is_some_and(|known| known.deleted),
             adopted: adopted(key),
@@ -61,12 +61,16 @@ impl Attempt<'_> {
         Marks { objects, own: Some(self.keys.len()), ..self.release_marks(release) }
     }
 
-    /// Returns the marks of the completed revision.
-    pub(super) fn marks(&self, applied: &[Applied], release: &Release) -> Marks {
+    /// Returns the marks of the completed revision. `ahead` says which missing Jobs have finished.
+    pub(super) fn marks(&self, applied: &[Applied], release: &Release, ahead: &Marks) -> Marks {
         let marked = |(object, key): (&Object, &ObjectKey)| {
             let now = applied.iter().find(|a| a.key == *key).map(MarkedObject::from);
-            let unchanged = || self.current.and_then(|c| c.inventory.find(key)).cloned();
-            now.or_else(|| Some(MarkedObject { adopted: None, deleted: false, turn: object.turn, ..unchanged()? }))
+            let unchanged = || {
+                let known = self.current?.inventory.find(key)?.clone();
+                let expires = known.expires || ahead.find(key).is_some_and(|ahead| ahead.expires);
+                Some(MarkedObject { adopted: None, deleted: false, turn: object.turn, expires, ..known })
+            };
+            now.or_else(unchanged)
         };
         let objects = self.candidate.objects.iter().zip(&self.keys).filter_map(marked).collect();
         Marks { objects, complete: true, ..self.release_marks(release) }

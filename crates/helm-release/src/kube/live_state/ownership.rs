@@ -120,6 +120,11 @@ impl Decoration {
         self.owner.as_ref().zip(live.controller.as_ref()).is_some_and(|(owner, one)| is_former(owner, one))
     }
 
+    /// Returns whether the object is the release's, is not being deleted, and does not go with a former resource.
+    pub(crate) fn stays(&self, live: &Live) -> bool {
+        self.ownership(live) == Ownership::Ours && !self.is_of_former(live) && !live.deleting
+    }
+
     /// Returns who owns the object. The controller takes precedence, then the owner annotations, then the release
     /// annotations.
     pub fn ownership(&self, live: &Live) -> Ownership {

@@ -112,7 +112,8 @@ impl Applier {
         let managed_fields = ManagedFields::Known(object["metadata"]["managedFields"].take());
         let (scaled, kept, whole, adopted) =
             (live.scaled, live.kept, (part == Part::Whole).then_some(object), decoration.adopted(&live));
-        let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted };
+        let stays = decoration.stays(&live);
+        let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted, stays };
         Ok(Ok(Found::Read(Box::new(existing))))
     }
 }

@@ -91,6 +91,8 @@ pub(crate) struct Existing {
     pub(in crate::kube) whole: Option<Value>,
     /// How the object is adopted by a release that does not contain it yet.
     pub(crate) adopted: Option<Adopted>,
+    /// Whether it is the release's, is not being deleted, and does not go with a former resource.
+    pub(crate) stays: bool,
 }
 
 impl Existing {
@@ -106,6 +108,7 @@ impl Existing {
             kept: false,
             whole: None,
             adopted: None,
+            stays: false,
         }
     }
 }
