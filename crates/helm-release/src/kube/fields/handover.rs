@@ -31,8 +31,9 @@ pub(in crate::kube) fn hand_over(
     let entries = || managed_fields.as_array().into_iter().flatten();
     let position = Position { body, live, sets: entries().map(|entry| &entry["fieldsV1"]).collect() };
     let mut paths: Vec<Vec<Key>> = pointers.iter().filter_map(|pointer| position.find(pointer)).collect();
-    // In reverse order, so that indexes stay valid while items are removed.
+    // In reverse order, so that indexes stay valid while items are removed, and each once, so that no other item is.
     paths.sort();
+    paths.dedup();
     paths.reverse();
     let mut left = body.clone();
     paths.iter().for_each(|path| remove(&mut left, path));
@@ -105,10 +106,13 @@ impl<'a> Position<'a> {
         Position { body, live, sets: self.sets.iter().filter_map(|set| set.get(key)).collect() }
     }
 
-    /// Returns whether a manager owns the map as a whole, as with `nodeSelector`.
+    /// Returns whether a manager owns the map as a whole, as with `nodeSelector`. One that was applied as an empty map looks
+    /// the same, until another manager owns a part of it.
     fn is_atomic_map(&self) -> bool {
         let is_leaf = |set: &&Value| set.as_object().is_some_and(Map::is_empty);
-        self.sets.iter().any(is_leaf) && self.live.as_object().is_some_and(|live| !live.is_empty())
+        self.sets.iter().all(is_leaf)
+            && !self.sets.is_empty()
+            && self.live.as_object().is_some_and(|live| !live.is_empty())
     }
 
     /// Returns whether managers own single items of the list. A list without any owned part was handed over as a whole.
@@ -279,7 +283,9 @@ mod tests {
             "k:{\"name\":\"a\"}": item, "k:{\"name\":\"b\"}": item, "k:{\"name\":\"c\"}": item,
         }}});
         let pointers = ["/spec/containers/0", "/spec/containers/[name=c]", "/spec/containers/0/name"];
-        let pointers = pointers.map(|text| Pointer::parse(text).unwrap());
+        // Two rules may name the same item.
+        let twice = pointers.iter().chain(["/spec/containers/[name=a]", "/spec/containers/0"].iter());
+        let pointers: Vec<Pointer> = twice.map(|text| Pointer::parse(text).unwrap()).collect();
         let entries = json!([entry(FIELD_MANAGER, "Apply", fields)]);
         let left = hand_over(&body, &body, &entries, &pointers).body;
         assert_eq!(left, containers(json!([{"name": "b"}])));
@@ -305,6 +311,16 @@ mod tests {
         assert_eq!((&left["spec"].get("nodeSelector"), fields.unwrap()["f:spec"].get("f:nodeSelector")), (&None, None));
         let (left, fields) = check(&body, &body, json!({"f:spec": {"f:x": {}}}), json!({}), "/spec/rules/0/host");
         assert_eq!((left["spec"].get("rules"), fields), (None, None), "it stays handed over");
+    }
+
+    #[test]
+    fn of_a_map_that_was_applied_empty_only_the_named_field_is_handed_over() {
+        let body = json!({"spec": {"resources": {"requests": {"cpu": "1"}, "limits": {"cpu": "2"}}}});
+        let live = json!({"spec": {"resources": {"requests": {"cpu": "3"}}}});
+        let (ours, theirs) =
+            (json!({"f:spec": {"f:resources": {}}}), json!({"f:spec": {"f:resources": {"f:requests": {"f:cpu": {}}}}}));
+        let (left, released) = check(&body, &live, ours, theirs, "/spec/resources/requests");
+        assert_eq!((left, released), (json!({"spec": {"resources": {"limits": {"cpu": "2"}}}}), None));
     }
 
     #[test]
