@@ -210,14 +210,31 @@ fn errors_list_five_conflicts_and_count_the_rest() {
 
 #[tokio::test]
 async fn objects_that_change_hands_before_the_apply_are_judged_again() {
+    // What `helm` wrote becomes ours, and what others wrote does not.
+    for manager in ["helm", "kubectl"] {
+        let (server, applier) = server();
+        server.put(SERVICE, service_of("web"), manager);
+        let object = service();
+        let found = applier.check_ownership(&[(&object, Rule::Import)], &decoration()).await.unwrap();
+        server.put(SERVICE, service_of("other"), manager);
+        let error = apply(&applier, target(&object, Rule::Import, found[0].1.clone())).await.unwrap_err();
+        assert!(matches!(error, ApplyError::Foreign(_)), "{manager}: {error}");
+        assert_eq!(server.object(SERVICE).unwrap()["spec"]["port"], 9, "{manager}");
+    }
+}
+
+#[tokio::test]
+async fn objects_that_others_change_before_the_apply_are_read_again_and_applied() {
     let (server, applier) = server();
-    server.put(SERVICE, service_of("web"), "helm");
+    server.put(SERVICE, service_of("web"), "kubectl");
     let object = service();
     let found = applier.check_ownership(&[(&object, Rule::Import)], &decoration()).await.unwrap();
-    server.put(SERVICE, service_of("other"), "helm");
-    let error = apply(&applier, target(&object, Rule::Import, found[0].1.clone())).await.unwrap_err();
-    assert!(matches!(error, ApplyError::Foreign(_)), "{error}");
-    assert_eq!(server.object(SERVICE).unwrap()["spec"]["port"], 9);
+    let mut changed = server.object(SERVICE).unwrap();
+    changed["metadata"]["annotations"]["other"] = "x".into();
+    server.put(SERVICE, changed, "kubectl");
+    apply(&applier, target(&object, Rule::Import, found[0].1.clone())).await.unwrap();
+    let live = server.object(SERVICE).unwrap();
+    assert_eq!((&live["spec"]["port"], &live["metadata"]["annotations"]["other"]), (&json!(1), &json!("x")));
 }
 
 #[tokio::test]

@@ -18,8 +18,8 @@ use crate::kube::writes::recreate::{DeletionError, Guard, Stuck};
 use crate::kube::writes::write::{ApplyMethod, Body, Failures, Policy, Previous, WriteOptions, Written};
 use crate::kube::{DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey, Pointer, Resource, Rule};
 
-/// Maximum number of tries to apply while the live object keeps changing.
-const MAX_TRIES: usize = 5;
+/// Maximum number of tries to write or delete an object that keeps changing between check and request.
+pub(in crate::kube::writes) const MAX_TRIES: usize = 5;
 
 /// An object to apply, and the known state of the live one.
 #[derive(Clone, Debug)]

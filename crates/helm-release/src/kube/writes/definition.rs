@@ -4,7 +4,7 @@ use outside::{Call, Error};
 use serde_json::Value;
 
 use crate::kube::objects::decorate::RELEASE_NAME;
-use crate::kube::writes::apply::{Applier, ApplyError, describe};
+use crate::kube::writes::apply::{Applier, ApplyError, MAX_TRIES, describe};
 use crate::kube::writes::found::{Existing, Found};
 use crate::kube::writes::write::{Body, Previous};
 use crate::kube::{CHART_LABEL, Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Ownership};
@@ -39,6 +39,23 @@ impl Applier {
     /// The definition belongs to another release, or the new one lacks a stored version, or changes scope or names; the
     /// server rejects it or is unreachable.
     pub(crate) async fn replace_definition(
+        &self,
+        object: &Object,
+        of: DefinitionOf,
+        decoration: &Decoration,
+    ) -> Result<bool, ApplyError> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.replace_definition_as_read(object, of, decoration).await {
+                // It changed since it was read.
+                Err(ApplyError::Failed { source, .. }) if source.is_conflict() && tries < MAX_TRIES => {}
+                replaced => return replaced,
+            }
+        }
+    }
+
+    async fn replace_definition_as_read(
         &self,
         object: &Object,
         of: DefinitionOf,

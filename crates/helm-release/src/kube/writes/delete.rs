@@ -6,11 +6,8 @@ use serde_json::json;
 
 use crate::kube::live_state::live::{Live, Proven};
 use crate::kube::live_state::ownership::NotOurs;
-use crate::kube::writes::apply::{Applier, ApplyError, bytes};
+use crate::kube::writes::apply::{Applier, ApplyError, MAX_TRIES, bytes};
 use crate::kube::{Decoration, ObjectKey};
-
-/// Maximum number of tries to delete while the object keeps changing between check and deletion.
-const MAX_TRIES: usize = 5;
 
 /// The server's treatment of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

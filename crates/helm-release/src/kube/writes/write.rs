@@ -11,10 +11,12 @@ use crate::kube::fields::migrate::migrated_managers;
 use crate::kube::fields::{replaced, unowned};
 use crate::kube::writes::apply::{Applier, ApplyError, bytes};
 use crate::kube::writes::autoscaler::has_replicas;
-use crate::kube::writes::client_side::{MergeBases, Merged};
+use crate::kube::writes::client_side::{MergeBases, Merged, changed};
 use crate::kube::writes::found::{Existing, Found};
 use crate::kube::writes::recreate::Deletions;
-use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot, Tie};
+use crate::kube::{
+    Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Proven, Resource, Slot, Tie,
+};
 
 /// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a
 /// definition.
@@ -182,6 +184,37 @@ impl Failures {
     }
 }
 
+/// What must be true of a live object, or else an apply conflicts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Precondition {
+    uid: String,
+    /// `None` if every state of the object will do, because a watch shows whose it is.
+    resource_version: Option<String>,
+}
+
+impl Precondition {
+    /// Requires the object itself, in any state.
+    fn identity(uid: &str) -> Precondition {
+        Precondition { uid: uid.into(), resource_version: None }
+    }
+
+    /// Requires the state that was read: the object may have changed hands since.
+    fn state(uid: &str, resource_version: &str) -> Precondition {
+        Precondition { uid: uid.into(), resource_version: Some(resource_version.into()) }
+    }
+
+    /// Requires the state that a write left.
+    fn state_of(written: &Response) -> Result<Precondition, Error> {
+        let Proven { uid, resource_version } = written.parse::<Live>()?.proven();
+        Ok(Precondition::state(&uid, &resource_version))
+    }
+
+    fn is_met_by(&self, metadata: &Value) -> bool {
+        let is = |field: &str, expected: &str| metadata[field] == expected;
+        is("uid", &self.uid) && self.resource_version.as_ref().is_none_or(|version| is("resourceVersion", version))
+    }
+}
+
 /// An object in the form that is sent.
 #[derive(Clone)]
 pub(in crate::kube) struct Body {
@@ -284,18 +317,20 @@ impl Applier {
     ) -> Result<Response, Error> {
         match observed {
             Found::Unknown | Found::Absent => self.create(&body.path, &body.json).await,
-            Found::Ours { proven, .. } => self.force_over_obstacles(body, &proven.uid).await,
+            Found::Ours { proven, .. } => self.force_over_obstacles(body, &Precondition::identity(&proven.uid)).await,
             Found::Read(existing) => {
                 let (body, managers) = taken_over(body, existing);
+                let state = Precondition::state(&existing.uid, &existing.resource_version);
                 if previous != Previous::Apply {
                     // Moves the fields only if the server would accept the apply.
-                    self.force(&format!("{}?dryRun=All&", body.path), &body.json, &existing.uid).await?;
+                    self.force(&format!("{}?dryRun=All&", body.path), &body.json, &state).await?;
                 }
                 let moved = match managers {
                     Some(managers) => Some(self.set_managers(&body.path, &managers, &existing.resource_version).await?),
                     None => None,
                 };
-                let applied = self.force_over_obstacles(&body, &existing.uid).await;
+                let state = moved.as_ref().map_or(Ok(state), Precondition::state_of)?;
+                let applied = self.force_over_obstacles(&body, &state).await;
                 if let (Err(error), Some(moved)) = (&applied, moved)
                     && error.is_immutable()
                 {
@@ -329,10 +364,13 @@ impl Applier {
         }
     }
 
-    /// Applies to the object with this uid; conflicts if it does not exist or has another uid.
-    async fn force(&self, path: &str, json: &Value, uid: &str) -> Result<Response, Error> {
+    /// Applies to the object that meets the precondition; conflicts if it does not, or does not exist.
+    async fn force(&self, path: &str, json: &Value, precondition: &Precondition) -> Result<Response, Error> {
         let mut json = json.clone();
-        json["metadata"]["uid"] = uid.into();
+        json["metadata"]["uid"] = precondition.uid.as_str().into();
+        if let Some(version) = &precondition.resource_version {
+            json["metadata"]["resourceVersion"] = version.as_str().into();
+        }
         self.send_apply(path, &json).await
     }
 
@@ -350,19 +388,19 @@ impl Applier {
 
     /// Applies. If an unowned server default or an item that replaced ours blocks the apply, claims it and applies
     /// again, which removes it.
-    async fn force_over_obstacles(&self, body: &Body, uid: &str) -> Result<Response, Error> {
+    async fn force_over_obstacles(&self, body: &Body, precondition: &Precondition) -> Result<Response, Error> {
         let path = format!("{}?", body.path);
-        let refused = match self.force(&path, &body.json, uid).await {
+        let refused = match self.force(&path, &body.json, precondition).await {
             Err(error) if !error.fields().is_empty() && !error.is_immutable() => error,
             answer => return answer,
         };
-        let (before, claimed) = match self.claim_obstacles(body, refused.fields()).await {
+        let (before, claimed) = match self.claim_obstacles(body, refused.fields(), precondition).await {
             Ok(Some(claimed)) => claimed,
             // Whether something blocks the apply is unknown.
-            Err(error) if error.is_transient() => return Err(error),
+            Err(error) if error.is_transient() || error.is_conflict() => return Err(error),
             Ok(None) | Err(_) => return Err(refused),
         };
-        let applied = self.force(&path, &body.json, uid).await;
+        let applied = self.force(&path, &body.json, &Precondition::state_of(&claimed)?).await;
         if applied.is_err() {
             self.give_back(body, &before, &claimed).await;
         }
@@ -371,8 +409,16 @@ impl Applier {
 
     /// Claims the fields that block an apply. Returns the managed fields from before, and the response; `None` if
     /// nothing blocks it.
-    async fn claim_obstacles(&self, body: &Body, refused: &[String]) -> Result<Option<(Value, Response)>, Error> {
+    async fn claim_obstacles(
+        &self,
+        body: &Body,
+        refused: &[String],
+        precondition: &Precondition,
+    ) -> Result<Option<(Value, Response)>, Error> {
         let live: Value = self.api.send(Call::get(&body.path)).await?.parse()?;
+        if !precondition.is_met_by(&live["metadata"]) {
+            return Err(changed(body));
+        }
         let claimed = replaced::with_replacements(&live, &body.json, refused);
         let Some(managers) = claimed.or_else(|| unowned::with_defaults(&live, &body.json, refused)) else {
             return Ok(None);

@@ -13,12 +13,13 @@ mod tests;
 
 use futures::future::BoxFuture;
 use outside::{Call, Error};
+use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::kube::writes::apply::{Applier, bytes};
 use crate::kube::writes::found::Found;
 use crate::kube::writes::write::{Body, WriteOptions};
-use crate::kube::{Decoration, FIELD_MANAGER, HOOK_RUN_ANNOTATION, Live, Object, ObjectKey, Resource};
+use crate::kube::{Decoration, FIELD_MANAGER, HOOK_RUN_ANNOTATION, Live, Object, ObjectKey, Ownership, Resource};
 
 use schema::Schema;
 pub(in crate::kube) use schema::Schemas;
@@ -47,19 +48,21 @@ impl Applier {
         observed: &Found,
         options: &WriteOptions<'_>,
     ) -> Result<Merged, Error> {
-        let uid = match observed {
+        let (uid, version) = match observed {
             Found::Unknown | Found::Absent => {
                 let live = self.post(&body.resource, &body.key.namespace, &body.json).await?;
                 return Ok(Merged { live, changed: true });
             }
-            Found::Ours { proven, .. } => &proven.uid,
-            Found::Read(existing) => &existing.uid,
+            Found::Ours { proven, .. } => (&proven.uid, &proven.resource_version),
+            Found::Read(existing) => (&existing.uid, &existing.resource_version),
         };
         let live = match self.api.send(Call::get(&body.path)).await {
             Err(error) if error.is_not_found() => return Err(changed(body)),
             answer => answer?.parse::<Value>()?,
         };
-        if live["metadata"]["uid"] != uid.as_str() {
+        let is = |field: &str, observed: &str| live["metadata"][field] == observed;
+        let may_have_other_owner = !is_ours(&live, options.decoration) && !is("resourceVersion", version);
+        if !is("uid", uid) || may_have_other_owner {
             return Err(changed(body));
         }
         self.merge(body, options, live).await
@@ -122,8 +125,8 @@ impl Applier {
 }
 
 /// Returns the patch that turns the live object into the new one, without what only the base has; `None` if nothing
-/// changes. It has preconditions: it changes no other object with the same name, and no list of metadata that several
-/// controllers share after another has changed the object.
+/// changes. It has preconditions: it changes no other object with the same name, none that the release takes over after it
+/// has changed, and no list of metadata that several controllers share after another has changed the object.
 fn patch_over(
     base: Option<&Object>,
     body: &Body,
@@ -146,7 +149,7 @@ fn patch_over(
         return None;
     }
     patch["metadata"]["uid"] = live["metadata"]["uid"].clone();
-    if shared::is_changed_by(&patch) {
+    if shared::is_changed_by(&patch) || !is_ours(live, decoration) {
         patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
     }
     Some(patch)
@@ -159,6 +162,12 @@ pub(in crate::kube) struct Merged {
     pub(in crate::kube) changed: bool,
 }
 
-fn changed(body: &Body) -> Error {
+/// Returns whether a live object belongs to the release.
+fn is_ours(live: &Value, decoration: &Decoration) -> bool {
+    Live::deserialize(live).is_ok_and(|live| decoration.ownership(&live) == Ownership::Ours)
+}
+
+/// Returns the conflict of an object that is not as it was observed.
+pub(in crate::kube::writes) fn changed(body: &Body) -> Error {
     Error::from_status(409, "Conflict", &format!("{} changed since it was read", body.key))
 }

@@ -450,29 +450,33 @@ async fn client_side_writes_respect_ownership_unless_adopting() {
 }
 
 #[tokio::test]
-async fn replaced_objects_are_judged_again() {
-    let world = server();
-    let server = &world.0;
-    apply(&world, &deployment("odd1"), Policy::Auto, &(), Mode::New).await.unwrap();
-    // Between the check and the write an object of another release takes its place.
-    let state = Arc::downgrade(server);
-    let metadata = json!({"name": "web", "annotations": {"meta.helm.sh/release-name": "other"}});
-    let foreign = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata});
-    server.refuse(move |call| {
-        let server = state.upgrade()?;
-        if call.method == http::Method::GET && server.object(DEPLOYMENT)?["spec"]["image"] == "odd1" {
-            server.remove(DEPLOYMENT);
-            server.put(DEPLOYMENT, foreign.clone(), "kubectl");
-        }
-        None
-    });
-    let error = apply(&world, &deployment("odd1"), Policy::Auto, &(), Mode::Client).await.unwrap_err();
-    assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
-    server.accept();
-    // Deleted: created again.
-    server.remove(DEPLOYMENT);
-    apply(&world, &deployment("odd2"), Policy::Auto, &(), Mode::Client).await.unwrap();
-    assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["image"], "odd2");
+async fn objects_that_are_replaced_or_change_hands_are_judged_again() {
+    for is_replaced in [true, false] {
+        let world = server();
+        let server = &world.0;
+        apply(&world, &deployment("odd1"), Policy::Auto, &(), Mode::New).await.unwrap();
+        // Between the check and the write, the object becomes another release's, or that one's takes its place.
+        let state = Arc::downgrade(server);
+        let metadata = json!({"name": "web", "annotations": {"meta.helm.sh/release-name": "other"}});
+        let foreign = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata});
+        server.refuse(move |call| {
+            let server = state.upgrade()?;
+            if call.method == http::Method::GET && server.object(DEPLOYMENT)?["spec"]["image"] == "odd1" {
+                if is_replaced {
+                    server.remove(DEPLOYMENT);
+                }
+                server.put(DEPLOYMENT, foreign.clone(), "kubectl");
+            }
+            None
+        });
+        let error = apply(&world, &deployment("odd1"), Policy::Auto, &(), Mode::Client).await.unwrap_err();
+        assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
+        server.accept();
+        // Deleted: created again.
+        server.remove(DEPLOYMENT);
+        apply(&world, &deployment("odd2"), Policy::Auto, &(), Mode::Client).await.unwrap();
+        assert_eq!(server.object(DEPLOYMENT).unwrap()["spec"]["image"], "odd2");
+    }
 }
 
 #[tokio::test]

@@ -21,7 +21,7 @@ use crate::kube::fields::migrate::migrated_managers;
 use crate::kube::live_state::live::Proven;
 use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::without_slot;
-use crate::kube::writes::apply::{Applied, Applier, ApplyError, Target, bytes, describe};
+use crate::kube::writes::apply::{Applied, Applier, ApplyError, MAX_TRIES, Target, bytes, describe};
 use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::found::Found;
 use crate::kube::writes::limit::WriteLimit;
@@ -53,8 +53,6 @@ impl Deletions for () {
 
 /// Maximum time that an attempt waits until deleted objects no longer exist. Pods have 30 s to terminate by default.
 const LIMIT: Duration = Duration::from_secs(120);
-/// Maximum number of checks of an object that keeps changing.
-const MAX_TRIES: usize = 5;
 
 impl ApplyError {
     /// Returns whether an object is still being deleted and only Kubernetes holds it, for example until its Pods are gone.
