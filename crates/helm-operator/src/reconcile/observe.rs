@@ -215,20 +215,17 @@ impl StepContext<'_> {
 
     /// Returns the objects to repair, which are missing or lost fields of ours. Without a watch, returns all objects
     /// once per period. After a failed upgrade, returns only missing objects that the upgrade also renders: it may have
-    /// applied the objects that exist, and pruned those that it does not render.
+    /// applied the objects that exist, and pruned those that it does not render. Those that a person keeps lose their owner
+    /// reference in any case.
     pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
         let reading = self.reading(primary, self.shared.memory.of(self.key).triggers.resynced);
         let repaired = marks.rendered().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
-        let differs = |object: &&MarkedObject| self.differs(object, reading) || self.is_bound(object);
-        repaired
-            .filter(differs)
-            .filter(|o| !self.may_be_of_failed_upgrade(o))
-            .map(|object| object.key.clone())
-            .collect()
+        let differs = |o: &&MarkedObject| self.differs(o, reading) && !self.may_be_of_failed_upgrade(o);
+        repaired.filter(|o| self.is_bound(o) || differs(o)).map(|object| object.key.clone()).collect()
     }
 
     /// Returns whether an object may be as the newest revision left it, which failed.
-    fn may_be_of_failed_upgrade(&self, object: &MarkedObject) -> bool {
+    pub(crate) fn may_be_of_failed_upgrade(&self, object: &MarkedObject) -> bool {
         let (release, cache) = (self.release().unwrap_or_default(), &self.shared.cache);
         let is_missing = cache.is_synced(&object.key) && cache.dependent(&object.key).is_none();
         let failed = release.newest().filter(|(_, newest)| newest.status == Status::Failed);
@@ -237,7 +234,7 @@ impl StepContext<'_> {
 
     /// Returns whether a person keeps an object whose owner reference would nevertheless let the garbage collector
     /// delete it.
-    fn is_bound(&self, object: &MarkedObject) -> bool {
+    pub(crate) fn is_bound(&self, object: &MarkedObject) -> bool {
         let live = self.shared.cache.dependent(&object.key);
         live.is_some_and(|live| live.is_bound && live.ours && !live.deleting)
     }

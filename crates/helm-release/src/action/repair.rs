@@ -4,8 +4,8 @@ use super::handover::Handover;
 use super::last::RecordedBases;
 use super::{Admitted, Cached, Environment, Error, HELM_APPLY_METHOD, read_sealed};
 use crate::kube::{
-    AfterFailure, Applied, ApplyError, Deletions, Failures, Found, Inspection, Live, Object, ObjectKey, Ownership,
-    OwnershipLoss, Pointer, Previous, Rule, Target, Unchanged, WriteOptions, has_replicas, recorded_objects,
+    Adopted, AfterFailure, Applied, ApplyError, Deletions, Failures, Found, Inspection, Left, Live, Object, ObjectKey,
+    Ownership, OwnershipLoss, Pointer, Previous, Rule, Target, Unchanged, WriteOptions, has_replicas, recorded_objects,
 };
 use crate::release::{Packed, Release, Status};
 use crate::storage::{Body, MarkedObject, Marks, Precondition, Sealed, Stored, Written};
@@ -65,6 +65,29 @@ pub async fn reapply(
     let rule = Rule::for_known(env.options.adopt);
     let release = read_sealed(env, version, packed).await?;
     apply(env, &release, With::These(objects), rule, deletions).await
+}
+
+/// The objects that [`unbind`] left to whoever keeps them.
+#[derive(Debug, Default)]
+pub struct Unbound {
+    /// The objects, as they are then.
+    pub live: Vec<(ObjectKey, Live)>,
+    /// The first failure. The others were unbound nevertheless.
+    pub failed: Option<Error>,
+}
+
+/// Removes the owner reference from these objects, which a person keeps, so that the garbage collector leaves them. Changes
+/// nothing else of them: an apply may be refused for another reason. One that is no longer kept stays as it is.
+pub async fn unbind(env: &Environment<'_>, kept: &[&MarkedObject]) -> Unbound {
+    let mut unbound = Unbound::default();
+    for object in kept {
+        let left = Left::Before(Adopted::Owned);
+        match env.applier.leave(&object.key, &object.api_version, left, &env.decoration).await {
+            Ok(live) => unbound.live.extend(live.map(|live| (object.key.clone(), live))),
+            Err(error) => unbound.failed = unbound.failed.or(Some(error.into())),
+        }
+    }
+    unbound
 }
 
 /// Takes ownership of every object of a revision that Helm or an upstream operator applied: moves its managers' fields

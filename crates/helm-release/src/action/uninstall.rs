@@ -308,7 +308,8 @@ async fn give_back_one(env: &Environment<'_>, object: &MarkedObject) -> Result<(
 }
 
 async fn leave(env: &Environment<'_>, object: &MarkedObject, left: Left) -> Result<(), Error> {
-    Ok(env.applier.leave(&object.key, &object.api_version, left, &env.decoration).await?)
+    env.applier.leave(&object.key, &object.api_version, left, &env.decoration).await?;
+    Ok(())
 }
 
 /// Builds the inventory of a revision without our marks from its stored manifest.

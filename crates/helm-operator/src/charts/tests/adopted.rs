@@ -274,6 +274,49 @@ async fn what_a_person_keeps_loses_its_owner_before_anything_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_person_keeps_loses_its_owner_although_the_server_refuses_its_repair_or_an_upgrade_failed() {
+    for has_failed in [false, true] {
+        let server = World::new(spec()).server;
+        let world = World::with_events(server, Arc::new(Stub::default()), |settings| {
+            settings.on_failure = OnFailure::Keep;
+        });
+        world.reconcile().await;
+        let before = uid(&world);
+        // Only the object itself is refused, not a change of its metadata.
+        world.server.refuse(|call| {
+            let body =
+                call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+            let sets_data =
+                call.method == http::Method::PATCH && call.path.contains("/configmaps/a") && body.contains("\"data\"");
+            sets_data.then(|| Error::from_status(422, "Invalid", "field can not be less than previous value"))
+        });
+        if has_failed {
+            world.edit(|p| p["spec"]["value"] = "2".into());
+            world.reconcile().await;
+            assert_eq!(world.history().last().unwrap(), "2 failed");
+        } else {
+            let path = format!("{MAPS}/a");
+            let mut object = world.server.object(&path).unwrap();
+            object["data"] = json!({"grown": "by a person"});
+            world.server.put(&path, object, "user");
+            world.reconcile().await;
+        }
+        keep_a(&world);
+        world.reconcile().await;
+        if !has_failed {
+            // The refused repair is about to be tried again.
+            tokio::time::advance(Duration::from_secs(600)).await;
+            world.reconcile().await;
+        }
+        let [_, annotations, owners] = left(&world);
+        assert_eq!((uid(&world), owners), (before, Value::Null), "an upgrade failed: {has_failed}");
+        assert_eq!(annotations["operator-sdk/primary-resource"], "ns/web");
+        let requests = world.requests().await;
+        assert!(requests <= 4, "and does so once: {requests}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_person_keeps_has_no_owner_after_its_records_were_removed() {
     for has_status in [true, false] {
         let world = World::new(spec());

@@ -397,6 +397,7 @@ fn wanted_step(observed: &Observed) -> Step {
         Recorded::Deployed if observed.finalizer => when_deployed(observed),
         Recorded::InFlight if observed.finalizer => Step::LeaveAlone,
         // A failure holds every step except repairs, which have their own hold.
+        Recorded::Failed if observed.held && is_repaired(observed) => Step::Repair,
         _ if observed.held => Step::Wait,
         Recorded::Foreign => Step::Refuse,
         _ if !observed.finalizer => Step::AddFinalizer,
@@ -409,6 +410,11 @@ fn wanted_step(observed: &Observed) -> Step {
 /// change, or leave objects behind that were never seen.
 fn when_blind(observed: &Observed) -> Step {
     if observed.held { Step::Wait } else { Step::ReportBlindness }
+}
+
+/// Returns whether what was deployed before a failed upgrade is repaired while no other may begin.
+fn is_repaired(observed: &Observed) -> bool {
+    observed.finalizer && !observed.disputed && observed.objects == Objects::Drifted
 }
 
 fn when_deleting(observed: &Observed) -> Step {
@@ -639,6 +645,19 @@ mod tests {
                 Observed { release: Recorded::Pending, inputs: Inputs::Uncompared, ..FINE },
                 Step::Render,
             ),
+        ]);
+    }
+
+    #[test]
+    fn what_was_deployed_before_a_failed_upgrade_is_repaired_while_that_may_not_be_tried_again() {
+        let failed = Observed { release: Recorded::Failed, inputs: Inputs::Changed, held: true, ..FINE };
+        let drifted = Observed { objects: Objects::Drifted, ..failed.clone() };
+        check(&[
+            ("nothing drifts", failed.clone(), Step::Wait),
+            ("its repair is held as well", Observed { objects: Objects::Looping, ..failed }, Step::Wait),
+            ("an object is missing", drifted.clone(), Step::Repair),
+            ("another process disputes it", Observed { disputed: true, ..drifted.clone() }, Step::Wait),
+            ("the upgrade may be tried again", Observed { held: false, ..drifted }, Step::Render),
         ]);
     }
 

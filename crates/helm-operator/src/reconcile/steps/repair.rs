@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use controller::report::Outcome;
-use helm_release::action::{self, Action, Admitted, Environment, Repaired};
+use helm_release::action::{self, Action, Admitted, Environment, Repaired, Unbound};
 use helm_release::kube::{Applied, ApplyError, ApplyMethod, Live, ObjectKey, OwnershipLoss, intern};
 use helm_release::release::{Packed, Status};
 use helm_release::storage::{MarkedObject, Marks, Stored, Written};
@@ -37,11 +37,14 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
         return Ok(NextStep::Done);
     }
     let objects: Vec<&MarkedObject> = marks.objects.iter().filter(|o| drifted.contains(&o.key)).collect();
+    let unbound = unbind(context, &env, &objects).await;
+    let objects: Vec<&MarkedObject> =
+        objects.into_iter().filter(|object| !context.may_be_of_failed_upgrade(object)).collect();
     let inspected = if watched { MAX_NAMED } else { 0 };
     let noted = RepairDeletions::new(context, primary, version, &marks);
     let repaired = action::repair(&env, (version, packed.as_ref()), &objects, inspected, &noted).await;
     if watched {
-        note_repair(context, &drifted, repaired.as_ref().ok());
+        note_repair(context, &drifted, &unbound, repaired.as_ref().ok());
     }
     let Some(repaired) = context.unless_unproven(version, repaired)? else { return Ok(NextStep::Again) };
     let (applied, marks) = (repaired.applied, accept(context, version, &noted.marks(), &repaired.accepted));
@@ -52,18 +55,27 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
     cache_repaired(context, &applied, repaired.failed.as_ref());
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
     update_marks(context, primary, version, &marks, &applied).await.map_err(|e| fault(&e))?;
-    if let Some(error) = repaired.failed {
+    if let Some(error) = repaired.failed.or(unbound.failed) {
         return Err(fault(&error));
     }
     context.shared.memory.change(context.key, |memory| memory.drift.succeed());
     Ok(NextStep::Again)
 }
 
+/// Removes the owner reference from those of these objects that a person keeps, whatever else a repair may do to them.
+async fn unbind(context: &StepContext<'_>, env: &Environment<'_>, drifted: &[&MarkedObject]) -> Unbound {
+    let bound: Vec<&MarkedObject> = drifted.iter().filter(|object| context.is_bound(object)).copied().collect();
+    let unbound = action::unbind(env, &bound).await;
+    unbound.live.iter().for_each(|(key, live)| context.shared.cache.store_read(key, live, context.key));
+    unbound
+}
+
 /// Notes whether a repair of these objects put any of them back, and which it could not write.
-fn note_repair(context: &StepContext<'_>, drifted: &[ObjectKey], repaired: Option<&Repaired>) {
+fn note_repair(context: &StepContext<'_>, drifted: &[ObjectKey], unbound: &Unbound, repaired: Option<&Repaired>) {
     // An apply that changed nothing counts, too: if the object still differs, its repairs must slow down.
     let counts = |one: &Applied| one.changed || one.method == ApplyMethod::Server;
-    let has_put_back = repaired.is_some_and(|repaired| repaired.applied.iter().any(counts));
+    let has_applied = repaired.is_some_and(|repaired| repaired.applied.iter().any(counts));
+    let has_put_back = has_applied || !unbound.live.is_empty();
     let refused = repaired.map(|repaired| refused(drifted, repaired)).unwrap_or_default();
     context.shared.memory.change(context.key, |memory| match has_put_back {
         true => memory.drift.put_back(refused, Instant::now()),

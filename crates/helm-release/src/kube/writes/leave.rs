@@ -11,12 +11,9 @@ use crate::kube::objects::decorate::{
     CHART_LABEL, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE,
     RESOURCE_POLICY, is_keep,
 };
-use crate::kube::writes::apply::{Applier, ApplyError, bytes};
+use crate::kube::writes::apply::{Applier, ApplyError, MAX_TRIES, bytes};
 use crate::kube::writes::write::metadata_patch;
 use crate::kube::{Decoration, FIELD_MANAGER, ObjectKey};
-
-/// Maximum number of tries while the object keeps changing between read and write.
-const MAX_TRIES: usize = 5;
 
 /// The object's owner before an attempt adopted it. Recorded so that it survives the attempt's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,9 +103,9 @@ impl Decoration {
 
 impl Applier {
     /// Removes our metadata from an object of this release that is left. A kept one still names its resource, by
-    /// annotations, so that the resource can adopt it again.
+    /// annotations, so that the resource can adopt it again. Returns the object as it is then.
     ///
-    /// Repeating it is safe. An object that does not exist, or that belongs to someone else, is not touched.
+    /// Repeating it is safe. An object that does not exist, or that belongs to someone else, is not touched: `None`.
     ///
     /// # Errors
     /// The server rejects the write or is unreachable, or the object keeps changing.
@@ -118,11 +115,11 @@ impl Applier {
         api_version: &str,
         left: Left,
         decoration: &Decoration,
-    ) -> Result<(), ApplyError> {
+    ) -> Result<Option<Live>, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "release", object: key.to_string(), source };
         let known = self.leave_as_known(key, api_version, left, decoration).await;
         match self.after_unserved(known).await.map_err(failed)? {
-            Some(()) => Ok(()),
+            Some(left) => Ok(left),
             None => self.leave_as_known(key, api_version, left, decoration).await.map_err(failed),
         }
     }
@@ -134,25 +131,26 @@ impl Applier {
         api_version: &str,
         left: Left,
         decoration: &Decoration,
-    ) -> Result<(), Error> {
+    ) -> Result<Option<Live>, Error> {
         let resource = match self.mapper.any_version(api_version, &key.kind).await {
-            Err(Error::NoKind { .. }) => return Ok(()),
+            Err(Error::NoKind { .. }) => return Ok(None),
             found => found?,
         };
         let path = resource.path(&key.namespace, &key.name)?;
         let mut tries = 0;
         loop {
             tries += 1;
-            let Some(object) = self.read_metadata::<Value>(&path).await? else { return Ok(()) };
-            let Ok(live) = serde_json::from_value::<Live>(object.clone()) else { return Ok(()) };
-            let patch =
-                decoration.prove(&live, &key.namespace).ok().and_then(|()| decoration.leave(&object["metadata"], left));
-            let Some(patch) = patch else { return Ok(()) };
+            let Some(object) = self.read_metadata::<Value>(&path).await? else { return Ok(None) };
+            let Ok(live) = serde_json::from_value::<Live>(object.clone()) else { return Ok(None) };
+            if decoration.prove(&live, &key.namespace).is_err() {
+                return Ok(None);
+            }
+            let Some(patch) = decoration.leave(&object["metadata"], left) else { return Ok(Some(live)) };
             let call = Call::merge(format!("{path}?fieldManager={FIELD_MANAGER}"), bytes(&patch));
             match self.api.send(call).await {
                 Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
-                Err(error) if error.is_missing_object() => return Ok(()),
-                answer => return answer.map(|_| ()),
+                Err(error) if error.is_missing_object() => return Ok(None),
+                answer => return answer?.parse().map(Some),
             }
         }
     }
