@@ -972,6 +972,27 @@ async fn only_answered_failures_count_against_a_post_delete_hook() {
 }
 
 #[tokio::test]
+async fn a_post_delete_hook_whose_object_cannot_be_deleted_runs_once_and_is_given_up() {
+    let world = World::new();
+    let policies = vec![DeletePolicy::HookSucceeded];
+    let hook = Hook { delete_policies: policies, ..sample::hook("h", &[HookEvent::PostDelete]) };
+    let installed = world.install(&Candidate { hooks: vec![hook], ..candidate(&[map("a", "1")]) }).await;
+    let (marks, packed) = (installed.inventory, installed.packed);
+    let mut at = Uninstalling { version: 1, marks, packed, resource_version: None };
+    world.server.refuse(|call| {
+        let is_deletion = call.method == Method::DELETE;
+        is_deletion.then(|| kube::Error::from_status(403, "Forbidden", "no"))
+    });
+    for tries in 1..POST_DELETE_TRIES {
+        let error = run_post_delete(&world.env(), &mut at).await.unwrap_err();
+        assert_eq!((error.is_unanswered(), at.marks.failed_post_deletes), (false, tries), "{error}");
+    }
+    let last = run_post_delete(&world.env(), &mut at).await.unwrap();
+    assert!(matches!(last, PostDelete::GivenUp(_)), "{last:?}");
+    assert_eq!(world.runs(), 1);
+}
+
+#[tokio::test]
 async fn kinds_are_deleted_in_order_and_their_objects_concurrently() {
     let world = World::new();
     let service = |name| object("v1", "Service", name);

@@ -17,8 +17,8 @@ use crate::kube::{
 use crate::release::{HookEvent, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Record, Stored, Written, check_fits};
 
-/// Number of failures of post-delete hooks after which the release is removed without them. Attempts that ended because
-/// the API server did not answer, or because they were interrupted, do not count.
+/// Number of failures of post-delete hooks, or of their clean-up, after which the release is removed without them.
+/// Attempts that ended because the API server did not answer, or because they were interrupted, do not count.
 pub const POST_DELETE_TRIES: u32 = 5;
 
 /// The revision that is being uninstalled. The functions here keep it in step with its record.
@@ -39,7 +39,7 @@ pub struct Uninstalling {
 pub enum PostDelete {
     /// The hooks succeeded, or there are none. Lists hooks that were skipped because their namespace is being deleted.
     Done(Vec<HookError>),
-    /// The hooks failed [`POST_DELETE_TRIES`] times: remove the release without them.
+    /// The hooks or their clean-up failed [`POST_DELETE_TRIES`] times: remove the release without them.
     GivenUp(Error),
 }
 
@@ -153,11 +153,11 @@ fn begin(release: &mut Release) {
 
 /// Runs the post-delete hooks. Call it once [`delete_objects`] succeeded and the objects no longer exist.
 ///
-/// The release's objects are already deleted, so failing hooks must not block the deletion forever: the record counts
-/// failures, and the last one returns [`PostDelete::GivenUp`].
+/// The release's objects are already deleted, so hooks must not block the deletion forever if they fail, or if their
+/// objects cannot be deleted: the record counts such failures, and the last one returns [`PostDelete::GivenUp`].
 ///
 /// # Errors
-/// A hook failed, and tries are left. Or the record cannot be read or written.
+/// A hook failed, or its object cannot be deleted, and tries are left. Or the record cannot be read or written.
 pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<PostDelete, Error> {
     if env.options.disable_hooks || at.marks.failed_post_deletes >= POST_DELETE_TRIES {
         return Ok(PostDelete::Done(Vec::new()));
@@ -170,12 +170,16 @@ pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Re
     let records = Records { storage: env.storage, marks: &journalled };
     let run = env.hook_run(&records);
     let ran = env.applier.run_hooks(&mut release, HookEvent::PostDelete, &run).await;
-    let error = match ran {
+    let ended = match ran {
         Ok(left_out) => {
             at.take(env.storage.update(&release, &at.marks).await)?;
-            env.applier.clean_up_hooks(&release, HookEvent::PostDelete, None, &run).await?;
-            return Ok(PostDelete::Done(left_out));
+            let cleaned_up = env.applier.clean_up_hooks(&release, HookEvent::PostDelete, None, &run).await;
+            cleaned_up.map(|()| left_out)
         }
+        Err(error) => Err(error),
+    };
+    let error = match ended {
+        Ok(left_out) => return Ok(PostDelete::Done(left_out)),
         Err(error) => error,
     };
     if !error.is_unanswered() && !error.is_interruption() {
