@@ -948,6 +948,49 @@ async fn an_uninstall_by_the_chart_leaves_out_values_that_no_record_can_be_read_
     }
 }
 
+/// Returns how many requests came before the last write of the record, counted after the first `since` requests.
+fn before_last_write(world: &World, since: usize) -> usize {
+    world.server.log()[since..].iter().rposition(|line| *line == format!("PATCH {RECORD}")).unwrap()
+}
+
+#[tokio::test]
+async fn a_hook_of_both_delete_events_runs_once_before_the_deletion_although_an_answer_is_lost() {
+    let events = [HookEvent::PreDelete, HookEvent::PostDelete];
+    let (answered, mut at) = installed_with(&events).await;
+    let since = answered.server.log().len();
+    run_pre_delete(&answered.env(), &mut at).await.unwrap();
+    let requests = before_last_write(&answered, since);
+    let (world, mut at) = installed_with(&events).await;
+    // What is known until a watch delivers the record.
+    let mut again = Uninstalling { packed: None, ..at.clone() };
+    world.server.disturb_request(requests, Disturbance::AnswerLost);
+    assert!(run_pre_delete(&world.env(), &mut at).await.unwrap_err().is_unanswered());
+    let made = world.map("h")["metadata"]["uid"].clone();
+    run_pre_delete(&world.env(), &mut again).await.unwrap();
+    assert_eq!((world.runs(), &world.map("h")["metadata"]["uid"]), (1, &made));
+}
+
+#[tokio::test]
+async fn a_failure_of_a_post_delete_hook_counts_although_the_answer_to_its_record_is_lost() {
+    let refused = async || {
+        let (world, mut at) = installed_with(&[HookEvent::PostDelete]).await;
+        run_pre_delete(&world.env(), &mut at).await.unwrap();
+        world.server.disturb(&format!("POST {MAPS}"), 1_000, Disturbance::Refused(422));
+        (world, at)
+    };
+    let (answered, mut at) = refused().await;
+    let since = answered.server.log().len();
+    run_post_delete(&answered.env(), &mut at).await.unwrap_err();
+    // The refused request is not in the log.
+    let requests = before_last_write(&answered, since) + 1;
+    let (world, mut at) = refused().await;
+    let mut again = Uninstalling { packed: None, ..at.clone() };
+    world.server.disturb_request(requests, Disturbance::AnswerLost);
+    run_post_delete(&world.env(), &mut at).await.unwrap_err();
+    run_post_delete(&world.env(), &mut again).await.unwrap_err();
+    assert_eq!(again.marks.failed_post_deletes, 2);
+}
+
 #[tokio::test]
 async fn post_delete_hooks_run_unless_disabled_or_given_up() {
     for (disable_hooks, failed_post_deletes, runs) in

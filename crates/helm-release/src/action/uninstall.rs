@@ -9,7 +9,7 @@ use super::keys::served;
 use super::order::order;
 use super::orphans::{claimed, names};
 use super::resume::{await_next, has, has_delete_hooks, not_run};
-use super::{Candidate, Environment, Error, Records, read_sealed};
+use super::{Candidate, Environment, Error, Records};
 use crate::kube::{
     Adopted, ApplyError, HookError, HookRun, Left, Live, NotOurs, Owner, Removal, WriteLimit, intern, recorded_objects,
     uninstall_order,
@@ -57,7 +57,7 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
         abandon_running(env, at).await?;
         return Ok(Vec::new());
     }
-    let mut release = read_sealed(env, at.version, at.packed.as_ref()).await?.into_inner();
+    let mut release = at.read(env).await?;
     if !has_delete_hooks(&release.hooks) {
         return Ok(Vec::new());
     }
@@ -90,11 +90,10 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
 /// Those that failed by themselves stay for their owner to look at. A lost or damaged record ends none, because disabling
 /// hooks is the remedy for it.
 async fn abandon_running(env: &Environment<'_>, at: &mut Uninstalling) -> Result<(), Error> {
-    let read = match read_sealed(env, at.version, at.packed.as_ref()).await {
+    let mut release = match at.read(env).await {
         Err(error) if lists_no_objects(&error) || matches!(error, Error::Unproven { .. }) => return Ok(()),
         read => read?,
     };
-    let mut release = read.into_inner();
     if release.info.status != Status::Uninstalling {
         return Ok(());
     }
@@ -159,11 +158,11 @@ fn begin(release: &mut Release) {
 /// # Errors
 /// A hook failed, or its object cannot be deleted, and tries are left. Or the record cannot be read or written.
 pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<PostDelete, Error> {
-    if env.options.disable_hooks || at.marks.failed_post_deletes >= POST_DELETE_TRIES {
+    if env.options.disable_hooks || at.has_given_up() {
         return Ok(PostDelete::Done(Vec::new()));
     }
-    let mut release = read_sealed(env, at.version, at.packed.as_ref()).await?.into_inner();
-    if !has(&release.hooks, HookEvent::PostDelete) {
+    let mut release = at.read(env).await?;
+    if at.has_given_up() || !has(&release.hooks, HookEvent::PostDelete) {
         return Ok(PostDelete::Done(Vec::new()));
     }
     let journalled = at.marks.clone();
@@ -188,11 +187,35 @@ pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Re
     if let Err(error) = at.take(env.storage.update(&release, &at.marks).await) {
         tracing::warn!(release = release.name, %error, "cannot record a failed hook");
     }
-    let last = at.marks.failed_post_deletes >= POST_DELETE_TRIES;
-    if last { Ok(PostDelete::GivenUp(error.into())) } else { Err(error.into()) }
+    if at.has_given_up() { Ok(PostDelete::GivenUp(error.into())) } else { Err(error.into()) }
 }
 
 impl Uninstalling {
+    /// Returns the revision's release. If its record is read from storage, takes over how far the uninstall got: the last
+    /// write may have succeeded although its answer was lost, and the phases of the hooks are those of that write.
+    async fn read(&mut self, env: &Environment<'_>) -> Result<Release, Error> {
+        let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
+        let (stored, marks) = match &self.packed {
+            Some(packed) => (packed.unpack()?, None),
+            None => {
+                let Record { release, marks, .. } = env.storage.get(namespace, name, self.version).await?;
+                (release, marks)
+            }
+        };
+        let release = stored.sealed().ok_or(Error::Unproven { version: self.version })?.into_inner();
+        // The marks of an earlier action are about its own pre hooks.
+        if let Some(marks) = marks.filter(|_| release.info.status == Status::Uninstalling) {
+            self.marks.hooks_done = marks.hooks_done;
+            self.marks.failed_post_deletes = marks.failed_post_deletes;
+        }
+        Ok(release)
+    }
+
+    /// Returns whether the post-delete hooks have failed too often.
+    fn has_given_up(&self) -> bool {
+        self.marks.failed_post_deletes >= POST_DELETE_TRIES
+    }
+
     /// Takes over the written record. If it could not be written, the stored one must be read again: it lists the hooks
     /// that have begun, and the one in memory does not.
     fn take(&mut self, written: Result<Written, storage::Error>) -> Result<(), storage::Error> {
