@@ -107,6 +107,9 @@ pub struct LastRun {
     /// Its phase.
     #[serde(default)]
     pub phase: HookPhase,
+    /// Whether one of its Jobs has a TTL that the server added. Helm does not know the field, and drops it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub ttl_added: bool,
     /// Fields that only another version of Helm knows.
     #[serde(flatten)]
     pub more: Fields,

@@ -5,6 +5,7 @@ use outside::group_of;
 use serde_json::Value;
 
 use super::{INTERRUPTED, SUCCEEDED};
+use crate::kube::Object;
 use crate::kube::objects::expiry::expires;
 use crate::release::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
 
@@ -165,7 +166,8 @@ pub(super) fn absence(evidence: Evidence<'_>, expiry: Expiry) -> Absence {
 }
 
 /// Returns what the record proves about a hook's object. A Job with a TTL is recorded as `Unknown` before and as
-/// `Running` after its creation; for other objects the difference does not matter.
+/// `Running` after its creation. A TTL that the server adds is known and recorded only after it. For other objects the
+/// difference does not matter.
 pub(super) fn evidence(phase: HookPhase, expiry: Expiry) -> Evidence<'static> {
     if phase == HookPhase::Running && expiry == Expiry::AfterFinish { Evidence::Created } else { Evidence::Planned }
 }
@@ -206,9 +208,22 @@ pub(super) enum Expiry {
     AfterFinish,
 }
 
-/// Returns whether a hook's object expires. Only kinds that run to an end are waited for, so the expiry of other
-/// kinds does not count.
+/// Returns whether a hook's object with this body, the chart's or the server's, expires. Only kinds that run to an end
+/// are waited for, so the expiry of other kinds does not count.
 pub(super) fn expiry(kind: &str, body: &Value) -> Expiry {
     let group = group_of(body["apiVersion"].as_str().unwrap_or_default());
     if runs_to_an_end(kind) && expires(group, kind, &body["spec"]) { Expiry::AfterFinish } else { Expiry::Never }
+}
+
+/// Returns whether a hook's object expires, by the chart and by the record of its run.
+pub(super) fn recorded_expiry(object: &Object, run: &LastRun) -> Expiry {
+    if run.ttl_added && object.kind == "Job" { Expiry::AfterFinish } else { expiry(&object.kind, &object.body) }
+}
+
+/// Returns what to record of a run once its objects exist; `None` if that is recorded. `expiries` has the expiry of
+/// each object in the chart and on the server, where a policy may have added a TTL.
+pub(super) fn created(run: &LastRun, expiries: &[(Expiry, Expiry)]) -> Option<LastRun> {
+    let ttl_added = run.ttl_added || expiries.contains(&(Expiry::Never, Expiry::AfterFinish));
+    let is_recorded = run.phase == HookPhase::Running && run.ttl_added == ttl_added;
+    (!is_recorded).then(|| LastRun { phase: HookPhase::Running, ttl_added, ..run.clone() })
 }

@@ -337,7 +337,7 @@ impl Applier {
         run: &HookRun<'_>,
     ) -> Result<(), HookError> {
         let hook = &release.hooks[at];
-        let expires = |object: &Object| decide::expiry(&object.kind, &object.body) == decide::Expiry::AfterFinish;
+        let expires = |object: &Object| decide::recorded_expiry(object, &hook.last_run) == decide::Expiry::AfterFinish;
         if deleted_by(hook, policies)?.iter().any(expires) {
             one::record(release, at, run).await?;
         }

@@ -7,6 +7,7 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
 use super::clock::Clock;
+use super::decide::{Expiry, expiry};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::writes::apply::{Applier, bytes, describe, key_of};
@@ -44,52 +45,61 @@ impl Stamp {
     }
 }
 
+/// An object that this run made, as the server has it.
+pub(super) struct Made {
+    pub(super) path: String,
+    pub(super) expiry: Expiry,
+}
+
+impl Made {
+    pub(super) fn of(object: &Object, path: String, live: &Value) -> Made {
+        Made { path, expiry: expiry(&object.kind, live) }
+    }
+}
+
 impl Applier {
-    /// Returns the path of this run's object; `None` if it does not exist.
-    pub(super) async fn find(
-        &self,
-        object: &Object,
-        stamp: &Stamp,
-        run: &HookRun<'_>,
-    ) -> Result<Option<String>, Error> {
+    /// Finds this run's object; `None` if it does not exist.
+    pub(super) async fn find(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Option<Made>, Error> {
         let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
         let namespace = run.decoration.namespace_of(object, &resource);
         if !object.name.is_empty() {
             let path = resource.path(namespace, &object.name)?;
             let live = self.get(&path).await?;
-            return Ok(live.filter(|live| stamp.is_on(live)).map(|_| path));
+            return Ok(live.filter(|live| stamp.is_on(live)).map(|live| Made::of(object, path, &live)));
         }
         // An earlier version of the operator let the server choose its name.
         let collection = resource.collection(namespace)?;
         let chart = run.decoration.chart_label();
         let call = Call::get(format!("{collection}?labelSelector={CHART_LABEL}%3D{chart}"));
         let list: Value = self.api().send(call).await?.parse()?;
-        let made = list["items"].as_array().into_iter().flatten().find(|live| stamp.is_on(live));
-        let name = made.and_then(|live| live["metadata"]["name"].as_str());
-        name.map(|name| resource.path(namespace, name)).transpose()
+        let mut all = list["items"].as_array().into_iter().flatten();
+        let Some(live) = all.find(|live| stamp.is_on(live)) else { return Ok(None) };
+        let Some(name) = live["metadata"]["name"].as_str() else { return Ok(None) };
+        Ok(Some(Made::of(object, resource.path(namespace, name)?, live)))
     }
 
     /// Creates an object, or finds the one that an earlier request of this run created without getting a response. A
     /// repeated request conflicts with that one, even if its name was left open.
-    pub(super) async fn create_once(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<String, Error> {
+    pub(super) async fn create_once(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Made, Error> {
         let error = match self.create_hook(object, stamp, run).await {
-            Ok(path) => return Ok(path),
+            Ok(made) => return Ok(made),
             Err(error) => error,
         };
         match self.find(object, stamp, run).await {
-            Ok(Some(path)) => Ok(path),
+            Ok(Some(made)) => Ok(made),
             // Only a successful search can tell our object from another one.
             Err(unanswered) if error.is_conflict() && unanswered.is_unanswered() => Err(unanswered),
             Ok(None) | Err(_) => Err(error),
         }
     }
 
-    async fn create_hook(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<String, Error> {
+    async fn create_hook(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Made, Error> {
         let Body { resource, key, json, .. } = self.stamped(object, stamp, run).await?;
         let collection = resource.collection(&key.namespace)?;
         let call = Call::post(format!("{collection}?fieldManager={FIELD_MANAGER}"), bytes(&json));
-        let made: Value = self.api().send(call).await?.parse()?;
-        resource.path(&key.namespace, made["metadata"]["name"].as_str().unwrap_or(&object.name))
+        let live: Value = self.api().send(call).await?.parse()?;
+        let path = resource.path(&key.namespace, live["metadata"]["name"].as_str().unwrap_or(&object.name))?;
+        Ok(Made::of(object, path, &live))
     }
 
     /// Returns the request body for an object of this run; without a path if the chart leaves its name open.

@@ -6,8 +6,10 @@ use outside::{Call, Error};
 use serde_json::Value;
 
 use super::clock::Clock;
-use super::decide::{Absence, Evidence, Expiry, HookResult, absence, evidence, expiry, outcome};
-use super::objects::{self, Stamp};
+use super::decide::{
+    Absence, Evidence, Expiry, HookResult, absence, created, evidence, expiry, outcome, recorded_expiry,
+};
+use super::objects::{self, Made, Stamp};
 use super::{HookError, HookRun};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::HookObject;
@@ -79,7 +81,7 @@ impl Applier {
         for (object, found) in objects.iter().zip(found) {
             match found {
                 Some(Found::Ended) => {}
-                Some(Found::At(path)) => awaited.push((object, path)),
+                Some(Found::Made(made)) => awaited.push((object, made)),
                 None => {
                     if is_resumed {
                         self.delete_before_creation(object, &clock).await?;
@@ -88,12 +90,14 @@ impl Applier {
                 }
             }
         }
-        if release.hooks[at].last_run.phase == HookPhase::Unknown {
-            release.hooks[at].last_run.phase = HookPhase::Running;
+        let both = |(object, made): &(&Object, Made)| (expiry(&object.kind, &object.body), made.expiry);
+        let expiries: Vec<_> = awaited.iter().map(both).collect();
+        if let Some(created) = created(&release.hooks[at].last_run, &expiries) {
+            release.hooks[at].last_run = created;
             record(release, at, run).await?;
         }
-        for (object, path) in awaited {
-            self.wait_for(object, &path, &stamp, &clock, judged).await?;
+        for (object, made) in awaited {
+            self.wait_for(object, &made, &stamp, &clock, judged).await?;
         }
         Ok(())
     }
@@ -139,10 +143,10 @@ impl Applier {
         clock: &Clock<'_>,
     ) -> Result<Option<Found>, HookError> {
         let what = format!("{} to be found", describe(object));
-        if let Some(path) = clock.retry(&what, || self.find(object, stamp, clock.run)).await? {
-            return Ok(Some(Found::At(path)));
+        if let Some(made) = clock.retry(&what, || self.find(object, stamp, clock.run)).await? {
+            return Ok(Some(Found::Made(made)));
         }
-        let expiry = expiry(&object.kind, &object.body);
+        let expiry = recorded_expiry(object, &clock.hook.last_run);
         match absence(evidence(phase, expiry), expiry) {
             Absence::Ended(HookResult::Succeeded) => Ok(Some(Found::Ended)),
             Absence::Ended(HookResult::Failed(why)) => Err(clock.failed(object, &why)),
@@ -159,24 +163,19 @@ impl Applier {
     }
 
     /// Creates an object, or overwrites the one that the release has in its place.
-    async fn create_or_overwrite(
-        &self,
-        object: &Object,
-        stamp: &Stamp,
-        clock: &Clock<'_>,
-    ) -> Result<String, HookError> {
+    async fn create_or_overwrite(&self, object: &Object, stamp: &Stamp, clock: &Clock<'_>) -> Result<Made, HookError> {
         match self.create_and_retry(object, stamp, clock).await {
             Err(HookError::Api { source, .. }) if source.is_conflict() && !object.name.is_empty() => {}
             made => return made,
         }
         match self.overwrite_hook(object, stamp, clock).await? {
-            Some(path) => Ok(path),
+            Some(made) => Ok(made),
             None => self.create_and_retry(object, stamp, clock).await,
         }
     }
 
     /// Creates an object, retrying while the server is unavailable.
-    async fn create_and_retry(&self, object: &Object, stamp: &Stamp, clock: &Clock<'_>) -> Result<String, HookError> {
+    async fn create_and_retry(&self, object: &Object, stamp: &Stamp, clock: &Clock<'_>) -> Result<Made, HookError> {
         let what = format!("{} to be created", describe(object));
         clock.retry_until(&what, Some(REFUSED_LIMIT), || self.create_once(object, stamp, clock.run)).await
     }
@@ -185,29 +184,30 @@ impl Applier {
     async fn wait_for(
         &self,
         object: &Object,
-        path: &str,
+        made: &Made,
         stamp: &Stamp,
         clock: &Clock<'_>,
         judged: &mut Option<HookObject>,
     ) -> Result<(), HookError> {
-        let own_name = path.rsplit('/').next().unwrap_or_default();
+        let own_name = made.path.rsplit('/').next().unwrap_or_default();
         let name = format!("{} {own_name:?}", object.kind);
         let what = format!("{name} to finish");
         let resource = clock.retry(&what, || self.mapper.resource(&object.api_version, &object.kind)).await?;
         // The server may have chosen its name.
         let key = ObjectKey { name: intern(own_name), ..key_of(object, clock.run.decoration, &resource) };
         *judged = None;
-        let (mut seen, mut pause) = (Value::Null, Pause::default());
+        // The server may have given it a TTL.
+        let (mut seen, mut known, mut pause) = (Value::Null, made.expiry, Pause::default());
         loop {
-            let live = clock.retry(&what, || self.get(path)).await?;
+            let live = clock.retry(&what, || self.get(&made.path)).await?;
             let ended = match live.filter(|live| stamp.is_on(live)) {
                 Some(live) => {
                     let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
                     *judged = Some(HookObject { key: key.clone(), api_version: object.api_version.clone(), uid });
-                    seen = live["status"].clone();
+                    (seen, known) = (live["status"].clone(), expiry(&object.kind, &live));
                     outcome(&object.kind, &seen)
                 }
-                None => match absence(Evidence::Seen(&seen), expiry(&object.kind, &object.body)) {
+                None => match absence(Evidence::Seen(&seen), known) {
                     Absence::Ended(outcome) => Some(outcome),
                     Absence::Create => Some(HookResult::Succeeded),
                 },
@@ -234,8 +234,8 @@ impl Applier {
 
 /// The object of a hook's run that was started before.
 enum Found {
-    /// It exists, at this path.
-    At(String),
+    /// It exists.
+    Made(Made),
     /// It finished, and the server deleted it.
     Ended,
 }

@@ -10,7 +10,7 @@ use super::HOOK_RUN_ANNOTATION;
 use super::HookError;
 use super::clock::Clock;
 use super::decide::{Standing, standing};
-use super::objects::{Stamp, check_ours};
+use super::objects::{Made, Stamp, check_ours};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::writes::apply::{Applier, bytes, describe};
 use crate::kube::writes::found::{Existing, Found};
@@ -18,8 +18,8 @@ use crate::kube::writes::write::{Body, Previous};
 use crate::kube::{Live, Object, Response};
 
 impl Applier {
-    /// Overwrites the object with this one's name. Returns its path; `None` if it was deleted in the meantime, so that
-    /// it can be created.
+    /// Overwrites the object with this one's name. Returns `None` if it was deleted in the meantime, so that it can be
+    /// created.
     ///
     /// # Errors
     /// It belongs to someone else, is a Job or Pod of an earlier run, or the server rejects the change.
@@ -28,7 +28,7 @@ impl Applier {
         object: &Object,
         stamp: &Stamp,
         clock: &Clock<'_>,
-    ) -> Result<Option<String>, HookError> {
+    ) -> Result<Option<Made>, HookError> {
         let what = format!("{} to be overwritten", describe(object));
         let body = clock.retry(&what, || self.stamped(object, stamp, clock.run)).await?;
         let mut pause = Pause::default();
@@ -42,8 +42,8 @@ impl Applier {
                     return Err(HookError::Left { path: clock.hook.path.clone(), object: describe(object) });
                 }
                 match clock.retry(&what, || self.apply_if_unchanged(&body, &metadata)).await {
-                    Ok(true) => return Ok(Some(body.path)),
-                    Ok(false) => {}
+                    Ok(Some(live)) => return Ok(Some(Made::of(object, body.path, &live))),
+                    Ok(None) => {}
                     // The hook that made it has finished, and this one differs in an immutable field.
                     Err(HookError::Api { source, .. }) if standing == Standing::Finished && source.is_immutable() => {
                         self.delete_hook(object, None, clock).await?;
@@ -57,13 +57,13 @@ impl Applier {
         Ok(None)
     }
 
-    /// Applies over the object with this metadata. Returns false if it changed since it was read, so that it must be
-    /// checked again.
-    async fn apply_if_unchanged(&self, body: &Body, live: &Value) -> Result<bool, Error> {
+    /// Applies over the object with this metadata, and returns the result; `None` if the object changed since it was
+    /// read, so that it must be checked again.
+    async fn apply_if_unchanged(&self, body: &Body, live: &Value) -> Result<Option<Value>, Error> {
         let existing = Found::Read(Box::new(Existing::of(live)));
         match self.write_by_apply(body, &existing, Previous::Apply).await {
-            Err(error) if error.is_conflict() => Ok(false),
-            answer => answer.map(|_| true),
+            Err(error) if error.is_conflict() => Ok(None),
+            answer => answer?.parse().map(Some),
         }
     }
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::decide::{
-    Absence, Evidence, Expiry, HookResult, abandon, absence, evidence, expiry, order, outcome, to_clean_up,
+    Absence, Evidence, Expiry, HookResult, abandon, absence, created, evidence, expiry, order, outcome, to_clean_up,
 };
 use super::*;
 
@@ -90,6 +90,19 @@ impl World {
         let applier = Applier::new(server.clone());
         let timeout = Some(Duration::from_secs(300));
         World { server, applier, notes: Notes::default(), timeout, unclaimed: Adopt::Never }
+    }
+
+    /// Creates a world whose server has a policy that gives each Job a TTL.
+    fn with_added_ttl() -> World {
+        let world = World::new();
+        world.server.change(|server| {
+            server.mutate(|plural, object| {
+                if plural == "jobs" {
+                    object["spec"]["ttlSecondsAfterFinished"] = 0.into();
+                }
+            });
+        });
+        world
     }
 
     fn hook_run<'a>(&'a self, decoration: &'a Decoration) -> HookRun<'a> {
@@ -812,6 +825,37 @@ async fn jobs_that_expired_during_a_restart_do_not_run_again() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn jobs_whose_ttl_the_server_added_succeeded_if_they_expire_between_polls() {
+    let world = World::with_added_ttl();
+    let mut release = release(vec![job("")]);
+    world.run_while(&mut release, 5, |server| server.remove(JOB)).await.unwrap();
+    assert_eq!(world.writes(), [format!("POST {JOBS}")]);
+    assert_eq!(*world.notes.phases.lock().unwrap(), [[HookPhase::Running], [HookPhase::Running]]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_whose_ttl_the_server_added_do_not_run_again_if_they_expired_during_a_restart() {
+    let world = World::with_added_ttl();
+    let mut release = release(vec![job("")]);
+    tokio::time::timeout(Duration::from_secs(5), world.run(&mut release)).await.unwrap_err();
+    // What the next process reads.
+    let recorded = serde_json::to_string(&release.hooks[0].last_run).unwrap();
+    release.hooks[0].last_run = serde_json::from_str(&recorded).unwrap();
+    world.server.remove(JOB);
+    world.run(&mut release).await.unwrap();
+    assert_eq!(world.writes(), [format!("POST {JOBS}")], "{recorded}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_job_whose_ttl_the_server_added_is_deleted_once_its_failure_is_recorded() {
+    let world = World::with_added_ttl();
+    let mut release = release(vec![Hook { delete_policies: vec![DeletePolicy::HookFailed], ..job("") }]);
+    world.run_while(&mut release, 5, |server| end(server, "Failed")).await.unwrap_err();
+    assert_eq!(world.notes.phases.lock().unwrap().last(), Some(&vec![HookPhase::Failed]));
+    assert_eq!(world.server.paths(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
 async fn deleted_jobs_fail_the_hook() {
     let world = World::new();
     let mut release = release(vec![job("")]);
@@ -1093,6 +1137,25 @@ fn missing_objects_are_judged_by_the_evidence() {
     let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "spec": ttl["spec"]});
     assert_eq!(expiry("JobSet", &set), Expiry::Never, "nobody waits for its end");
     assert_eq!(expiry("Job", &json!({"spec": {}})), Expiry::Never);
+}
+
+#[test]
+fn a_run_is_recorded_again_once_objects_that_expire_exist() {
+    use Expiry::{AfterFinish, Never};
+    use HookPhase::{Running, Unknown};
+    for (phase, ttl_added, expiries, expected) in [
+        (Running, false, vec![(Never, Never)], None),
+        (Running, false, vec![(Never, Never), (Never, AfterFinish)], Some(true)),
+        (Running, true, vec![(Never, AfterFinish)], None),
+        (Running, true, Vec::new(), None),
+        (Running, false, vec![(AfterFinish, AfterFinish)], None),
+        (Unknown, false, vec![(AfterFinish, AfterFinish)], Some(false)),
+        (Unknown, false, vec![(AfterFinish, AfterFinish), (Never, AfterFinish)], Some(true)),
+    ] {
+        let run = LastRun { phase, ttl_added, ..LastRun::default() };
+        let then = created(&run, &expiries).map(|run| (run.phase, run.ttl_added));
+        assert_eq!(then, expected.map(|added| (Running, added)), "{run:?} {expiries:?}");
+    }
 }
 
 #[test]
