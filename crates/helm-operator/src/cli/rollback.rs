@@ -137,22 +137,28 @@ impl Rollback {
         let written =
             Api::send(&client, Call::merge(format!("{path}?fieldManager=helm-operator-rollback"), patch)).await;
         let mut resource: Value = written.and_then(|answer| answer.parse()).map_err(|error| chain(&error))?;
+        let before = refusal(&resource).cloned();
         let until = Instant::now() + Duration::from_secs(self.timeout);
         loop {
-            match progress(&resource, self.to) {
+            match progress(&resource, self.to, before.as_ref()) {
                 PinProgress::Done(message) => return Ok(message),
                 PinProgress::Refused(why) => return Err(why),
-                PinProgress::Pending if Instant::now() >= until => {
-                    return Err(format!(
-                        "the annotation is written, but the operator did not act on it within {} s",
-                        self.timeout
-                    ));
-                }
+                PinProgress::Pending if Instant::now() >= until => return Err(self.unanswered(&resource)),
                 PinProgress::Pending => tokio::time::sleep(PAUSE).await,
             }
             let read = Api::send(&client, Call::get(path.clone())).await.and_then(|answer| answer.parse());
             resource = read.map_err(|error| chain(&error))?;
         }
+    }
+
+    /// Returns what to report if the operator did not act in time. A refusal that was there before may be of this pin.
+    fn unanswered(&self, resource: &Value) -> String {
+        let still = |refusal| format!("; the status still says: {}", message(refusal));
+        format!(
+            "the annotation is written, but the operator did not act on it within {} s{}",
+            self.timeout,
+            refusal(resource).map(still).unwrap_or_default()
+        )
     }
 
     async fn path(&self, client: &kube::Client, namespace: &str) -> Result<String, String> {
@@ -177,24 +183,53 @@ fn meant<'w>(watches: &'w [Watch], kind: &str) -> Result<&'w Watch, String> {
     })
 }
 
-/// Judges what the status says about the annotation, once the resource has it.
-fn progress(resource: &Value, to: Option<u32>) -> PinProgress {
-    let conditions = resource["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let find = |kind: &str| conditions.iter().find(|one| one["type"] == kind && one["status"] == "True");
-    let message = |condition: &Value| condition["message"].as_str().unwrap_or_default().to_owned();
-    let pinned = find("Pinned").map(message);
-    // Any other failure may be the reason for the rollback.
-    let refused = find("Irreconcilable").map(message).filter(|text| text.contains(&format!("{PREFIX}pin: ")));
+/// Judges what the status says about the annotation, once the resource has it. `before` is the refusal from before it.
+fn progress(resource: &Value, to: Option<u32>, before: Option<&Value>) -> PinProgress {
+    let pinned = condition(resource, "Pinned").map(message);
     match (to, pinned) {
-        (Some(to), Some(message))
-            if message.contains(&format!("revision {to}:")) || message.contains(&format!("revision {to},")) =>
+        (Some(to), Some(says))
+            if says.contains(&format!("revision {to}:")) || says.contains(&format!("revision {to},")) =>
         {
-            PinProgress::Done(message)
+            PinProgress::Done(says.to_owned())
         }
-        (Some(_), _) => refused.map_or(PinProgress::Pending, PinProgress::Refused),
+        (Some(to), _) => match refusal(resource).filter(|refusal| answers(refusal, to, before)) {
+            Some(refusal) => PinProgress::Refused(message(refusal).to_owned()),
+            None => PinProgress::Pending,
+        },
         (None, Some(_)) => PinProgress::Pending,
         (None, None) => PinProgress::Done("the release follows its resource again".to_owned()),
     }
+}
+
+/// Returns whether a refusal answers a pin to this revision, and not an earlier pin. One that names no pinned revision
+/// may be either's, unless it is new.
+fn answers(refusal: &Value, to: u32, before: Option<&Value>) -> bool {
+    match refused_revision(message(refusal)) {
+        Some(revision) => revision == to,
+        None => Some(refusal) != before,
+    }
+}
+
+/// Returns the revision that the release cannot be pinned to, if the message of a refusal names it.
+fn refused_revision(message: &str) -> Option<u32> {
+    let (_, named) = message.split_once("cannot return to revision ")?;
+    named.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+/// Finds the condition that refuses a pin. Any other failure may be the reason for the rollback.
+fn refusal(resource: &Value) -> Option<&Value> {
+    let found = condition(resource, "Irreconcilable")?;
+    message(found).contains(&format!("{PREFIX}pin: ")).then_some(found)
+}
+
+/// Finds a condition that is true.
+fn condition<'r>(resource: &'r Value, kind: &str) -> Option<&'r Value> {
+    let conditions = resource["status"]["conditions"].as_array()?;
+    conditions.iter().find(|one| one["type"] == kind && one["status"] == "True")
+}
+
+fn message(condition: &Value) -> &str {
+    condition["message"].as_str().unwrap_or_default()
 }
 
 #[cfg(test)]
@@ -226,12 +261,38 @@ mod tests {
             (&at, None, PinProgress::Pending),
             (&none, None, PinProgress::Done("the release follows its resource again".into())),
         ] {
-            assert_eq!(progress(resource, to), expected, "{resource} {to:?}");
+            assert_eq!(progress(resource, to, None), expected, "{resource} {to:?}");
         }
         let why = format!("annotation {PREFIX}pin: no");
         let failed = resource("Irreconcilable", "RenderError", "no");
-        assert_eq!(progress(&failed, Some(3)), PinProgress::Pending, "the reason for the rollback");
+        assert_eq!(progress(&failed, Some(3), None), PinProgress::Pending, "the reason for the rollback");
         let missing = resource("Irreconcilable", "InvalidAnnotation", &why);
-        assert_eq!(progress(&missing, Some(3)), PinProgress::Refused(why));
+        assert_eq!(progress(&missing, Some(3), None), PinProgress::Refused(why));
+    }
+
+    #[test]
+    fn the_refusal_of_an_earlier_pin_is_not_taken_for_this_ones() {
+        let refused = |why: &str| {
+            let message = format!("annotation {PREFIX}pin: {why}");
+            json!({"type": "Irreconcilable", "status": "True", "reason": "InvalidAnnotation", "message": message})
+        };
+        let missing = |to: u32| refused(&format!("the release cannot return to revision {to}; it has these: 1, 2, 3"));
+        let put_back = refused("the newest record of the release is that of revision 1, older than revision 3");
+        for (before, now, is_refused) in [
+            (Some(missing(99)), missing(99), false),
+            (Some(missing(33)), missing(33), false),
+            // The operator was still at the earlier pin.
+            (None, missing(99), false),
+            (Some(missing(99)), missing(3), true),
+            (None, missing(3), true),
+            // The same pin again.
+            (Some(missing(3)), missing(3), true),
+            (Some(missing(99)), put_back.clone(), true),
+            (Some(put_back.clone()), put_back, false),
+        ] {
+            let resource = json!({"status": {"conditions": [now]}});
+            let found = progress(&resource, Some(3), before.as_ref());
+            assert_eq!(matches!(found, PinProgress::Refused(_)), is_refused, "{before:?} {resource}");
+        }
     }
 }
