@@ -4,11 +4,15 @@
 //! mount is late, does not know the authority of the certificates that others serve: only the API server's
 //! configuration has it.
 
+use std::collections::HashSet;
+
 use k8s_openapi::ByteString;
 use rustls::RootCertStore;
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::Value;
+
+use super::configuration::Object;
 
 /// The most authorities to keep, so that the bundle does not grow with each leader.
 const MOST: usize = 8;
@@ -18,43 +22,50 @@ const END: &str = "-----END CERTIFICATE-----";
 
 /// What a leader found published.
 #[derive(Default)]
-pub(super) struct Inherited(Option<Found>);
-
-struct Found {
-    /// The leader's own bundle at that time.
+pub(super) struct Inherited {
+    /// The leader's own bundle, as last seen.
     own: String,
-    /// The other authorities, as PEM. Empty from the next change of the leader's own bundle.
-    others: String,
+    /// The other authorities, as PEM.
+    others: Vec<String>,
+    /// The objects whose authorities were taken over, if they had any. Later, they have what the leader published.
+    read: HashSet<Object>,
 }
 
 impl Inherited {
-    /// Returns the bundle to publish: the leader's own and, until its next change, the authorities that it found in
-    /// these objects. If it has none, others provide it.
-    pub(super) fn beside<'a>(&mut self, own: String, objects: impl Iterator<Item = &'a Value>) -> String {
+    /// Returns the bundle to publish: the leader's own and, until its next change, the authorities that it found in the
+    /// objects when each was first listed. An object that does not exist has none. If the leader has no bundle, others
+    /// provide it.
+    pub(super) fn beside<'a>(
+        &mut self,
+        own: String,
+        listed: impl Iterator<Item = (Object, Option<&'a Value>)>,
+    ) -> String {
         if own.is_empty() {
             return own;
         }
-        let found = self.0.get_or_insert_with(|| Found { others: others(&own, objects), own: own.clone() });
-        if found.own != own {
-            found.others.clear();
+        if self.own != own {
+            self.others.clear();
+            self.own.clone_from(&own);
         }
-        if found.others.is_empty() { own } else { format!("{}\n{}", own.trim_end(), found.others) }
+        let new: Vec<&Value> =
+            listed.filter_map(|(object, live)| self.read.insert(object).then_some(live).flatten()).collect();
+        self.take_over(&new);
+        if self.others.is_empty() { own } else { format!("{}\n{}", own.trim_end(), self.others.concat()) }
     }
-}
 
-/// Returns the authorities in the objects' bundles that are not in the own one.
-fn others<'a>(own: &str, objects: impl Iterator<Item = &'a Value>) -> String {
-    let mut known: Vec<_> = authorities(own).map(|(authority, _)| authority).collect();
-    let mut others = Vec::new();
-    for bundle in objects.flat_map(bundles) {
-        for (authority, pem) in authorities(&bundle) {
-            if others.len() < MOST && !known.contains(&authority) {
-                others.push(format!("{pem}\n"));
-                known.push(authority);
+    /// Adds the authorities in the objects' bundles that are not known yet.
+    fn take_over(&mut self, objects: &[&Value]) {
+        let known = format!("{}\n{}", self.own, self.others.concat());
+        let mut known: Vec<_> = authorities(&known).map(|(authority, _)| authority).collect();
+        for bundle in objects.iter().copied().flat_map(bundles) {
+            for (authority, pem) in authorities(&bundle) {
+                if self.others.len() < MOST && !known.contains(&authority) {
+                    self.others.push(format!("{pem}\n"));
+                    known.push(authority);
+                }
             }
         }
     }
-    others.concat()
 }
 
 /// Returns the bundles of an object's webhooks.
@@ -94,13 +105,18 @@ mod tests {
         json!({"webhooks": [{"clientConfig": {"caBundle": ByteString(bundle.into())}}]})
     }
 
+    /// Returns the objects with their names, as they are listed.
+    fn listed(live: &[Value]) -> impl Iterator<Item = (Object, Option<&Value>)> {
+        live.iter().enumerate().map(|(number, live)| (Object::Definition(number.to_string()), Some(live)))
+    }
+
     #[test]
     fn published_authorities_stay_until_the_next_change_and_do_not_come_back() {
         let [a, b, c] = [(); 3].map(|()| authority());
         let converted = json!({"spec": {"conversion": {"webhook": published(&b)["webhooks"][0]}}});
         let live = [published(&format!("{c}{a}")), converted];
         let mut inherited = Inherited::default();
-        let mut bundle = |own: &str| inherited.beside(own.to_owned(), live.iter());
+        let mut bundle = |own: &str| inherited.beside(own.to_owned(), listed(&live));
         assert_eq!(bundle(""), "", "others provide the bundle");
         assert_eq!(bundle(&a), [&*a, &*c, &*b].concat());
         assert_eq!(bundle(&a), [&*a, &*c, &*b].concat());
@@ -109,10 +125,25 @@ mod tests {
     }
 
     #[test]
+    fn an_object_that_is_listed_late_brings_its_authorities_once_and_one_that_is_created_late_brings_none() {
+        let [a, b, c, d] = [(); 4].map(|()| authority());
+        let [first, late, created] = [&b, &c, &d].map(|authority| published(authority));
+        let object = |name: &str| Object::Definition(name.to_owned());
+        let mut inherited = Inherited::default();
+        let mut bundle = |own: &str, listed: &[(&str, Option<&Value>)]| {
+            inherited.beside(own.to_owned(), listed.iter().map(|&(name, live)| (object(name), live)))
+        };
+        assert_eq!(bundle(&a, &[]), a);
+        assert_eq!(bundle(&a, &[("first", Some(&first)), ("missing", None)]), [&*a, &*b].concat());
+        assert_eq!(bundle(&a, &[("late", Some(&late)), ("missing", Some(&created))]), [&*a, &*b, &*c].concat());
+        assert_eq!(bundle(&d, &[("first", Some(&first)), ("late", Some(&late))]), d);
+    }
+
+    #[test]
     fn nothing_is_added_where_nothing_is_published() {
         let own = authority();
         let live = [json!({}), json!({"webhooks": [{"clientConfig": {}}]}), json!({"spec": {"conversion": null}})];
-        assert_eq!(Inherited::default().beside(own.clone(), live.iter()), own);
+        assert_eq!(Inherited::default().beside(own.clone(), listed(&live)), own);
     }
 
     #[test]
@@ -124,11 +155,11 @@ mod tests {
             format!("{BEGIN}\n???\n{END}\n"),
             format!("text {BEGIN}\n"),
         ];
-        let bundle = Inherited::default().beside(own.clone(), [published(&(broken.concat() + &good))].iter());
+        let bundle = Inherited::default().beside(own.clone(), listed(&[published(&(broken.concat() + &good))]));
         assert_eq!(bundle, own.clone() + &good);
 
         let many = [(); MOST + 1].map(|()| authority());
-        let bundle = Inherited::default().beside(own.clone(), [published(&many.concat())].iter());
+        let bundle = Inherited::default().beside(own.clone(), listed(&[published(&many.concat())]));
         assert_eq!(bundle, own + &many[..MOST].concat());
     }
 }

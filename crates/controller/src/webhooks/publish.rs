@@ -207,9 +207,13 @@ impl Publishing {
         if !self.certificates.are_files() {
             return own;
         }
-        let place = &self.certificates.place;
-        let live = self.live.values().map(|live| &live.data);
-        self.inherited.beside(own, live.filter(|live| other_address(live, place).is_none()))
+        let (live, unlisted, place) = (&self.live, &self.unlisted, &self.certificates.place);
+        let listed = objects(&self.webhooks, place).into_iter().filter(|object| !unlisted.contains_key(object));
+        let listed = listed.map(|object| {
+            let live = live.get(&object).map(|live| &live.data);
+            (object, live.filter(|live| other_address(live, place).is_none()))
+        });
+        self.inherited.beside(own, listed)
     }
 
     /// Makes all objects current that exist, with these certificates to trust. Returns when to apply those again that

@@ -151,36 +151,62 @@ async fn a_certificate_waits_anew_whenever_its_bundle_was_replaced() {
     assert_ne!(served(&server), first);
 }
 
+fn authority() -> String {
+    certificate::Certificate::make(&["localhost".into()], outside::now()).unwrap().authority
+}
+
+/// Serves webhooks with a user's files, as a leader that trusts this bundle. Returns what stops it.
+fn lead_with_files(server: &Arc<MemoryApi>, own: &str) -> (Certificates, CancellationToken) {
+    let settings = Settings { certificate_dir: Some("unread".into()), ..Settings::default() };
+    let place = Endpoint { name: "hook".into(), namespace: Some("x".into()), url: None };
+    let certificates = Certificates::new(&settings, place);
+    certificates.trusted.send_replace(Some(own.to_owned()));
+    let stop = lead_trusting(server, certificates.clone(), Replicas::Several, webhooks());
+    (certificates, stop)
+}
+
+/// Checks that a few seconds later, both configurations have these authorities.
+async fn publishes(server: &MemoryApi, authorities: &[&String]) {
+    sleep(Duration::from_secs(5)).await;
+    let expected: String = authorities.iter().map(|authority| authority.as_str()).collect();
+    for kind in ["validating", "mutating"] {
+        let bundle = server.object(&path(kind)).unwrap()["webhooks"][0]["clientConfig"]["caBundle"].clone();
+        assert_eq!(bundle, json!(k8s_openapi::ByteString(expected.clone().into_bytes())), "{kind}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_leader_keeps_the_authorities_that_it_finds_until_its_files_change() {
     let server = cluster();
-    let authority = || certificate::Certificate::make(&["localhost".into()], outside::now()).unwrap().authority;
     let [a, b, c] = [(); 3].map(|()| authority());
-    let lead = |own: &str| {
-        let settings = Settings { certificate_dir: Some("unread".into()), ..Settings::default() };
-        let place = Endpoint { name: "hook".into(), namespace: Some("x".into()), url: None };
-        let certificates = Certificates::new(&settings, place);
-        certificates.trusted.send_replace(Some(own.to_owned()));
-        let stop = lead_trusting(&server, certificates.clone(), Replicas::Several, webhooks());
-        (certificates, stop)
-    };
-    let publishes = async |authorities: &[&String]| {
-        sleep(Duration::from_secs(5)).await;
-        let expected: String = authorities.iter().map(|authority| authority.as_str()).collect();
-        for kind in ["validating", "mutating"] {
-            let bundle = server.object(&path(kind)).unwrap()["webhooks"][0]["clientConfig"]["caBundle"].clone();
-            assert_eq!(bundle, json!(k8s_openapi::ByteString(expected.clone().into_bytes())), "{kind}");
-        }
-    };
     for (own, expected) in [(&a, &[&a][..]), (&b, &[&b, &a]), (&b, &[&b, &a]), (&a, &[&a, &b])] {
-        let (_, stop) = lead(own);
-        publishes(expected).await;
+        let (_, stop) = lead_with_files(&server, own);
+        publishes(&server, expected).await;
         stop.cancel();
     }
-    let (certificates, _) = lead(&a);
-    publishes(&[&a, &b]).await;
+    let (certificates, _) = lead_with_files(&server, &a);
+    publishes(&server, &[&a, &b]).await;
     certificates.trusted.send_replace(Some(format!("{c}{a}")));
-    publishes(&[&c, &a]).await;
+    publishes(&server, &[&c, &a]).await;
+}
+
+/// Other replicas may still serve certificates of the authority that was published.
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_first_lists_fail_keeps_the_authorities_that_it_finds_later() {
+    let server = cluster();
+    let [a, b] = [(); 2].map(|()| authority());
+    let (_, stop) = lead_with_files(&server, &a);
+    publishes(&server, &[&a]).await;
+    stop.cancel();
+    server.refuse(|call| {
+        let is_refused = call.method == Method::GET && call.path.contains("webhookconfigurations");
+        is_refused.then(|| Error::from_status(500, "InternalError", "no leader"))
+    });
+    lead_with_files(&server, &b);
+    publishes(&server, &[&a]).await;
+    server.accept();
+    sleep(Duration::from_secs(600)).await;
+    publishes(&server, &[&b, &a]).await;
 }
 
 /// Asks for another certificate, and returns whether it is served a minute later.
