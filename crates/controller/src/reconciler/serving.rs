@@ -75,20 +75,15 @@ impl<R: Reconciler> Serving<R> {
         Serving { listed, ..self }
     }
 
-    /// Queues every resource each time that a store lacks less again.
+    /// Queues every resource each time that something is listed again that a store lacked.
     pub(super) async fn follow_lists(&self) -> Infallible {
         let mut listed = self.listed.clone();
-        let mut lacking: Vec<usize> = listed.iter().map(Listed::lacking).collect();
         loop {
             if listed.is_empty() {
                 return pending().await;
             }
-            let (_, at, _) = select_all(listed.iter_mut().map(|list| list.changed().boxed())).await;
-            let before = std::mem::replace(&mut lacking[at], listed[at].lacking());
-            // As many may be others.
-            if lacking[at] <= before {
-                self.settings.known.all().into_iter().for_each(|key| self.settings.queue.push(key));
-            }
+            _ = select_all(listed.iter_mut().map(|list| list.regained().boxed())).await;
+            self.settings.known.all().into_iter().for_each(|key| self.settings.queue.push(key));
         }
     }
 

@@ -111,9 +111,17 @@ impl Stores {
 /// The objects of one kind and selector, as last seen.
 pub(super) struct Store<K> {
     state: RwLock<State<K>>,
+    gaps: watch::Sender<Gaps>,
+}
+
+/// What a store may lack.
+#[derive(Debug)]
+struct Gaps {
     /// The namespaces whose objects are unknown: the first list is not complete, or the server has refused the watch
     /// since.
-    missing: watch::Sender<Vec<Missing>>,
+    open: Vec<Missing>,
+    /// How many gaps lists have closed.
+    closed: usize,
 }
 
 /// A namespace, or everything, whose objects a store may lack.
@@ -168,7 +176,9 @@ pub(super) enum Reach {
 /// Whether a store is complete: every first list is, and no watch has been refused since.
 #[derive(Clone)]
 pub(super) struct Listed {
-    missing: watch::Receiver<Vec<Missing>>,
+    gaps: watch::Receiver<Gaps>,
+    /// How many gaps had been closed when this was last asked.
+    closed: usize,
     kind: String,
     reach: Reach,
 }
@@ -179,35 +189,35 @@ impl Listed {
         let reach = self.reach;
         let is_theirs = |missing: &Missing| missing.is_refused && missing.scope.only().is_some();
         let is_enough =
-            |all: &Vec<Missing>| all.is_empty() || reach == Reach::OwnNamespace && all.iter().all(is_theirs);
+            |gaps: &Gaps| gaps.open.is_empty() || reach == Reach::OwnNamespace && gaps.open.iter().all(is_theirs);
         // The sender lives as long as the store, which the caller's cache keeps.
-        _ = self.missing.wait_for(is_enough).await;
+        if let Ok(gaps) = self.gaps.wait_for(is_enough).await {
+            self.closed = gaps.closed;
+        }
     }
 
-    /// Waits until the store becomes complete or incomplete.
-    pub(super) async fn changed(&mut self) {
-        _ = self.missing.changed().await;
+    /// Waits until a list has closed a gap since the last call, whether or not others have opened meanwhile.
+    pub(super) async fn regained(&mut self) {
+        let known = self.closed;
+        if let Ok(gaps) = self.gaps.wait_for(|gaps| gaps.closed != known).await {
+            self.closed = gaps.closed;
+        }
     }
 
     /// Returns what the store lacks for a resource in this namespace: `ConfigMap (v1) in namespace demo`.
     pub(super) fn lacks(&self, namespace: &str) -> Option<String> {
-        let missing = self.missing.borrow();
-        let mut scopes = missing.iter().map(|missing| &missing.scope);
+        let gaps = self.gaps.borrow();
+        let mut scopes = gaps.open.iter().map(|missing| &missing.scope);
         let is_read = |scope: &&WatchScope| self.reach == Reach::Everywhere || scope.covers(namespace);
         scopes.find(is_read).map(|scope| scope.of(&self.kind))
-    }
-
-    /// Returns of how many namespaces the store may lack objects.
-    pub(super) fn lacking(&self) -> usize {
-        self.missing.borrow().len()
     }
 }
 
 impl<K: Kind> Store<K> {
     pub(super) fn new(lists: Vec<WatchScope>) -> Store<K> {
         let state = State { objects: HashMap::new(), written: Written::default(), readers: Vec::new() };
-        let missing = lists.into_iter().map(|scope| Missing { scope, is_refused: false }).collect();
-        Store { state: RwLock::new(state), missing: watch::Sender::new(missing) }
+        let open = lists.into_iter().map(|scope| Missing { scope, is_refused: false }).collect();
+        Store { state: RwLock::new(state), gaps: watch::Sender::new(Gaps { open, closed: 0 }) }
     }
 
     /// Creates a store of these objects, without a watch.
@@ -219,7 +229,9 @@ impl<K: Kind> Store<K> {
 
     pub(super) fn listed(&self, reach: Reach) -> Listed {
         let kind = readiness::kind(&K::kind(&()), &K::api_version(&()));
-        Listed { missing: self.missing.subscribe(), kind, reach }
+        let gaps = self.gaps.subscribe();
+        let closed = gaps.borrow().closed;
+        Listed { gaps, closed, kind, reach }
     }
 
     /// Adds a reader: passes it each object in the store, then every change.
@@ -311,19 +323,21 @@ impl<K: Kind> Store<K> {
         unlisted.iter().for_each(|key| state.remove(key));
         state.written.listed(scope, list);
         drop(state);
-        self.missing.send_if_modified(|missing| {
-            let before = missing.len();
-            missing.retain(|other| other.scope != *scope);
-            missing.len() != before
+        self.gaps.send_if_modified(|gaps| {
+            let before = gaps.open.len();
+            gaps.open.retain(|other| other.scope != *scope);
+            let closed = before - gaps.open.len();
+            gaps.closed += closed;
+            closed > 0
         });
     }
 
     /// Records that the server refuses the watch: until the next list, what is stored may be outdated.
     fn lost(&self, scope: &WatchScope) {
-        self.missing.send_if_modified(|missing| match missing.iter_mut().find(|known| known.scope == *scope) {
+        self.gaps.send_if_modified(|gaps| match gaps.open.iter_mut().find(|known| known.scope == *scope) {
             Some(known) => !std::mem::replace(&mut known.is_refused, true),
             None => {
-                missing.push(Missing { scope: scope.clone(), is_refused: true });
+                gaps.open.push(Missing { scope: scope.clone(), is_refused: true });
                 true
             }
         });
@@ -439,7 +453,7 @@ impl<K: Kind> EventHandler<Decoded<K>> for Watched<K> {
 
 #[cfg(test)]
 mod tests {
-    use futures::stream;
+    use futures::{FutureExt as _, stream};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::runtime::watcher::Event;
 
@@ -540,6 +554,26 @@ mod tests {
         assert!(!is_listed().await);
         feed(&store, WatchScope::namespace("b"), list(&[])).await;
         assert!(is_listed().await);
+    }
+
+    /// A resource that met the refusal waits for nothing but the list.
+    #[tokio::test]
+    async fn a_list_that_ends_a_refusal_is_noticed_once_whatever_is_refused_meanwhile() {
+        let store = Arc::new(Store::<ConfigMap>::new(vec![]));
+        let [a, b, c] = ["a", "b", "c"].map(WatchScope::namespace);
+        let mut listed = store.listed(Reach::OwnNamespace);
+        let mut is_regained = || listed.regained().now_or_never().is_some();
+        store.lost(&a);
+        assert!(!is_regained());
+        feed(&store, a.clone(), list(&[])).await;
+        store.lost(&b);
+        store.lost(&c);
+        assert_eq!([is_regained(), is_regained()], [true, false], "less was lacking before");
+        feed(&store, b.clone(), list(&[])).await;
+        store.lost(&b);
+        assert_eq!([is_regained(), is_regained()], [true, false], "the same was lacking before");
+        feed(&store, a, list(&[])).await;
+        assert!(!is_regained(), "it lacked nothing of this namespace");
     }
 
     #[tokio::test]
