@@ -18,7 +18,7 @@ use super::step_context::StepContext;
 use super::{reread, restore};
 use crate::view::primary::{Primary, Received};
 
-/// How long to wait before the next attempt.
+/// How long to wait before the next attempt, unless the server refuses each.
 const AGAIN: Duration = Duration::from_secs(1);
 
 /// The field manager of the write that removes the labels.
@@ -27,7 +27,10 @@ const FIELD_MANAGER: &str = "helm-operator-shard";
 /// Gives the resource up if the sharder has requested it; returns `None` otherwise.
 pub(crate) async fn give_up(shared: &ControllerContext, key: &ResourceKey) -> Option<ReconcileResult> {
     let shard = shared.shard.as_ref()?;
-    let primary = shared.cache.primary(key).filter(|primary| primary.is_drained)?;
+    let Some(primary) = shared.cache.primary(key).filter(|primary| primary.is_drained) else {
+        shared.memory.change(key, |memory| memory.undrained = None);
+        return None;
+    };
     if !shard.settled(key).await {
         tracing::info!(resource = %key, "Waiting for a write in flight before the resource goes to another shard");
         return Some(again(shared, key));
@@ -41,11 +44,26 @@ pub(crate) async fn give_up(shared: &ControllerContext, key: &ResourceKey) -> Op
         if let Err(error) = reread::read(shared, key, &primary).await {
             tracing::debug!(resource = %key, error = chain(&error), "Cannot read the resource again");
         }
-    } else {
-        let error = StepContext::new(shared, key, &()).refusal(&primary, &error).await;
-        tracing::warn!(resource = %key, error, "Cannot give the resource up to another shard");
+        return Some(again(shared, key));
     }
-    Some(again(shared, key))
+    let error = StepContext::new(shared, key, &()).refusal(&primary, &error).await;
+    Some(back_off(shared, key, &primary, &error))
+}
+
+/// Waits longer after each refusal, which may last until someone changes the permissions. Warns once of each reason.
+fn back_off(shared: &ControllerContext, key: &ResourceKey, primary: &Primary, error: &str) -> ReconcileResult {
+    let is_there = || shared.cache.primary_with_uid(key, primary.uid()).is_some();
+    let counted = shared.memory.change_if(is_there, key, |memory| {
+        let undrained = memory.undrained.get_or_insert_default();
+        (undrained.refuse(error), undrained.wait())
+    });
+    let Some((is_new, wait)) = counted else { return again(shared, key) };
+    match is_new {
+        true => tracing::warn!(resource = %key, error, ?wait, "Cannot give the resource up to another shard"),
+        false => tracing::debug!(resource = %key, error, ?wait, "Still cannot give the resource up"),
+    }
+    shared.queue.push_after(key.clone(), wait);
+    ReconcileResult::RequeueAfter
 }
 
 async fn acknowledge(shared: &ControllerContext, shard: &Shard, primary: &Primary) -> Result<(), Error> {

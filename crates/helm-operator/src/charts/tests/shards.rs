@@ -173,6 +173,38 @@ async fn a_drain_that_meets_another_write_is_tried_again_with_the_new_version() 
     assert_eq!(labels(&a.server).len(), 0);
 }
 
+/// No shard serves the resource meanwhile, so the waits have a limit.
+#[tokio::test(start_paused = true)]
+async fn a_drain_that_the_server_refuses_is_tried_ever_more_slowly_until_it_is_withdrawn() {
+    let (a, _) = two(spec());
+    a.reconcile().await;
+    let refuse = || {
+        label(&a.server, DRAIN, Some("true"));
+        a.feed();
+        is_woken(&a);
+        a.server.refuse(|call| call.path.starts_with(PRIMARY).then(|| Error::from_status(403, "Forbidden", "no role")));
+    };
+    let refused = async || {
+        reconcile::reconcile(&a.shared, &key(), &(), Priority::Normal).await;
+        let began = Instant::now();
+        let next = a.shared.queue.next().await;
+        a.shared.queue.done(&next);
+        began.elapsed().as_secs()
+    };
+    refuse();
+    for wait in [0, 1, 2, 4, 8, 16, 30, 30] {
+        assert_eq!(refused().await, wait);
+    }
+    a.server.accept();
+    label(&a.server, DRAIN, None);
+    a.reconcile().await;
+    refuse();
+    assert_eq!(refused().await, 0, "it is another drain");
+    a.server.accept();
+    a.reconcile().await;
+    assert_eq!(labels(&a.server), Vec::<String>::new());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_runs_for_an_hour_does_not_hold_a_drain_and_the_next_shard_awaits_the_same_job() {
     let (a, b) = two(with_hooks(json!([hook("migrate", "pre-install")])));

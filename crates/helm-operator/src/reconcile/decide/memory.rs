@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::drift::DriftMemory;
 use super::health::Waiting;
 use super::held::Lacking;
-use super::remembered::{Detections, Found, HandledTriggers, Met, Unserved};
+use super::remembered::{Detections, Found, HandledTriggers, Met, Undrained, Unserved};
 use crate::reconcile::failure::{Failed, FailedAttempt, Obstacle};
 use crate::status::reason::Reason;
 use crate::status::{Condition, Fault, PlanReport, RETRIES_EXCEEDED, condition};
@@ -112,6 +112,8 @@ pub(crate) struct ResourceMemory {
     pub(crate) competitor: Option<Box<Met>>,
     /// What its next action waits for, if it could not begin.
     pub(crate) lacking: Option<Box<Lacking>>,
+    /// The refusals of the server to let it go to another shard.
+    pub(crate) undrained: Option<Box<Undrained>>,
 }
 
 /// The history of a resource's status writes.
@@ -425,6 +427,7 @@ impl ResourceMemory {
             triggers: Triggers { handled: None, resynced: None, test_again: None },
             competitor: None,
             lacking: None,
+            undrained: None,
         } = self
         else {
             return false;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::runtime::backoff;
 use helm_release::kube::{Mark, ObjectKey};
 use tokio::time::Instant;
 
@@ -36,6 +37,33 @@ impl Unserved {
     /// Returns whether a retry of this attempt would fail in the same way.
     pub(crate) fn holds(&self, attempt: &str, generation: usize, now: Instant) -> bool {
         self.attempt == attempt && self.generation == generation && now < self.at + VALID
+    }
+}
+
+/// The longest wait before another attempt to give a resource up. It is short, because no shard serves the resource
+/// meanwhile.
+const LONGEST_DRAIN: Duration = Duration::from_secs(30);
+
+/// How often in a row the server refused to let a resource go to another shard.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Undrained {
+    refusals: u32,
+    /// The last reason.
+    why: String,
+}
+
+impl Undrained {
+    /// Counts a refusal. Returns whether its reason is new.
+    pub(crate) fn refuse(&mut self, why: &str) -> bool {
+        self.refusals = self.refusals.saturating_add(1);
+        let is_new = self.why != why;
+        why.clone_into(&mut self.why);
+        is_new
+    }
+
+    /// Returns how long to wait before the next attempt.
+    pub(crate) fn wait(&self) -> Duration {
+        backoff::wait(self.refusals).min(LONGEST_DRAIN)
     }
 }
 
@@ -111,6 +139,16 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn a_refused_drain_waits_ever_longer_up_to_half_a_minute_and_is_new_with_each_other_reason() {
+        let mut undrained = Undrained::default();
+        for (why, is_new, seconds) in [("a", true, 0), ("a", false, 1), ("b", true, 2), ("b", false, 4)] {
+            assert_eq!((undrained.refuse(why), undrained.wait().as_secs()), (is_new, seconds), "{why}");
+        }
+        (0..100).for_each(|_| _ = undrained.refuse("b"));
+        assert_eq!(undrained.wait(), LONGEST_DRAIN);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_sixth_replacement_in_a_row_is_a_dispute_which_grows_until_it_is_quiet() {
