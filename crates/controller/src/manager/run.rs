@@ -415,14 +415,15 @@ impl Servers {
     /// Serves webhooks beside the controllers, so that authors' code delays neither the lease nor the probes.
     fn add_webhooks(&mut self, hooks: Hooks, context: &Context, workers: &Handle) {
         let Hooks { webhooks, certificates, certificate, listener, .. } = hooks;
-        let server = listener.routes(webhooks::router(webhooks, context.client.clone(), context.metrics.clone()));
+        let router = webhooks::router(webhooks.clone(), context.client.clone(), context.metrics.clone());
+        let server = listener.routes(router);
         tracing::info!(bindAddress = %server.address, secure = true, "Serving webhooks");
         self.tasks.spawn_on(server.serve(self.shutdown.clone()), workers);
         let needs = NeedsCertificate(context.readiness.require("certificate of webhooks", "not read yet"));
         let (client, stop) = (context.client.clone(), self.shutdown.clone());
         let keeping = async move {
             tokio::select! {
-                () = certificates.run(client, certificate, needs) => {}
+                () = certificates.run(client, webhooks, certificate, needs) => {}
                 () = stop.cancelled() => {}
             }
         };

@@ -10,14 +10,20 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::certificate::{Certificate, Stored};
-use super::files::{Files, Pair};
+use super::configuration::objects;
+use super::files::{Files, Pair, SETTLE};
 use super::keeper::{Keeper, NeedsCertificate};
+use super::published::Published;
+use super::registry::Webhooks;
 use super::settings::{Endpoint, Settings};
 use crate::report::chain;
 use crate::server;
 
 /// How often files are read again.
 const READ_AGAIN: Duration = Duration::from_secs(10);
+
+/// Why a replica with new files is not ready.
+const UNTRUSTED: &str = "the leader has not published the authority of ca.crt yet";
 
 /// The certificates of a process's webhooks.
 #[derive(Clone)]
@@ -52,10 +58,20 @@ impl Certificates {
         self.folder.is_some()
     }
 
-    /// Serves the current certificate, from now on. Never returns.
-    pub(crate) async fn run(self, client: Client, certificate: server::Certificate, needs: NeedsCertificate) {
+    /// Serves the current certificate for these webhooks, from now on. Never returns.
+    pub(crate) async fn run(
+        self,
+        client: Client,
+        webhooks: Webhooks,
+        certificate: server::Certificate,
+        needs: NeedsCertificate,
+    ) {
         match (self.folder.clone(), self.place.namespace.clone()) {
-            (Some(folder), _) => self.follow_files(folder, certificate, needs).await,
+            (Some(folder), _) => {
+                let place = self.place.clone();
+                let published = Published { client, objects: objects(&webhooks, &place), place };
+                self.follow_files(folder, published, certificate, needs).await;
+            }
             (None, Some(namespace)) => {
                 let (place, state) = (self.place.clone(), self.made.clone());
                 let keeper = Keeper { client, namespace, place, certificate, state };
@@ -98,16 +114,22 @@ impl Certificates {
     }
 
     /// Serves a user's files.
-    async fn follow_files(&self, folder: PathBuf, certificate: server::Certificate, needs: NeedsCertificate) {
-        let (mut last, mut files) = (Err(String::new()), Files::default());
+    async fn follow_files(
+        &self,
+        folder: PathBuf,
+        published: Published,
+        certificate: server::Certificate,
+        needs: NeedsCertificate,
+    ) {
+        let (mut last, mut files, mut first) = (Err(String::new()), Files::default(), None::<Instant>);
         loop {
             let read = read(&folder).await;
             if read != last {
                 match read.clone().and_then(usable) {
                     Ok(read) => {
                         serve(&certificate, files.change(read, Instant::now()));
-                        needs.0.meet();
                         self.trust(files.bundle());
+                        first = first.or(Some(Instant::now()));
                     }
                     Err(error) => {
                         needs.0.fails(&error);
@@ -117,6 +139,13 @@ impl Certificates {
                 last = read;
             }
             serve(&certificate, files.due(Instant::now()));
+            // Once ready, a replica stays ready. A leader that mounts other files never publishes these.
+            if let Some(first) = first.filter(|_| !needs.0.is_met()) {
+                match first.elapsed() < SETTLE && published.lacks(&files.bundle()).await {
+                    true => needs.0.fails(UNTRUSTED),
+                    false => needs.0.meet(),
+                }
+            }
             sleep(READ_AGAIN).await;
         }
     }
@@ -161,7 +190,6 @@ mod tests {
     use super::*;
     use crate::runtime::readiness::Readiness;
     use crate::testing::Server;
-    use crate::webhooks::files::SETTLE;
 
     fn files(folder: &Path) -> Certificate {
         let made = Certificate::make(&["localhost".into()], outside::now()).unwrap();
@@ -179,7 +207,7 @@ mod tests {
         let (mut trusted, readiness) = (certificates.trusted.subscribe(), Readiness::default());
         let needs = NeedsCertificate(readiness.require("certificate", "none"));
         let (client, served) = (Server::new().client(), server::Certificate::default());
-        tokio::spawn(certificates.clone().run(client, served.clone(), needs));
+        tokio::spawn(certificates.clone().run(client, Webhooks::new(), served.clone(), needs));
         // From here on, the files are written between two times that they are read.
         sleep(READ_AGAIN * 2 + READ_AGAIN / 2).await;
         let missing = readiness.unmet();
@@ -191,8 +219,8 @@ mod tests {
             let authorities = before.iter().fold(made.authority.clone(), |new, old| new + &old.authority);
             assert_eq!(trusted.borrow_and_update().as_ref(), Some(&authorities), "replicas may serve either");
             assert!(served.is(&before.as_ref().unwrap_or(&made).certificate), "the old one until all trust the new");
-            assert!(readiness.unmet().is_empty());
             sleep(READ_AGAIN / 2).await;
+            assert!(readiness.unmet().is_empty(), "nothing is published");
             write(folder.path().join("tls.key"), "broken").unwrap();
             sleep(READ_AGAIN * 2).await;
             assert!(!trusted.has_changed().unwrap());

@@ -68,6 +68,15 @@ impl Inherited {
     }
 }
 
+/// Returns whether one of an object's bundles lacks an authority of this one. A bundle without any does not count,
+/// because nothing is published yet.
+pub(super) fn lacks(object: &Value, own: &str) -> bool {
+    bundles(object).iter().any(|bundle| {
+        let known: Vec<_> = authorities(bundle).map(|(authority, _)| authority).collect();
+        !known.is_empty() && authorities(own).any(|(authority, _)| !known.contains(&authority))
+    })
+}
+
 /// Returns the bundles of an object's webhooks.
 fn bundles(object: &Value) -> Vec<String> {
     let admissions = object["webhooks"].as_array().into_iter().flatten();
@@ -137,6 +146,25 @@ mod tests {
         assert_eq!(bundle(&a, &[("first", Some(&first)), ("missing", None)]), [&*a, &*b].concat());
         assert_eq!(bundle(&a, &[("late", Some(&late)), ("missing", Some(&created))]), [&*a, &*b, &*c].concat());
         assert_eq!(bundle(&d, &[("first", Some(&first)), ("late", Some(&late))]), d);
+    }
+
+    #[test]
+    fn a_bundle_lacks_an_authority_only_if_it_has_others() {
+        let [a, b] = [(); 2].map(|()| authority());
+        let both = format!("{a}{b}");
+        let (a, b, both) = (&*a, &*b, &*both);
+        for (bundle, own, expected) in [
+            (a, b, true),
+            (a, both, true),
+            (a, a, false),
+            (both, a, false),
+            (a, "", false),
+            ("", a, false),
+            ("\n", a, false),
+        ] {
+            assert_eq!(lacks(&published(bundle), own), expected, "{own} in {bundle}");
+        }
+        assert!(!lacks(&json!({"webhooks": []}), a));
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod inherited;
 mod keeper;
 mod merge;
 mod publish;
+mod published;
 mod registry;
 mod review;
 mod serve;

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::api::{ApiResource, Patch, PatchParams, PostParams};
 use kube::core::{DynamicObject, GroupVersionKind};
 use kube::runtime::watcher::{self, Event};
-use kube::{Api, ResourceExt as _};
+use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep_until};
 
@@ -114,9 +114,7 @@ impl Publishing {
     }
 
     fn api(&self, object: &Object) -> Api<DynamicObject> {
-        let kind = GroupVersionKind::gvk(object.group(), "v1", object.kind());
-        let resource = ApiResource::from_gvk_with_plural(&kind, object.plural());
-        Api::all_with(self.context.client.clone(), &resource)
+        api(self.context.client.clone(), object)
     }
 
     /// Reports the permissions that the process lacks.
@@ -389,6 +387,13 @@ fn report(last: &mut String, error: String) {
         }
         *last = error;
     }
+}
+
+/// Returns the requests about an object.
+pub(super) fn api(client: Client, object: &Object) -> Api<DynamicObject> {
+    let kind = GroupVersionKind::gvk(object.group(), "v1", object.kind());
+    let resource = ApiResource::from_gvk_with_plural(&kind, object.plural());
+    Api::all_with(client, &resource)
 }
 
 /// Watches one object.

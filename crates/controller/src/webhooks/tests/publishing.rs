@@ -47,7 +47,7 @@ fn lead_with(server: &Arc<MemoryApi>, namespace: &str, webhooks: Webhooks) {
 fn lead_at(server: &Arc<MemoryApi>, place: Endpoint, replicas: Replicas, webhooks: Webhooks) -> CancellationToken {
     let certificates = Certificates::new(&Settings::default(), place);
     let needs = NeedsCertificate(Readiness::default().require("certificate", "none"));
-    tokio::spawn(certificates.clone().run(watched::client(server), Default::default(), needs));
+    tokio::spawn(certificates.clone().run(watched::client(server), webhooks.clone(), Default::default(), needs));
     lead_trusting(server, certificates, replicas, webhooks)
 }
 
@@ -151,8 +151,12 @@ async fn a_certificate_waits_anew_whenever_its_bundle_was_replaced() {
     assert_ne!(served(&server), first);
 }
 
+fn certificate_of_user() -> certificate::Certificate {
+    certificate::Certificate::make(&["localhost".into()], outside::now()).unwrap()
+}
+
 fn authority() -> String {
-    certificate::Certificate::make(&["localhost".into()], outside::now()).unwrap().authority
+    certificate_of_user().authority
 }
 
 /// Serves webhooks with a user's files, as a leader that trusts this bundle. Returns what stops it.
@@ -207,6 +211,34 @@ async fn a_leader_whose_first_lists_fail_keeps_the_authorities_that_it_finds_lat
     server.accept();
     sleep(Duration::from_secs(600)).await;
     publishes(&server, &[&b, &a]).await;
+}
+
+/// The leader may see the files a minute later, or never, if it mounts others.
+#[tokio::test(start_paused = true)]
+async fn a_replica_that_starts_with_new_files_is_ready_once_their_authority_is_published_or_after_two_minutes() {
+    for is_published in [true, false] {
+        let (server, a) = (cluster(), authority());
+        let (leader, _) = lead_with_files(&server, &a);
+        publishes(&server, &[&a]).await;
+        let (folder, own) = (tempfile::tempdir().unwrap(), certificate_of_user());
+        for (file, text) in [("tls.crt", &own.certificate), ("tls.key", &own.key), ("ca.crt", &own.authority)] {
+            std::fs::write(folder.path().join(file), text).unwrap();
+        }
+        let settings = Settings { certificate_dir: Some(folder.path().into()), ..Settings::default() };
+        let replica = Certificates::new(&settings, leader.place.clone());
+        let readiness = Readiness::default();
+        let needs = NeedsCertificate(readiness.require("certificate", "none"));
+        tokio::spawn(replica.run(watched::client(&server), webhooks(), Default::default(), needs));
+        sleep(Duration::from_secs(60)).await;
+        let unmet = readiness.unmet();
+        assert!(unmet.len() == 1 && unmet[0].contains("has not published the authority of ca.crt"), "{unmet:?}");
+        match is_published {
+            true => _ = leader.trusted.send_replace(Some(format!("{}{a}", own.authority))),
+            false => sleep(Duration::from_secs(60)).await,
+        }
+        sleep(Duration::from_secs(15)).await;
+        assert_eq!(readiness.unmet(), Vec::<String>::new(), "published: {is_published}");
+    }
 }
 
 /// Asks for another certificate, and returns whether it is served a minute later.
