@@ -1,9 +1,10 @@
-//! Gives up an interrupted action that nothing continues: its hooks end, and its revision has failed.
+//! Gives up what a dead process began and nothing continues: an interrupted action, whose hooks end and whose revision
+//! has failed, and the tests of a deployed revision.
 
 use super::{Environment, Error, Records};
 use crate::kube::Decoration;
-use crate::release::Status;
-use crate::storage::{Stored, Written};
+use crate::release::{HookEvent, HookPhase, Release, Status};
+use crate::storage::{Marks, Stored, Tests, Written};
 
 /// How a revision was given up.
 #[derive(Debug)]
@@ -46,4 +47,34 @@ pub async fn give_up(env: &Environment<'_>, version: u32, why: &str) -> Result<G
             Ok(GivenUp::Unproven)
         }
     }
+}
+
+/// Ends the tests of a deployed revision that have begun, before another revision or an uninstall follows: they must
+/// not run beside its hooks. They stay due. Returns the record as written, with its marks; `None` if no test has begun,
+/// or if this operator did not write the record.
+///
+/// # Errors
+/// The record cannot be read or written. Repeat it then.
+pub async fn end_tests(env: &Environment<'_>, version: u32) -> Result<Option<(Written, Marks)>, Error> {
+    let Decoration { namespace, release, .. } = &env.decoration;
+    let record = match env.storage.get(namespace, release, version).await {
+        Err(error) if error.is_missing() || error.is_damage() => return Ok(None),
+        record => record?,
+    };
+    let (Stored::Sealed(release), Some(marks)) = (record.release, record.marks) else { return Ok(None) };
+    if !is_under_test(release.get(), &marks) {
+        return Ok(None);
+    }
+    let mut release = release.into_inner();
+    let records = Records { storage: env.storage, marks: &marks };
+    env.applier.abandon_hooks(&mut release, &env.hook_run(&records)).await?;
+    let written = env.storage.update(&release, &marks).await?;
+    Ok(Some((written, marks)))
+}
+
+/// Returns whether tests of a revision have begun, and their outcome is not recorded.
+fn is_under_test(release: &Release, marks: &Marks) -> bool {
+    let mut tests = release.hooks.iter().filter(|hook| hook.events.contains(&HookEvent::Test));
+    let is_due = release.info.status == Status::Deployed && marks.tests == Some(Tests::Due);
+    is_due && tests.any(|hook| hook.last_run.phase != HookPhase::NotRun)
 }

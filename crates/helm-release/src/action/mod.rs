@@ -19,7 +19,8 @@
 //! 7. **Complete.** The record becomes `deployed`, with what the caller's [`Account`] says of the action, the previous one
 //!    `superseded`, and revisions beyond the history limit are deleted.
 //!
-//! [`test()`] runs the test hooks of a deployed revision, which stays deployed whatever their outcome.
+//! [`test()`] runs the test hooks of a deployed revision, which stays deployed whatever their outcome. The next
+//! revision ends tests that a dead process started; before an uninstall, the caller does ([`end_tests()`]).
 //!
 //! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], the [`later_rounds`] of an
 //! ordered release, [`delete_objects`], [`run_post_delete`], then [`Storage::delete_all`].
@@ -89,7 +90,7 @@ use resume::not_run;
 pub use account::{Account, Made};
 pub use admit::{Admission, Admitted, admit};
 pub use failure::Refusal;
-pub use give_up::{GivenUp, give_up};
+pub use give_up::{GivenUp, end_tests, give_up};
 pub use import::{Begun, Evidence, Imported, Sought, import, imported_inventory, with_unsuccessful_before};
 pub use inspect::inspect;
 pub use install::{install, replace_crds};
@@ -444,6 +445,11 @@ impl Current {
     fn lacks_revisions(&self) -> bool {
         let is_known = |version: u32| self.records.iter().any(|known| known.version == version);
         !(self.last_good.unwrap_or(1)..=self.version).all(is_known)
+    }
+
+    /// Returns whether the tests of the deployed revision are due, as far as is known.
+    fn has_tests_due(&self) -> bool {
+        self.marks.as_ref().is_some_and(|marks| marks.tests == Some(storage::Tests::Due))
     }
 
     /// Returns the release as an action sees it that does not continue the interrupted one.

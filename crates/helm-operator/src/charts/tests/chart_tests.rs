@@ -2,7 +2,7 @@
 
 use helm_release::storage::Tests;
 
-use super::hooks::{JOBS, complete, count, hook, killed_after, phases, with_hooks};
+use super::hooks::{JOBS, complete, count, hook, killed_after, last, phases, with_hooks};
 use super::reporting::published;
 use super::*;
 use crate::watches::{ChartTests, OnTestFailure};
@@ -307,6 +307,50 @@ async fn tests_and_their_rollback_end_alike_wherever_they_are_interrupted() {
         if !died {
             assert!(writes > 15, "the scenario wrote nothing");
             return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_that_a_dead_process_started_ends_before_the_next_revision_begins() {
+    let smoke = json!({"name": "smoke", "events": ["test"], "policies": ["hook-succeeded", "hook-failed"]});
+    let world = world(OnTestFailure::Rollback, json!([smoke]));
+    reconcile(&world, "Complete").await;
+    set(&world, "2");
+    killed_after(&world, 30).await;
+    let world = restarted(world, OnTestFailure::Rollback);
+    assert_eq!(phases(&world, 2).await, ["smoke Running"]);
+    set(&world, "3");
+    reconcile(&world, "Complete").await;
+    assert_eq!(
+        (world.value_of("a"), world.history()),
+        (json!("3"), ["1 superseded", "2 superseded", "3 deployed"].map(str::to_owned).to_vec())
+    );
+    assert_eq!(phases(&world, 2).await, ["smoke Failed"]);
+    assert_eq!(world.condition("TestSuccess").unwrap(), "True/TestSucceeded/revision 3 passed its tests");
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 3, "one for each revision");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_that_a_dead_process_started_ends_before_the_hooks_of_the_uninstall_begin() {
+    let hooks = json!([hook("check", "test"), hook("farewell", "pre-delete")]);
+    for disabled in [false, true] {
+        let world = world(OnTestFailure::Report, hooks.clone());
+        reconcile(&world, "Complete").await;
+        set(&world, "2");
+        killed_after(&world, 30).await;
+        let world = restarted(world, OnTestFailure::Report);
+        assert_eq!(phases(&world, 2).await, ["check Running", "farewell NotRun"]);
+        if disabled {
+            let annotations = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"});
+            world.edit(|p| p["metadata"]["annotations"] = annotations);
+        }
+        world.delete();
+        reconcile(&world, "Complete").await;
+        assert_eq!((world.server.object(PRIMARY), world.maps()), (None, vec![]));
+        assert_eq!(world.server.object(&format!("{JOBS}/check")), None, "disabled: {disabled}");
+        if !disabled {
+            assert!(last(&world, &format!("DELETE {JOBS}/check")) < last(&world, &format!("POST {JOBS}")));
         }
     }
 }

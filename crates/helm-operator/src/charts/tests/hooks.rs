@@ -983,7 +983,7 @@ async fn a_corrected_install_leaves_nothing_of_the_interrupted_one() {
 }
 
 /// Returns where the last request that starts like this is in the server's log.
-fn last(world: &World, request: &str) -> Option<usize> {
+pub(super) fn last(world: &World, request: &str) -> Option<usize> {
     world.server.log().iter().rposition(|line| line.starts_with(request))
 }
 

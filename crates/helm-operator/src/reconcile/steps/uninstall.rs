@@ -8,13 +8,14 @@ use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Cached, Candidate, Environment, GivenUp, PostDelete, Uninstalling};
 use helm_release::kube::{ApplyError, HookError};
 use helm_release::release::Status;
-use helm_release::storage::{Home, MarkedObject, Marks, Stored};
+use helm_release::storage::{Home, MarkedObject, Marks, Stored, Tests};
 use tokio::time::Instant;
 
 use super::deploy;
 use super::uninstall_wait::awaited;
 use super::unproven::{ChartHooks, has_delete_hooks, is_uninstalling, is_unproven};
 use super::unrecorded::{add_found, delete_lost, import_hooks};
+use crate::reconcile::decide::gate;
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
@@ -230,13 +231,14 @@ fn may_have_older_records(context: &StepContext<'_>, version: u32) -> bool {
     may_be_in_chunks || context.shared.settings.home != Home::default()
 }
 
-/// Gives up an action that another process left unfinished, before the uninstall or the removal of a failed install. The
-/// action's hooks must neither run beside those of the uninstall nor outlive the record.
+/// Gives up an action or tests that another process left unfinished, before the uninstall or the removal of a failed
+/// install. Their hooks must neither run beside those of the uninstall nor outlive the record.
 pub(super) async fn give_up_unfinished(
     context: &StepContext<'_>,
     primary: &Primary,
     env: &Environment<'_>,
 ) -> Result<(), action::Error> {
+    end_tests(context, primary, env).await?;
     let unfinished = context.release().and_then(|release| release.unfinished().map(|(version, _)| version));
     let Some(version) = unfinished else { return Ok(()) };
     match action::give_up(env, version, "Interrupted by the uninstall").await {
@@ -253,6 +255,17 @@ pub(super) async fn give_up_unfinished(
         Err(action::Error::Storage(error)) if error.is_missing() => Ok(()),
         Err(error) => Err(error),
     }
+}
+
+/// Ends the tests of the deployed revision, if they are due and may have begun.
+async fn end_tests(context: &StepContext<'_>, primary: &Primary, env: &Environment<'_>) -> Result<(), action::Error> {
+    let release = context.release().unwrap_or_default();
+    let tested = gate::tests(&release).filter(|tests| *tests == Tests::Due).and(release.newest());
+    let Some((version, _)) = tested.filter(|(_, newest)| newest.is_marked_for(primary.uid())) else { return Ok(()) };
+    if let Some((written, marks)) = action::end_tests(env, version).await? {
+        context.shared.cache.change_release(context.key, |release| release.remarked(version, &written, marks));
+    }
+    Ok(())
 }
 
 /// Publishes which records a release had before its watch got a `storageNamespace`. `helm list` shows them, and they

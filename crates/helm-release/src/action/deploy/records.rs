@@ -1,7 +1,7 @@
 //! Builds a revision's record, writes it ahead and completes it.
 
 use super::{ActionKind, Attempt, Changes, Observations};
-use crate::action::give_up::{GivenUp, give_up};
+use crate::action::give_up::{GivenUp, end_tests, give_up};
 use crate::action::resume::{await_next, has, has_delete_hooks};
 use crate::action::{Candidate, Completed, Current, Environment, Error, Failure, RecordedFailure, failure};
 use crate::kube::{Applied, Decoration, Found, Object, ObjectKey, Owner, intern};
@@ -127,11 +127,20 @@ impl Attempt<'_> {
             {
                 return Err(Error::Ended { version }.into());
             }
+            if let Some(version) = self.under_test() {
+                end_tests(self.env, version).await?;
+            }
             let written = storage.create(release, ahead).await;
             written.map_err(|error| failure::unconfirmed(error, release, ahead))?
         };
         release.record_uid = written.packed.get().record_uid();
         Ok(())
+    }
+
+    /// Returns the newest revision if it is deployed and its tests are due: some may have begun.
+    fn under_test(&self) -> Option<u32> {
+        let current = self.current.filter(|current| current.deployed == Some(current.version))?;
+        current.has_tests_due().then_some(current.version)
     }
 
     /// Completes the record, marks earlier deployed revisions superseded and trims the history.
@@ -172,7 +181,8 @@ impl Attempt<'_> {
         let current = self.current?;
         let deployed = current.deployed.filter(|deployed| *deployed != version)?;
         Some(match current.packed.as_ref().zip(current.marks.as_deref()) {
-            Some((packed, marks)) if packed.is_sealed() => {
+            // The runs of tests are recorded in storage alone.
+            Some((packed, marks)) if packed.is_sealed() && !current.has_tests_due() => {
                 packed.unpack().map_err(Error::from).map(|release| Record::of(release, Some(marks.clone())))
             }
             _ => self.read_record(deployed).await,
