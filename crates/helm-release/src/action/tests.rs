@@ -992,6 +992,20 @@ async fn a_failure_of_a_post_delete_hook_counts_although_the_answer_to_its_recor
 }
 
 #[tokio::test]
+async fn an_uninstall_by_the_chart_runs_its_hooks_although_those_of_an_earlier_uninstall_have_run() {
+    let (world, mut at) = installed_with(&[HookEvent::PreDelete]).await;
+    (at.marks.hooks_done, at.marks.failed_post_deletes) = (true, POST_DELETE_TRIES);
+    let hooks = vec![sample::hook("bye", &[HookEvent::PreDelete]), sample::hook("gone", &[HookEvent::PostDelete])];
+    let candidate = Candidate { hooks, ..candidate(&[map("a", "1")]) };
+    begin_with_hooks(&world.env(), &mut at, &candidate).await.unwrap();
+    run_pre_delete(&world.env(), &mut at).await.unwrap();
+    run_post_delete(&world.env(), &mut at).await.unwrap();
+    for hook in ["bye", "gone"] {
+        assert!(world.server.object(&format!("{MAPS}/{hook}")).is_some(), "{hook} ran");
+    }
+}
+
+#[tokio::test]
 async fn post_delete_hooks_run_unless_disabled_or_given_up() {
     for (disable_hooks, failed_post_deletes, runs) in
         [(false, 0, true), (true, 0, false), (false, POST_DELETE_TRIES, false)]

@@ -135,6 +135,8 @@ pub async fn begin_with_hooks(
         release.config = serde_json::Value::Null;
     }
     begin(&mut release);
+    // They are of an earlier uninstall, whose hooks were others.
+    (at.marks.hooks_done, at.marks.failed_post_deletes) = (false, 0);
     let owner = env.decoration.owner.as_ref();
     at.marks.owner = intern(owner.map_or("", |owner| &owner.uid));
     at.marks.owner_type = intern(&owner.map(Owner::annotated_type).unwrap_or_default());
