@@ -28,7 +28,8 @@ pub(crate) struct Unanswered {
 /// What keeps a clean-up from completion, and may go away by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// A request was not answered or relied on an outdated state, or other actions hold the memory for its waits.
+    /// A request was not answered or relied on an outdated state, other actions hold the memory for its waits, or an
+    /// uninstall waits for objects, which repeats none of its hooks.
     Outage,
     /// Kubernetes takes long to delete an object, or the server answers that it cannot serve a request now. A finalizer of
     /// a Pod or a webhook may be the cause, so it may last for ever.

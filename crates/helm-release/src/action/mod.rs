@@ -104,8 +104,8 @@ pub use rollback::{rollback, rollback_to};
 pub use start_over::expect_jobs_again;
 pub use test::{Tested, test};
 pub use uninstall::{
-    POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_with_hooks, delete_each, delete_objects, give_back,
-    hand_over, inventory_of, later_rounds, run_post_delete, run_pre_delete,
+    CallOff, POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_with_hooks, call_off, delete_each,
+    delete_objects, give_back, hand_over, inventory_of, later_rounds, run_post_delete, run_pre_delete,
 };
 pub use upgrade::upgrade;
 

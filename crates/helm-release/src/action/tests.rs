@@ -1006,6 +1006,26 @@ async fn an_uninstall_by_the_chart_runs_its_hooks_although_those_of_an_earlier_u
 }
 
 #[tokio::test]
+async fn an_uninstall_is_called_off_only_before_its_hooks_have_succeeded() {
+    let (world, mut at) = installed_with(&[HookEvent::PreDelete]).await;
+    let deployed = call_off(&world.env(), 1, CallOff::Always).await.unwrap_err();
+    assert_eq!(deployed.ended(), Some(1));
+    world.server.disturb(&format!("POST {MAPS}"), 1, Disturbance::Refused(422));
+    run_pre_delete(&world.env(), &mut at).await.unwrap_err();
+    assert_eq!(world.statuses().await, [Status::Uninstalling]);
+    let (written, marks) = call_off(&world.env(), 1, CallOff::IfFailed).await.unwrap().unwrap();
+    assert_eq!(world.statuses().await, [Status::Deployed]);
+    let packed = Some(Stored::Sealed(written.packed));
+    let mut at = Uninstalling { version: 1, marks, packed, resource_version: None };
+    run_pre_delete(&world.env(), &mut at).await.unwrap();
+    assert!(world.server.object(&format!("{MAPS}/h")).is_some(), "the next uninstall has run it");
+    for when in [CallOff::IfFailed, CallOff::Always] {
+        assert!(call_off(&world.env(), 1, when).await.unwrap().is_none(), "{when:?}");
+    }
+    assert_eq!(world.statuses().await, [Status::Uninstalling]);
+}
+
+#[tokio::test]
 async fn post_delete_hooks_run_unless_disabled_or_given_up() {
     for (disable_hooks, failed_post_deletes, runs) in
         [(false, 0, true), (true, 0, false), (false, POST_DELETE_TRIES, false)]

@@ -14,7 +14,7 @@ use crate::kube::{
     Adopted, ApplyError, HookError, HookRun, Left, Live, NotOurs, Owner, Removal, WriteLimit, intern, recorded_objects,
     uninstall_order,
 };
-use crate::release::{HookEvent, Packed, Release, Status};
+use crate::release::{HookEvent, HookPhase, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Record, Stored, Written, check_fits};
 
 /// Number of failures of post-delete hooks, or of their clean-up, after which the release is removed without them.
@@ -32,6 +32,15 @@ pub struct Uninstalling {
     pub packed: Option<Stored<Packed>>,
     /// The record's resource version after our last write; `None` before the first.
     pub resource_version: Option<u64>,
+}
+
+/// When an uninstall that has deleted nothing yet is called off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallOff {
+    /// If one of its hooks failed. Otherwise, it goes on.
+    IfFailed,
+    /// Even while its hooks run.
+    Always,
 }
 
 /// The result of post-delete hooks.
@@ -150,6 +159,42 @@ fn begin(release: &mut Release) {
         release.info.deleted = Some(outside::now());
         release.set_status(Status::Uninstalling, "Deletion in progress (or silently failed)");
     }
+}
+
+/// Calls off the uninstall of a revision, which is deployed again. Ends its hooks that still run, as far as the record
+/// says; those that failed by themselves stay for their owner to look at. Returns the record as written, with its
+/// marks; `None` if the uninstall goes on, because its pre-delete hooks have succeeded or hooks are disabled, so that
+/// objects may be deleted, or if this operator did not write the record.
+///
+/// # Errors
+/// The record cannot be read or written, or no longer says that the revision is being uninstalled.
+pub async fn call_off(env: &Environment<'_>, version: u32, when: CallOff) -> Result<Option<(Written, Marks)>, Error> {
+    let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
+    let record = match env.storage.get(namespace, name, version).await {
+        Err(error) if error.is_damage() => return Ok(None),
+        record => record?,
+    };
+    let (Stored::Sealed(release), Some(marks)) = (record.release, record.marks) else { return Ok(None) };
+    let mut release = release.into_inner();
+    if release.info.status != Status::Uninstalling {
+        return Err(Error::Ended { version });
+    }
+    let has_failed = release.hooks.iter().any(|hook| hook.last_run.phase == HookPhase::Failed);
+    let may_have_deleted = marks.hooks_done || env.options.disable_hooks;
+    if may_have_deleted || (when == CallOff::IfFailed && !has_failed) {
+        return Ok(None);
+    }
+    let records = Records { storage: env.storage, marks: &marks };
+    let run = env.hook_run(&records);
+    if release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
+        env.applier.abandon_hooks(&mut release, &run).await?;
+    } else {
+        env.applier.delete_succeeded(&release, &run).await;
+    }
+    release.info.deleted = None;
+    release.set_status(Status::Deployed, "Uninstall called off before it deleted anything");
+    let written = env.storage.update(&release, &marks).await?;
+    Ok(Some((written, marks)))
 }
 
 /// Runs the post-delete hooks. Call it once [`delete_objects`] succeeded and the objects no longer exist.

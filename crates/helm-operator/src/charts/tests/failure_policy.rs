@@ -29,6 +29,18 @@ fn set(world: &World, value: &str) {
     world.edit(|p| p["spec"]["value"] = value.into());
 }
 
+/// Returns the uids of the ConfigMaps.
+fn uids(world: &World) -> Vec<Value> {
+    let maps = world.maps().into_iter().map(|name| world.server.object(&format!("{MAPS}/{name}")).unwrap());
+    maps.map(|mut map| map["metadata"]["uid"].take()).collect()
+}
+
+/// Creates a controller that has just started, and that uninstalls the release of a failed upgrade.
+fn uninstalling(server: Arc<MemoryApi>) -> World {
+    let uninstall = |settings: &mut Settings| settings.on_failure = OnFailure::Uninstall;
+    World::with_events(server, Arc::new(Stub::default()), uninstall)
+}
+
 pub(super) async fn retry(world: &World) {
     tokio::time::advance(Duration::from_secs(600)).await;
     world.reconcile().await;
@@ -71,13 +83,87 @@ async fn a_failed_upgrade_can_uninstall_the_release_and_the_next_attempt_install
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_uninstall_after_a_failed_upgrade_that_has_to_wait_is_completed_before_the_next_install() {
+    let (farewell, gone) = (hooks::hook("farewell", "pre-delete"), hooks::hook("gone", "post-delete"));
+    let spec = hooks::with_hooks(json!([hooks::hook("migrate", "pre-install"), farewell, gone]));
+    for restarts in [false, true] {
+        let mut world = uninstalling(World::new(spec.clone()).server);
+        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+        hooks::reconcile(&world, "Complete").await;
+        let mut held = world.server.object(&format!("{MAPS}/b")).unwrap();
+        held["metadata"]["finalizers"] = json!(["x/y"]);
+        world.server.put(&format!("{MAPS}/b"), held, "someone");
+        refuse(&world, 422);
+        set(&world, "bad");
+        hooks::reconcile(&world, "Complete").await;
+        if restarts {
+            world = uninstalling(world.server);
+        }
+        retry(&world).await;
+        assert_eq!(world.history(), ["1 uninstalling", "2 failed"], "it still waits");
+        assert_eq!(world.maps(), ["b"]);
+        let said = world.condition(if restarts { "Irreconcilable" } else { "ReleaseFailed" }).unwrap();
+        assert!(said.contains("is being uninstalled: ConfigMap ns/b (finalizers: x/y)"), "{said}");
+        world.server.accept();
+        world.server.remove(&format!("{MAPS}/b"));
+        set(&world, "2");
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+        // `migrate` twice.
+        assert_eq!(hooks::count(&world, &format!("POST {}", hooks::JOBS)), 4, "{:#?}", world.server.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_after_a_failed_upgrade_whose_hook_a_dead_process_started_goes_on_or_is_called_off() {
+    let spec = hooks::with_hooks(json!([hooks::hook("farewell", "pre-delete")]));
+    for next in ["bad", "bad, too", "2"] {
+        let world = uninstalling(World::new(spec.clone()).server);
+        hooks::reconcile(&world, "Complete").await;
+        let before = uids(&world);
+        refuse(&world, 422);
+        set(&world, "bad");
+        hooks::killed_after(&world, 30).await;
+        assert_eq!(hooks::phases(&world, 1).await, ["farewell Running"]);
+        let world = uninstalling(world.server);
+        assert_eq!(world.history(), ["1 uninstalling", "2 failed"]);
+        if next != "bad" {
+            set(&world, next);
+        }
+        tokio::time::advance(Duration::from_secs(600)).await;
+        hooks::reconcile(&world, "Complete").await;
+        let runs = hooks::count(&world, &format!("POST {}", hooks::JOBS));
+        if next == "2" {
+            assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+            assert_eq!((uids(&world), world.value_of("b")), (before, json!("2")), "nothing was deleted");
+            let job = world.server.object(&format!("{}/farewell", hooks::JOBS));
+            assert_eq!((job, runs, hooks::phases(&world, 1).await), (None, 1, vec!["farewell Failed".to_owned()]));
+        } else {
+            // What failed again is uninstalled as well, or was installed and is removed.
+            let expected = if next == "bad" { 1 } else { 2 };
+            assert_eq!((world.maps(), world.history(), runs), (vec![], vec![], expected), "{next}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_attempt_uninstalls_the_release_although_a_hook_of_the_first_uninstall_failed() {
+    let world = uninstalling(World::new(hooks::with_hooks(json!([hooks::hook("farewell", "pre-delete")]))).server);
+    hooks::reconcile(&world, "Complete").await;
+    refuse(&world, 422);
+    set(&world, "bad");
+    hooks::reconcile(&world, "Failed").await;
+    assert_eq!((world.maps().len(), world.history()[0].as_str()), (3, "1 uninstalling"));
+    tokio::time::advance(Duration::from_secs(600)).await;
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!((world.maps(), world.history()), (vec![], vec![]));
+    assert_eq!(hooks::count(&world, &format!("POST {}", hooks::JOBS)), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_failure_of_a_hook_deletes_nothing_of_a_resource_that_was_paused_meanwhile() {
     let world = world(OnFailure::Uninstall, None);
     world.reconcile().await;
-    let uids = |world: &World| -> Vec<Value> {
-        let maps = world.maps().into_iter().map(|name| world.server.object(&format!("{MAPS}/{name}")).unwrap());
-        maps.map(|mut map| map["metadata"]["uid"].take()).collect()
-    };
     let before = uids(&world);
     world.edit(|p| {
         p["spec"] = hooks::with_hooks(json!([hooks::hook("check", "pre-upgrade")]));

@@ -113,6 +113,13 @@ impl ReleaseRecords {
         self.newest().filter(|(_, newest)| newest.is_sealed() && newest.status.is_pending())
     }
 
+    /// Returns the revision whose uninstall this operator has begun after a later one failed, and which has not ended.
+    pub(crate) fn begun_uninstall(&self) -> Option<(u32, &Revision)> {
+        let (newest, _) = self.newest()?;
+        let earlier = self.base().filter(|(version, _)| *version < newest);
+        earlier.filter(|(_, base)| base.is_sealed() && base.status == Status::Uninstalling)
+    }
+
     /// Returns whether Helm created one of the revisions.
     pub(crate) fn is_taken_over(&self) -> bool {
         self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.taken_over))

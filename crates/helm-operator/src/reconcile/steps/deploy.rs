@@ -9,7 +9,7 @@ use helm_release::kube::intern;
 use helm_release::release::Status;
 use tokio::time::Instant;
 
-use super::remediate;
+use super::{begun_uninstall, remediate};
 use crate::reconcile::changes;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, Learned, NextStep};
@@ -59,6 +59,9 @@ pub(crate) async fn upgrade(
 ) -> Result<Ended, Failed> {
     if let Some(failed) = remediate::continue_clean_up(context, primary).await {
         return Err(failed);
+    }
+    if let Some(ended) = begun_uninstall::end(context, primary).await? {
+        return Ok(ended);
     }
     let Some(current) = context.current(primary) else { return Ok(NextStep::Done.into()) };
     let why = why(context, primary, candidate);

@@ -23,6 +23,7 @@ pub(crate) mod unproven;
 pub(crate) mod unserved;
 
 pub(crate) mod action_room;
+pub(crate) mod begun_uninstall;
 pub(crate) mod deploy;
 
 pub(crate) mod chart_tests;

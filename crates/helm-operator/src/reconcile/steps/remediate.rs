@@ -93,12 +93,14 @@ fn remedy(release: &ReleaseRecords, policy: OnFailure, stage: Stage, is_vouched:
     let Some((_, newest)) = release.newest().filter(|(_, newest)| newest.is_sealed()) else {
         return Remedy::Nothing;
     };
+    let has_begun = || release.begun_uninstall().is_some_and(|(version, _)| is_vouched(version));
     match release.deployed() {
         _ if !newest.status.is_unsuccessful() || policy == OnFailure::Keep => Remedy::Nothing,
         Some((to, _)) if !is_vouched(to) => Remedy::Nothing,
         Some((to, _)) if policy != OnFailure::Uninstall => Remedy::RollBack(to),
         _ if stage == Stage::Render => Remedy::Nothing,
         Some(_) => Remedy::Uninstall,
+        None if policy == OnFailure::Uninstall && has_begun() => Remedy::Uninstall,
         None if was_never_deployed(release) && release.revisions.values().all(Revision::is_sealed) => {
             Remedy::RemoveFailedInstall
         }
@@ -136,7 +138,8 @@ pub(super) async fn continue_clean_up(context: &StepContext<'_>, primary: &Prima
     let attempt = context.shared.memory.of(context.key).uncleaned(&context.attempt(primary))?;
     let release = context.release().unwrap_or_default();
     let is_failed = |(_, newest): (u32, &Revision)| newest.is_sealed() && newest.status.is_unsuccessful();
-    let is_undone = release.deployed().is_some() || was_never_deployed(&release);
+    let is_begun = release.begun_uninstall().is_some();
+    let is_undone = is_begun || release.deployed().is_some() || was_never_deployed(&release);
     match release.newest() {
         // What did not render before has rendered now.
         _ if !attempt.is_of_action() => {}
@@ -201,7 +204,9 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
             let message = context.redactions(primary).await.hide_apart(message).await;
             match uninstall_failed(context, primary).await {
                 Ok(None) => (message, Undo::Ended),
-                Ok(Some(awaited)) => (format!("{message}; the release is being uninstalled: {awaited}"), Undo::Ended),
+                Ok(Some(awaited)) => {
+                    (format!("{message}; the release is being uninstalled: {awaited}"), Undo::Met(Obstacle::Outage))
+                }
                 Err(error) => (format!("{message}; uninstall failed: {}", chain(&error)), failed(&error)),
             }
         }
@@ -278,7 +283,10 @@ async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> 
 }
 
 /// Uninstalls the release of a failed upgrade. Returns the objects to wait for.
-async fn uninstall_failed(context: &StepContext<'_>, primary: &Primary) -> Result<Option<String>, action::Error> {
+pub(super) async fn uninstall_failed(
+    context: &StepContext<'_>,
+    primary: &Primary,
+) -> Result<Option<String>, action::Error> {
     let env = context.environment(primary, Action::Uninstall);
     uninstall::give_up_unfinished(context, primary, &env).await?;
     // By now it may be known that the last upgrade ended well.
@@ -495,6 +503,21 @@ mod tests {
         assert_eq!(Undo::failed(&deleting(&["foregroundDeletion"]).into(), 10), Undo::Ended, "no more");
         assert_eq!(Undo::failed(&applying(rejected(503)).into(), 10), Undo::Ended, "no more");
         assert_eq!(Undo::failed(&applying(Error::Transport("reset".into())).into(), 10), outage, "without contact");
+    }
+
+    #[test]
+    fn an_uninstall_that_has_begun_goes_on_by_its_own_policy_alone() {
+        use Remedy::{Nothing, Uninstall};
+        let begun = release(&[(1, Status::Uninstalling), (2, Status::Failed)], Some(Marks::default()));
+        for (policy, stage, is_vouched, expected) in [
+            (OnFailure::Uninstall, Stage::Action, true, Uninstall),
+            (OnFailure::Uninstall, Stage::Action, false, Nothing),
+            (OnFailure::Uninstall, Stage::Render, true, Nothing),
+            (OnFailure::Rollback, Stage::Action, true, Nothing),
+            (OnFailure::Keep, Stage::Action, true, Nothing),
+        ] {
+            assert_eq!(remedy(&begun, policy, stage, |_| is_vouched), expected, "{policy:?} {stage:?} {is_vouched}");
+        }
     }
 
     #[test]

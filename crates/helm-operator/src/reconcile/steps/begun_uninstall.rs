@@ -1,0 +1,82 @@
+//! Ends the uninstall that an earlier attempt began after a failed upgrade, before the next revision: that would be an
+//! upgrade of what is half deleted, without the hooks of an install.
+
+use helm_release::action::{self, Action, CallOff};
+use helm_release::release::Status;
+
+use super::deploy::{follow_end, interrupted};
+use super::remediate;
+use super::unproven::is_unproven;
+use crate::reconcile::decide::inputs;
+use crate::reconcile::failure::{Failed, Unanswered};
+use crate::reconcile::learned::{Ended, NextStep};
+use crate::reconcile::step_context::StepContext;
+use crate::status::condition;
+use crate::status::reason::Reason;
+use crate::view::primary::Primary;
+use crate::view::release::ReleaseRecords;
+use crate::watches::OnFailure;
+
+/// Completes an uninstall that has begun, if there is one. Returns how the step ends then: the release is installed
+/// again. An uninstall that has deleted nothing yet is called off instead if one of its hooks failed, or if the
+/// resource or the watch no longer wants it.
+///
+/// # Errors
+/// The uninstall waits for objects, or failed. It goes on with the next attempt.
+pub(super) async fn end(context: &StepContext<'_>, primary: &Primary) -> Result<Option<Ended>, Failed> {
+    let release = context.release().unwrap_or_default();
+    let begun = release.begun_uninstall().filter(|(version, _)| context.vouches(&release, *version, primary));
+    let Some((version, _)) = begun else { return Ok(None) };
+    let when = if is_wanted(context, primary, &release) { CallOff::IfFailed } else { CallOff::Always };
+    let ended = match call_off(context, primary, version, when).await {
+        Ok(Undone::CalledOff) => return Ok(None),
+        Ok(Undone::Not) => remediate::uninstall_failed(context, primary).await,
+        Err(error) => Err(error),
+    };
+    match ended {
+        Ok(None) => Ok(Some(NextStep::Anew.into())),
+        Ok(Some(awaited)) => {
+            let message = format!("the release of a failed upgrade is being uninstalled: {awaited}");
+            Err(Unanswered::with_reason(Reason::UninstallError, message).into())
+        }
+        Err(error) if is_unproven(&error) => {
+            context.distrust(version);
+            Ok(Some(NextStep::Anew.into()))
+        }
+        Err(error) if error.is_interruption() => Ok(Some(interrupted(context, primary, &error).await.into())),
+        Err(error) => match error.ended() {
+            Some(version) => follow_end(context, primary, version).await.map(Some),
+            None => Err(Failed::of_step(&error, condition::RELEASE_FAILED, Reason::UninstallError)),
+        },
+    }
+}
+
+/// Whether an uninstall was called off.
+enum Undone {
+    CalledOff,
+    /// It goes on.
+    Not,
+}
+
+/// Returns whether the attempt would begin the same uninstall again: that with the inputs of the failed upgrade.
+fn is_wanted(context: &StepContext<'_>, primary: &Primary, release: &ReleaseRecords) -> bool {
+    let failed = release.newest().and_then(|(_, newest)| newest.marks.as_ref());
+    let is_same = failed.is_some_and(|marks| inputs::is_equal(&marks.inputs, &context.inputs_digest(primary)));
+    is_same && context.shared.settings.on_failure == OnFailure::Uninstall
+}
+
+async fn call_off(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    version: u32,
+    when: CallOff,
+) -> Result<Undone, action::Error> {
+    let env = context.environment(primary, Action::Uninstall);
+    let Some((written, marks)) = action::call_off(&env, version, when).await? else { return Ok(Undone::Not) };
+    tracing::info!(resource = %context.key, revision = version, "Called off the uninstall after a failed upgrade");
+    context
+        .shared
+        .cache
+        .change_release(context.key, |release| release.put_written(version, Status::Deployed, written, marks));
+    Ok(Undone::CalledOff)
+}
