@@ -292,7 +292,7 @@ impl ReconcileLoop<'_> {
             Step::AwaitDependencies => context.await_dependencies(primary),
             Step::AwaitDependents => context.await_dependents(primary),
             Step::Compare => compare::compare(context, primary).await?,
-            Step::Queue => context.enqueue_upgrade(),
+            Step::Queue => context.enqueue_upgrade(primary),
             Step::Retry => context.wait_for_retry(primary),
             Step::Plan => plan::plan(context, primary).await?,
             Step::Reapply => resync::reapply(context, primary).await?,

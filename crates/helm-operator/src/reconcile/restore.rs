@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use controller::runtime::key::ResourceKey;
+use helm_release::storage::Before;
 use tokio::time::Instant;
 
 use crate::reconcile::controller_context::ControllerContext;
@@ -22,28 +24,31 @@ pub(crate) fn restore(context: &ControllerContext) {
             let member = StepContext::new(context, &key, &()).member(primary, None);
             (key, member)
         });
-        context.turns.restore(members.collect(), today);
+        let is_known = |key: &ResourceKey| context.cache.primary(key).is_some();
+        context.turns.restore(is_known, members.collect(), today);
         context.announce_rollout();
     }
 }
 
 /// Restores what is remembered of a resource: its last failure, and its upgrade slot.
 pub(crate) fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
-    let now = Instant::now();
+    let (key, now) = (primary.key(), Instant::now());
+    // Its deletion may be noticed meanwhile, and would then have nothing to forget.
+    let is_known = || context.cache.primary_with_uid(&key, primary.uid()).is_some();
     if let Some(memory) = ResourceMemory::restore(primary, now, outside::now()) {
         report_restored(primary, &memory, now);
-        context.memory.change(&primary.key(), |known| *known = memory);
+        context.memory.change_if(is_known, &key, |known| *known = memory);
     }
-    restore_slot(context, primary);
+    if let Some(before) = slot(context, primary) {
+        context.rollout.restore(is_known, &key, before);
+    }
 }
 
-/// Restores the upgrade slot that the previous process's upgrade held. It keeps the slot until the release is ready,
-/// unless the resource itself changed, or the release was ready since: then only until it is stalled.
-fn restore_slot(context: &ControllerContext, primary: &Primary) {
+/// Returns the release's state before the previous process's upgrade, if that held a slot. It keeps the slot until the
+/// release is ready, unless the resource itself changed, or the release was ready since: then only until it is stalled.
+fn slot(context: &ControllerContext, primary: &Primary) -> Option<Before> {
     let release = context.cache.release_or_beside(primary).unwrap_or_default();
-    if let Some(before) = rollout::unfinished(&release, &inputs::own_digest(primary), &primary.status) {
-        context.rollout.restore(&primary.key(), before);
-    }
+    rollout::unfinished(&release, &inputs::own_digest(primary), &primary.status)
 }
 
 /// Logs when a resource that failed before is retried. Someone who fixed something and restarted the

@@ -503,7 +503,7 @@ async fn what_a_post_renderer_did_is_undone_even_if_that_has_to_wait() {
     let world = limited(World::new(spec()).server);
     world.reconcile().await;
     let another = ResourceKey::new("ns", "another");
-    assert!(world.shared.rollout.take(&another));
+    assert!(world.shared.rollout.take(|| true, &another));
     helm_applies(&world, "a", "rendered again");
     helm_supersedes(&world, 1).await;
     helm_repeats(&world, &manifest(&["a", "b", "c"], "rendered again"));

@@ -105,6 +105,42 @@ async fn an_upgrade_that_fails_stops_the_roll_out_and_the_others_say_that_they_w
     assert_eq!(upgraded(&world), ["c", "d"]);
 }
 
+/// Removes a resource during its controller's next request after this many. Returns the number of requests so far.
+fn vanishing_after(world: &World, key: &ResourceKey, requests: usize) -> Arc<AtomicUsize> {
+    let (server, shared, key) = (world.server.clone(), world.shared.clone(), key.clone());
+    let (path, count) = (primary(&key.namespace, &key.name, Value::Null).0, Arc::<AtomicUsize>::default());
+    let counted = count.clone();
+    world.server.refuse(move |call| {
+        // Events are published in the background.
+        let is_next = !call.path.contains("/events") && counted.fetch_add(1, Ordering::SeqCst) == requests;
+        if let Some(known) = shared.cache.primary(&key).filter(|_| is_next) {
+            server.remove(&path);
+            shared.primary_deleted(&key, known.uid());
+        }
+        None
+    });
+    count
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_vanishes_during_any_request_of_its_upgrade_keeps_no_place() {
+    for requests in 0.. {
+        let world = rolling_out(1).await;
+        let [a, b, ..] = keys();
+        let count = vanishing_after(&world, &a, requests);
+        world.reconcile_one(&a).await;
+        world.server.accept();
+        if count.load(Ordering::SeqCst) <= requests {
+            assert!(requests > 3, "the upgrade took only {requests} requests");
+            return;
+        }
+        assert!(world.shared.cache.primary(&a).is_none());
+        assert_eq!(world.shared.rollout.place(&a), None, "after {requests} requests");
+        world.reconcile_one(&b).await;
+        assert_eq!(world.value_of("b"), "x by v2", "after {requests} requests");
+    }
+}
+
 /// Sets the annotation that leaves a release alone.
 fn suspend(world: &World, name: &str) {
     let path = primary("ns", name, Value::Null).0;

@@ -823,7 +823,7 @@ async fn what_a_failed_upgrade_made_before_its_release_moved_goes_although_the_n
     });
     // The failed upgrade had the only slot.
     world.shared.rollout.leave(&key());
-    assert!(world.shared.rollout.take(&another));
+    assert!(world.shared.rollout.take(|| true, &another));
     world.reconcile().await;
     keeps_y_until_the_next_revision(&world, |world| _ = world.shared.rollout.leave(&another)).await;
     assert_eq!(world.value_of("a"), "1 by v2");

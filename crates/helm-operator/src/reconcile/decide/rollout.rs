@@ -8,6 +8,9 @@
 //! owner's doing, and must not stop all others. So does one that gets a slot while it has to wait for its turn in a
 //! rollout, for a dependency, for memory or for its next attempt, and one that needs no slot any more. One that failed
 //! before waits for its turn without a slot, too. Waiting for a slot does not occupy a worker.
+//!
+//! Only a resource that is still known gets a place. Nothing can be forgotten between that check and the change: one
+//! that was forgotten before would keep its place for ever.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -192,8 +195,11 @@ impl Rollout {
     }
 
     /// Takes a slot, or queues for one; returns whether a slot was taken.
-    pub(crate) fn take(&self, key: &ResourceKey) -> bool {
+    pub(crate) fn take(&self, is_known: impl FnOnce() -> bool, key: &ResourceKey) -> bool {
         let mut state = self.state();
+        if !is_known() {
+            return false;
+        }
         let is_free = state.holders.contains_key(key) || state.holders.len() < self.limit;
         if is_free {
             state.leave_line(key);
@@ -205,9 +211,12 @@ impl Rollout {
     }
 
     /// Records that an upgrade begins. Takes a slot even if none is free, because an earlier process may have begun it.
-    pub(crate) fn begin(&self, key: &ResourceKey, next: Begun) {
-        if self.is_limited() {
-            let mut state = self.state();
+    pub(crate) fn begin(&self, is_known: impl FnOnce() -> bool, key: &ResourceKey, next: Begun) {
+        if !self.is_limited() {
+            return;
+        }
+        let mut state = self.state();
+        if is_known() {
             state.leave_line(key);
             let begun = state.holders.entry(key.clone()).or_default();
             *begun = Some(begun.map_or(next, |known| known.followed_by(next)));
@@ -215,8 +224,8 @@ impl Rollout {
     }
 
     /// Restores the slot that an upgrade of the previous process had.
-    pub(crate) fn restore(&self, key: &ResourceKey, before: Before) {
-        self.begin(key, Begun { before, cause: Cause::Shared });
+    pub(crate) fn restore(&self, is_known: impl FnOnce() -> bool, key: &ResourceKey, before: Before) {
+        self.begin(is_known, key, Begun { before, cause: Cause::Shared });
     }
 
     /// Returns the upgrade that has begun in a release's slot.
@@ -362,39 +371,58 @@ mod tests {
         ResourceKey::new("ns", name)
     }
 
+    fn known() -> bool {
+        true
+    }
+
+    fn gone() -> bool {
+        false
+    }
+
     #[test]
     fn places_are_given_in_order_and_a_resource_waits_once() {
         let rollout = Rollout::new(1);
-        assert!(rollout.take(&key("a")) && rollout.take(&key("a")));
+        assert!(rollout.take(known, &key("a")) && rollout.take(known, &key("a")));
         for name in ["b", "c", "b"] {
-            assert!(!rollout.take(&key(name)) && rollout.is_waiting(&key(name)));
+            assert!(!rollout.take(known, &key(name)) && rollout.is_waiting(&key(name)));
         }
         assert_eq!(rollout.leave(&key("a")), [key("b")]);
         assert!(rollout.holds(&key("b")) && !rollout.is_waiting(&key("b")));
         assert_eq!(rollout.leave(&key("c")), [], "the line is shorter, but no place is free");
         assert_eq!(rollout.leave(&key("b")), []);
-        assert!(rollout.take(&key("d")));
+        assert!(rollout.take(known, &key("d")));
+    }
+
+    #[test]
+    fn a_resource_that_is_gone_gets_no_place() {
+        let rollout = Rollout::new(1);
+        assert!(!rollout.take(gone, &key("a")));
+        rollout.begin(gone, &key("a"), BEGUN);
+        rollout.restore(gone, &key("a"), Before::Ready);
+        assert_eq!(rollout.place(&key("a")), None);
+        assert!(rollout.take(known, &key("b")) && !rollout.take(gone, &key("a")));
+        assert_eq!(rollout.place(&key("a")), None, "nor does it wait for one");
     }
 
     #[test]
     fn an_upgrade_that_has_begun_takes_a_place_beyond_the_limit() {
         let rollout = Rollout::new(1);
-        assert!(rollout.take(&key("a")));
-        assert!(!rollout.take(&key("b")) && !rollout.take(&key("c")));
-        rollout.begin(&key("b"), BEGUN);
+        assert!(rollout.take(known, &key("a")));
+        assert!(!rollout.take(known, &key("b")) && !rollout.take(known, &key("c")));
+        rollout.begin(known, &key("b"), BEGUN);
         assert_eq!(rollout.leave(&key("a")), [], "b has the only place");
         assert_eq!(rollout.leave(&key("b")), [key("c")]);
-        Rollout::new(0).begin(&key("a"), BEGUN);
+        Rollout::new(0).begin(known, &key("a"), BEGUN);
     }
 
     #[test]
     fn a_place_is_given_before_its_upgrade_begins() {
         let rollout = Rollout::new(1);
         let places = || ["a", "b"].map(|name| rollout.place(&key(name)));
-        assert!(rollout.take(&key("a")) && !rollout.take(&key("b")));
+        assert!(rollout.take(known, &key("a")) && !rollout.take(known, &key("b")));
         assert_eq!(places(), [Some(Place::Given), Some(Place::Waiting)]);
-        rollout.begin(&key("a"), BEGUN);
-        assert!(rollout.take(&key("a")));
+        rollout.begin(known, &key("a"), BEGUN);
+        assert!(rollout.take(known, &key("a")));
         assert_eq!(places(), [Some(Place::Begun(BEGUN)), Some(Place::Waiting)]);
         rollout.leave(&key("a"));
         assert_eq!(places(), [None, Some(Place::Given)]);

@@ -55,11 +55,12 @@ impl Turns {
         self.edition.get_or_init(compute)
     }
 
-    /// Stores the state of all releases, at startup.
-    pub(crate) fn restore(&self, members: Members, now: Timestamp) {
+    /// Stores the state of all releases whose resources are still known, at startup.
+    pub(crate) fn restore(&self, is_known: impl Fn(&ResourceKey) -> bool, members: Members, now: Timestamp) {
         let Some(rule) = &self.rule else { return };
         let mut state = sync::lock(&self.state);
         state.members = members;
+        state.members.retain(|key, _| is_known(key));
         state.members.values_mut().for_each(|member| member.settle(None, now));
         state.announced = Announced::restored(&progress(&state.members, rule, now));
         state.replan(rule, now);
@@ -207,7 +208,7 @@ mod tests {
         let rule = RolloutRule { bake_for: Duration::from_secs(60), ..rollout_of(None, &[30], "", on_failure) };
         let turns = Turns::new(Some(Arc::new(rule)));
         let members = ["a", "b", "c"].map(|name| (key(name), member(Part::Waiting { failed: false }).unwrap()));
-        turns.restore(members.into(), at(0));
+        turns.restore(|_| true, members.into(), at(0));
         turns
     }
 
@@ -222,6 +223,16 @@ mod tests {
         assert_eq!(turns.note(&key("a"), ready, at(20)), [key("b"), key("c")], "each has a timer");
         assert_eq!(turns.note(&key("a"), ready, at(50)), [], "the pause does not begin again");
         assert!(is_held("b", 79) && !is_held("b", 80) && !is_held("c", 80));
+    }
+
+    #[test]
+    fn a_release_that_goes_while_the_process_starts_has_no_turn() {
+        let rule = rollout_of(None, &[30], "", OnGateFailure::Halt);
+        let turns = Turns::new(Some(Arc::new(rule)));
+        let members = ["a", "b"].map(|name| (key(name), member(Part::Waiting { failed: false }).unwrap()));
+        turns.restore(|known| *known != key("a"), members.into(), at(0));
+        assert!(!turns.knows(&key("a")) && turns.knows(&key("b")));
+        assert_eq!(turns.turn(&key("b"), at(0)), RolloutTurn::Free, "it is the first");
     }
 
     #[test]

@@ -52,8 +52,8 @@ impl StepContext<'_> {
     }
 
     /// Takes a slot, or queues for one. No worker waits for it: releasing a slot wakes the next resource.
-    pub(crate) fn enqueue_upgrade(&self) -> Ended {
-        let is_taken = self.shared.rollout.take(self.key);
+    pub(crate) fn enqueue_upgrade(&self, primary: &Primary) -> Ended {
+        let is_taken = self.shared.rollout.take(|| self.is_known(primary), self.key);
         NextStep::Again.with((!is_taken).then_some(Learned::Queued))
     }
 
@@ -61,8 +61,14 @@ impl StepContext<'_> {
     pub(crate) fn begin_upgrade(&self, primary: &Primary, release: Option<&ReleaseRecords>) {
         if self.needs_slot(primary, release) {
             let cause = if self.is_by_sources(release) { Cause::Sources } else { Cause::Shared };
-            self.shared.rollout.begin(self.key, Begun { before: self.readiness_before(primary, release), cause });
+            let next = Begun { before: self.readiness_before(primary, release), cause };
+            self.shared.rollout.begin(|| self.is_known(primary), self.key, next);
         }
+    }
+
+    /// Returns whether the resource has not left since it was read.
+    fn is_known(&self, primary: &Primary) -> bool {
+        self.shared.cache.primary_with_uid(self.key, primary.uid()).is_some()
     }
 
     /// Returns the release's state before an upgrade. What an earlier attempt left behind does not count: the release's
