@@ -1,8 +1,8 @@
 //! The resources that this shard serves, each with its own term: once the resource goes to another shard or is gone, no
 //! write for it is sent.
 
-use std::collections::{BTreeMap, HashSet};
-use std::sync::{Arc, Mutex};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -30,8 +30,6 @@ pub struct Shard {
     holdings: Holdings,
     /// The controllers of the kind, with this one.
     controllers: Controllers,
-    /// Resources that came from another shard and have not been reconciled here.
-    arrivals: Arc<Mutex<HashSet<ResourceKey>>>,
 }
 
 /// The right to write for one resource. Clones share it.
@@ -75,7 +73,7 @@ impl Shard {
     pub(super) fn beside(controllers: Controllers, share: Share) -> Shard {
         let holdings = Holdings::default();
         controllers.add(holdings.clone());
-        Shard { share, holdings, controllers, arrivals: Arc::default() }
+        Shard { share, holdings, controllers }
     }
 
     /// Returns the ring, if labels assign the resources.
@@ -127,16 +125,6 @@ impl Shard {
     /// Returns the number of resources for which a reconcile has begun and that have not left since.
     pub fn serving(&self) -> usize {
         lock(&self.holdings).len()
-    }
-
-    /// Records that a resource came from another shard.
-    pub fn arrive(&self, key: &ResourceKey) {
-        lock(&self.arrivals).insert(key.clone());
-    }
-
-    /// Returns whether a resource came from another shard since the last call.
-    pub fn takes_over(&self, key: &ResourceKey) -> bool {
-        lock(&self.arrivals).remove(key)
     }
 
     /// Follows a change of a resource's labels, or that it is gone.

@@ -36,12 +36,8 @@ impl EventHandler<Received> for Primaries {
         let Departure { key, .. } = left;
         shared.primary_replaced(&key, primary.uid());
         let is_drained = primary.is_drained;
-        if let Some(shard) = &shared.shard
-            && (!epoch.is_list || shared.queue.is_open())
-            && primary.was_served()
-            && shared.cache.primary(&key).is_none()
-        {
-            shard.arrive(&key);
+        if comes_late(shared, epoch) && primary.was_served() && shared.cache.primary(&key).is_none() {
+            shared.arrivals.add(&key);
         }
         shared.register_dependencies(&primary);
         shared.watch_chart(&primary);
@@ -84,6 +80,12 @@ impl EventHandler<Received> for Primaries {
     fn description(&self) -> String {
         format!("{} resources", self.0.resource.kind)
     }
+}
+
+/// Returns whether a resource that is new in this epoch was missing when the controller started. The first list may have
+/// been refused then; only a shard's resources also come by events.
+fn comes_late(shared: &ControllerContext, epoch: Epoch) -> bool {
+    if epoch.is_list { shared.queue.is_open() } else { shared.shard.is_some() }
 }
 
 /// Makes the process's registries forget the resources of a scope that do not exist, after a list. An earlier controller

@@ -39,6 +39,7 @@ use crate::hooks::extensions::Extensions;
 use crate::preflight::{self, ObjectUse};
 use crate::reconcile::accept::Acceptance;
 use crate::reconcile::controller_context::{ControllerContext, Settings, WatchRequest};
+use crate::reconcile::decide::arrivals::Arrivals;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::restore;
@@ -130,6 +131,7 @@ pub(super) async fn start(
         client: context.client.clone(),
         contact: context.contact.clone(),
         memory: Memory::default(),
+        arrivals: Arrivals::default(),
         cache: Cache::over(cluster.releases.clone())
             .judging(expressions)
             .sequenced(watch.sequencing)

@@ -21,6 +21,7 @@ use super::accept::Acceptance;
 use crate::chart_metrics::ChartMetrics;
 use crate::hooks::extensions::Extensions;
 use crate::reconcile::decide::action_room::ActionRoom;
+use crate::reconcile::decide::arrivals::Arrivals;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
 use crate::reconcile::decide::turns::Turns;
@@ -54,6 +55,8 @@ pub(crate) struct ControllerContext {
     pub(crate) cache: Cache,
     /// The recent history of the resources.
     pub(crate) memory: Memory,
+    /// The resources whose memory is still to be restored.
+    pub(crate) arrivals: Arrivals,
     pub(crate) queue: Queue<ResourceKey>,
     pub(crate) renderer: Arc<dyn Renderer>,
     /// The process's value sources: Secrets and ConfigMaps.
@@ -273,6 +276,7 @@ impl ControllerContext {
             let namespace = if self.resource.namespaced { &*key.namespace } else { "" };
             self.metrics.resource_deleted(&self.gvk(), namespace, &key.name);
             self.memory.forget(key);
+            _ = self.arrivals.take(key);
             self.sources.forget(&self.settings.controller, key);
             self.dependencies.forget(&self.user(namespace, &key.name));
             self.leave_rollout(key);

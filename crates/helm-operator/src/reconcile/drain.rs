@@ -82,22 +82,30 @@ pub(super) fn again(shared: &ControllerContext, key: &ResourceKey) -> ReconcileR
     ReconcileResult::RequeueAfter
 }
 
-/// Reads the records of a resource that came from another shard: their own watch may be behind the resource's, and an
-/// older revision must not count as the newest. Then restores what the other shard remembered: its failed attempts still
-/// count, and so does its upgrade. Returns whether the records are known.
+/// Restores what another shard, or the previous process, remembered of a resource that came after the start: its failed
+/// attempts still count, and so does its upgrade. Returns whether the records are known.
 pub(crate) async fn catch_up(shared: &ControllerContext, key: &ResourceKey) -> bool {
-    if !shared.shard.as_ref().is_some_and(|shard| shard.takes_over(key)) {
+    if !shared.arrivals.take(key) {
         return true;
     }
+    if shared.shard.is_some() && !read_records(shared, key).await {
+        shared.arrivals.add(key);
+        return false;
+    }
+    shared.cache.primary(key).iter().for_each(|primary| restore::restore_one(shared, primary));
+    true
+}
+
+/// Reads the records of a resource that came from another shard: their own watch may be behind the resource's, and an
+/// older revision must not count as the newest. Returns whether they could be read.
+async fn read_records(shared: &ControllerContext, key: &ResourceKey) -> bool {
     match shared.storage.history(&key.namespace, &key.name).await {
         Ok(records) => {
             shared.cache.catch_up(key, records);
-            shared.cache.primary(key).iter().for_each(|primary| restore::restore_one(shared, primary));
             true
         }
         Err(error) => {
             tracing::warn!(resource = %key, error = chain(&error), "Cannot read the records of a resource that came");
-            shared.shard.iter().for_each(|shard| shard.arrive(key));
             false
         }
     }

@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 use super::accept::Acceptance;
 use super::controller_context::{ControllerContext, Settings};
 use crate::chart_metrics::ChartMetrics;
+use crate::reconcile::decide::arrivals::Arrivals;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
 use crate::status::declared_fields::Undeclared;
@@ -42,6 +43,7 @@ impl ControllerContext {
             api,
             cache: self.cache.copied_for(key),
             memory: Memory::default(),
+            arrivals: Arrivals::default(),
             queue: Queue::new(),
             renderer: self.renderer.clone(),
             // The same resource depends on the same sources.

@@ -41,6 +41,7 @@ use crate::reconcile;
 use crate::reconcile::accept::Acceptance;
 use crate::reconcile::controller_context::{ControllerContext, Settings};
 use crate::reconcile::decide::action_room::ActionRoom;
+use crate::reconcile::decide::arrivals::Arrivals;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::restore;
@@ -609,6 +610,7 @@ impl World {
             storage: Storage::new(api.clone(), keys.clone()).at(settings.home.clone()).written_by(name),
             api,
             memory: Memory::default(),
+            arrivals: Arrivals::default(),
             cache: Cache::over(releases.clone())
                 .judging(settings.expressions.clone())
                 .sequenced(settings.sequencing)

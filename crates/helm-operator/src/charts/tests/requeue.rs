@@ -302,6 +302,24 @@ async fn a_resource_that_a_list_shows_in_place_of_another_has_not_failed_yet() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_that_is_first_listed_after_the_start_brings_its_failure_with_it() {
+    let world = World::new(json!({"broken": true}));
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    let mut failed = world.server.object(PRIMARY).unwrap();
+    for condition in failed["status"]["conditions"].as_array_mut().unwrap() {
+        condition["lastTransitionTime"] = "2020-01-01T00:00:00Z".into();
+    }
+    world.server.remove(PRIMARY);
+    let world = World::on(world.server);
+    world.shared.queue.open();
+    // As after a refusal of the first list.
+    world.server.restore(PRIMARY, failed);
+    world.feed();
+    let result = reconcile::reconcile(&world.shared, &key(), &(), Priority::Normal).await;
+    assert_eq!((result, world.shared.queue.timers()), (ReconcileResult::RequeueAfter, 1), "it has failed for long");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_resource_that_takes_the_place_of_one_during_its_action_has_not_failed_yet() {
     let world = without_retries(World::new(spec()).server);
     let (server, shared) = (world.server.clone(), world.shared.clone());

@@ -5,6 +5,7 @@ pub(crate) mod recorded;
 
 pub(crate) mod beside;
 
+pub(crate) mod arrivals;
 pub(crate) mod drift;
 pub(crate) mod memory;
 pub(crate) mod remembered;
