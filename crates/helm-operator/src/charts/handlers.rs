@@ -13,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::hooks::extensions::Wakes;
 use crate::reconcile::controller_context::{ControllerContext, Departure};
-use crate::reconcile::ownership;
+use crate::reconcile::{ownership, restore};
 use crate::status::Fault;
 use crate::status::reason::Reason;
 use crate::view::coverage::{Loss, kind_key};
@@ -64,6 +64,7 @@ impl EventHandler<Received> for Primaries {
         if !self.0.stopping.is_cancelled() {
             self.0.dependencies.resources_listed(&self.0.settings.controller, scope);
         }
+        restore::listed(&self.0, scope);
     }
 
     fn lost(&self, scope: &WatchScope) {
@@ -72,7 +73,10 @@ impl EventHandler<Received> for Primaries {
             return;
         }
         match shared.applier.mapper.is_unserved(shared.resource.group(), &shared.resource.kind) {
-            true => shared.dependencies.require_lists(controller, []),
+            true => {
+                shared.dependencies.require_lists(controller, []);
+                shared.unseen.require([]);
+            }
             false => shared.dependencies.resources_lost(controller, scope),
         }
     }
@@ -170,6 +174,7 @@ impl ReleaseListener for ControllerContext {
     }
 
     fn sight_changed(&self, scope: &WatchScope) {
+        restore::see_records(self);
         for key in self.cache.recorded_in(scope) {
             self.memory.change(&key, |memory| memory.retry_now(Instant::now()));
             self.wake(key);

@@ -42,6 +42,7 @@ use crate::reconcile::controller_context::{ControllerContext, Settings, WatchReq
 use crate::reconcile::decide::arrivals::Arrivals;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
+use crate::reconcile::decide::unseen::Unseen;
 use crate::reconcile::restore;
 use crate::reconcile::versions::Versions;
 use crate::rendering::renderer::EngineRenderer;
@@ -115,6 +116,7 @@ pub(super) async fn start(
         rollout: settings.slots(),
         // A plan says what is to come, whenever that is.
         turns: Turns::new(settings.rollout.clone().filter(|_| !Rehearsals::of(&context).is_on())),
+        unseen: Unseen::default(),
         settings,
         acceptance,
         shard: context.shard(resource.group(), &resource.kind),
@@ -157,7 +159,11 @@ pub(super) async fn start(
     handlers::follow(&shared, &Stores::of(&context));
     tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
     let primaries = watches::primaries(&context, &shared.resource, &watch.selector);
-    cluster.dependencies.require_lists(&context.controller, primaries.iter().map(|stream| stream.scope.clone()));
+    let scopes = || primaries.iter().map(|stream| stream.scope.clone());
+    cluster.dependencies.require_lists(&context.controller, scopes());
+    if shared.rollout.is_limited() && !shared.settings.rehearses {
+        shared.unseen.require(scopes());
+    }
     // From here on, each list is a requirement itself.
     requirement.meet();
     let workers = watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);

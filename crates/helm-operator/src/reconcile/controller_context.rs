@@ -25,6 +25,7 @@ use crate::reconcile::decide::arrivals::Arrivals;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
 use crate::reconcile::decide::turns::Turns;
+use crate::reconcile::decide::unseen::Unseen;
 use crate::reconcile::diagnoses::Diagnoses;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
@@ -78,6 +79,8 @@ pub(crate) struct ControllerContext {
     pub(crate) rollout: Rollout,
     /// The turns of releases in a rollout.
     pub(crate) turns: Turns,
+    /// What must be seen before an upgrade gets a slot.
+    pub(crate) unseen: Unseen,
     /// When the controller started.
     pub(crate) started: tokio::time::Instant,
     /// Cancelled when the process stops.
@@ -177,6 +180,11 @@ impl Settings {
 impl ControllerContext {
     pub(crate) fn wake(&self, key: ResourceKey) {
         self.queue.push(key);
+    }
+
+    /// Wakes all resources.
+    pub(crate) fn wake_all(&self) {
+        self.cache.primaries().iter().for_each(|primary| self.wake(primary.key()));
     }
 
     /// Stores a response to one of our own writes or reads. Wakes the resource if the response contains a change by
@@ -283,6 +291,9 @@ impl ControllerContext {
             self.turns.note(key, None, outside::now()).into_iter().for_each(|next| self.wake(next));
             self.announce_rollout();
             self.queue.forget(key);
+            if self.unseen.recorded(key) && !self.unseen.is_any() {
+                self.wake_all();
+            }
         }
     }
 

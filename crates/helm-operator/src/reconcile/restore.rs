@@ -1,9 +1,11 @@
-//! Restores what the previous process, or another shard, remembered of resources, from their status and records.
+//! Restores what the previous process, or another shard, remembered of resources, from their status and records. Until
+//! all can be, upgrades get no slots.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use controller::runtime::key::ResourceKey;
-use helm_release::storage::Before;
+use controller::runtime::reflector::WatchScope;
 use tokio::time::Instant;
 
 use crate::reconcile::controller_context::ControllerContext;
@@ -15,19 +17,24 @@ use crate::view::primary::Primary;
 
 /// Restores, at startup, what is remembered of all resources.
 pub(crate) fn restore(context: &ControllerContext) {
-    let today = outside::now();
-    let primaries = context.cache.primaries();
-    primaries.iter().for_each(|primary| restore_one(context, primary));
-    if context.turns.rule().is_some() {
-        let members = primaries.iter().map(|primary| {
-            let key = primary.key();
-            let member = StepContext::new(context, &key, &()).member(primary, None);
-            (key, member)
-        });
-        let is_known = |key: &ResourceKey| context.cache.primary(key).is_some();
-        context.turns.restore(is_known, members.collect(), today);
-        context.announce_rollout();
+    context.cache.primaries().iter().for_each(|primary| restore_one(context, primary));
+    restore_turns(context);
+    report_unseen(context);
+}
+
+fn restore_turns(context: &ControllerContext) {
+    if context.turns.rule().is_none() {
+        return;
     }
+    let primaries = context.cache.primaries();
+    let members = primaries.iter().map(|primary| {
+        let key = primary.key();
+        let member = StepContext::new(context, &key, &()).member(primary, None);
+        (key, member)
+    });
+    let is_known = |key: &ResourceKey| context.cache.primary(key).is_some();
+    context.turns.restore(is_known, members.collect(), outside::now());
+    context.announce_rollout();
 }
 
 /// Restores what is remembered of a resource: its last failure, and its upgrade slot.
@@ -39,16 +46,82 @@ pub(crate) fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
         report_restored(primary, &memory, now);
         context.memory.change_if(is_known, &key, |known| *known = memory);
     }
-    if let Some(before) = slot(context, primary) {
+    restore_slot(context, primary);
+}
+
+/// Handles the end of a scope's list. If the first one was refused, other releases get slots only after those that the
+/// upgrades of its resources had are restored.
+pub(crate) fn listed(context: &ControllerContext, scope: &WatchScope) {
+    // What came to a shard may have newer records than the cache: its reconcile reads them.
+    if context.shard.is_none() {
+        let came = context.arrivals.within(scope);
+        came.iter().filter_map(|key| context.cache.primary(key)).for_each(|primary| restore_slot(context, &primary));
+    }
+    if context.unseen.listed(scope) && context.queue.is_open() {
+        resume(context);
+    }
+}
+
+/// Restores the upgrade slots of the resources whose records can be watched only now.
+pub(crate) fn see_records(context: &ControllerContext) {
+    let mut seen = context.unseen.unrecorded();
+    seen.retain(|key| !context.cache.is_blind(key));
+    seen.iter().filter_map(|key| context.cache.primary(key)).for_each(|primary| restore_slot(context, &primary));
+    seen.iter().for_each(|key| _ = context.unseen.recorded(key));
+    if !seen.is_empty() && context.queue.is_open() {
+        resume(context);
+    }
+}
+
+/// Lets upgrades begin once all releases are known.
+fn resume(context: &ControllerContext) {
+    if !context.unseen.is_any() {
+        restore_turns(context);
+        context.wake_all();
+    }
+}
+
+/// Restores the upgrade slot that the previous process's upgrade held. It keeps the slot until the release is ready,
+/// unless the resource itself changed, or the release was ready since: then only until it is stalled.
+fn restore_slot(context: &ControllerContext, primary: &Primary) {
+    if !context.rollout.is_limited() {
+        return;
+    }
+    let key = primary.key();
+    await_records(context, &key);
+    let is_known = || context.cache.primary_with_uid(&key, primary.uid()).is_some();
+    let release = context.cache.release_or_beside(primary).unwrap_or_default();
+    if let Some(before) = rollout::unfinished(&release, &inputs::own_digest(primary), &primary.status) {
         context.rollout.restore(is_known, &key, before);
     }
 }
 
-/// Returns the release's state before the previous process's upgrade, if that held a slot. It keeps the slot until the
-/// release is ready, unless the resource itself changed, or the release was ready since: then only until it is stalled.
-fn slot(context: &ControllerContext, primary: &Primary) -> Option<Before> {
-    let release = context.cache.release_or_beside(primary).unwrap_or_default();
-    rollout::unfinished(&release, &inputs::own_digest(primary), &primary.status)
+/// Makes upgrades wait for the records of a resource if they cannot be watched.
+fn await_records(context: &ControllerContext, key: &ResourceKey) {
+    if !context.cache.is_blind(key) {
+        return;
+    }
+    context.unseen.lack_records(key);
+    // Whoever noticed before that they can be watched, or that the resource is gone, could not end the wait.
+    if !context.cache.is_blind(key) || context.cache.primary(key).is_none() {
+        context.unseen.recorded(key);
+    }
+}
+
+/// Logs what upgrades wait for, which their conditions do not name.
+fn report_unseen(context: &ControllerContext) {
+    let resources = context.unseen.unlisted().into_iter().map(|scope| scope.of(&context.resource.kind));
+    let namespaces = context.unseen.unrecorded().into_iter().map(|key| context.cache.namespace_of_records(&key));
+    let namespaces: BTreeSet<_> = namespaces.collect();
+    let records = namespaces.iter().map(|name| WatchScope::namespace(name).of("release records (Secrets)"));
+    let missing: Vec<String> = resources.chain(records).collect();
+    if !missing.is_empty() {
+        tracing::warn!(
+            controller = &*context.settings.controller,
+            missing = missing.join(", "),
+            "Upgrades that need a permit wait until everything is listed"
+        );
+    }
 }
 
 /// Logs when a resource that failed before is retried. Someone who fixed something and restarted the

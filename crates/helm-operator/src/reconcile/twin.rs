@@ -18,6 +18,7 @@ use crate::chart_metrics::ChartMetrics;
 use crate::reconcile::decide::arrivals::Arrivals;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
+use crate::reconcile::decide::unseen::Unseen;
 use crate::status::declared_fields::Undeclared;
 use crate::view::dependencies::registry::Dependencies;
 
@@ -58,6 +59,7 @@ impl ControllerContext {
             metrics,
             rollout: settings.slots(),
             turns: Turns::new(None),
+            unseen: Unseen::default(),
             settings,
             started: self.started,
             stopping: self.stopping.clone(),

@@ -44,6 +44,7 @@ use crate::reconcile::decide::action_room::ActionRoom;
 use crate::reconcile::decide::arrivals::Arrivals;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
+use crate::reconcile::decide::unseen::Unseen;
 use crate::reconcile::restore;
 use crate::rendering::request::{RenderError, Rendered, Renderer, Request};
 use crate::rendering::unavailable::Unavailable;
@@ -630,6 +631,7 @@ impl World {
             process: lease(),
             rollout: settings.slots(),
             turns: Turns::new(settings.rollout.clone()),
+            unseen: Unseen::default(),
             settings,
             resource: Arc::new(Resource {
                 namespaced: acceptance.release_namespace.is_none(),

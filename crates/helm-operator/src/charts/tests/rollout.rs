@@ -141,6 +141,97 @@ async fn a_resource_that_vanishes_during_any_request_of_its_upgrade_keeps_no_pla
     }
 }
 
+/// Removes the objects whose path contains this. Returns them.
+pub(super) fn hide(server: &MemoryApi, text: &str) -> Vec<(String, Value)> {
+    let paths = server.paths().into_iter().filter(|path| path.contains(text));
+    let hidden = paths.map(|path| {
+        let object = server.object(&path).unwrap();
+        server.remove(&path);
+        (path, object)
+    });
+    hidden.collect()
+}
+
+/// Stores what was hidden again, unchanged.
+pub(super) fn show(server: &MemoryApi, hidden: Vec<(String, Value)>) {
+    hidden.into_iter().for_each(|(path, object)| server.restore(&path, object));
+}
+
+/// Creates two releases at v1. Then `x`, which is in another namespace, fails with v2 and keeps the only place. Returns
+/// the keys of `x` and the other.
+async fn with_a_failure_elsewhere() -> (Arc<MemoryApi>, ResourceKey, ResourceKey) {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let world = serving(server, "v1", 1);
+    let x = world.add("other", "x", json!({"maps": ["x"], "value": "x"}));
+    let b = world.add("ns", "b", json!({"maps": ["b"], "value": "x"}));
+    for key in [&x, &b] {
+        world.reconcile_one(key).await;
+    }
+    refuse(&world.server, "x");
+    let world = serving(world.server, "v2", 1);
+    world.reconcile_one(&x).await;
+    assert!(world.shared.rollout.holds(&x));
+    (world.server, x, b)
+}
+
+/// Returns the status, the reason and the message of what a release waits for.
+fn waits(world: &World, key: &ResourceKey) -> String {
+    world.condition_of(key, "Reconciling").unwrap_or_default()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gets_a_place_before_the_releases_that_may_have_it_are_listed() {
+    let (server, x, b) = with_a_failure_elsewhere().await;
+    let (other, hidden) = (WatchScope::namespace("other"), hide(&server, "/other/memcacheds/"));
+    let world = serving(server, "v2", 1);
+    world.shared.unseen.require([other.clone()]);
+    world.shared.queue.open();
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v1");
+    assert!(waits(&world, &b).starts_with("True/RolloutUnknown/"), "{}", waits(&world, &b));
+    show(&world.server, hidden);
+    world.relist(&other, "other");
+    assert!(world.shared.rollout.holds(&x), "before its first reconcile");
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v1");
+    assert!(waits(&world, &b).starts_with("True/UpgradeQueued/"), "{}", waits(&world, &b));
+    world.server.accept();
+    for _ in 0..2 {
+        world.reconcile_one(&x).await;
+        world.reconcile_one(&b).await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert_eq!((world.value_of("b"), waits(&world, &b)), (json!("x by v2"), String::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gets_a_place_before_the_records_of_the_releases_that_may_have_it_are_watched() {
+    for is_deleted in [false, true] {
+        let (server, x, b) = with_a_failure_elsewhere().await;
+        let (resource, records) = (hide(&server, "/other/memcacheds/"), hide(&server, "/other/secrets/"));
+        let (world, other) = (serving(server, "v2", 1), WatchScope::namespace("other"));
+        world.releases.lost(&other);
+        world.shared.queue.open();
+        show(&world.server, resource);
+        world.reconcile_one(&b).await;
+        assert_eq!(world.value_of("b"), "x by v1");
+        assert!(waits(&world, &b).starts_with("True/RolloutUnknown/"), "{}", waits(&world, &b));
+        if is_deleted {
+            world.server.remove(&primary("other", "x", Value::Null).0);
+            world.reconcile_one(&b).await;
+            assert_eq!(world.value_of("b"), "x by v2");
+            continue;
+        }
+        show(&world.server, records);
+        world.relist(&other, "other");
+        assert!(world.shared.rollout.holds(&x), "before its first reconcile");
+        world.reconcile_one(&b).await;
+        assert_eq!(world.value_of("b"), "x by v1");
+        assert!(waits(&world, &b).starts_with("True/UpgradeQueued/"), "{}", waits(&world, &b));
+    }
+}
+
 /// Sets the annotation that leaves a release alone.
 fn suspend(world: &World, name: &str) {
     let path = primary("ns", name, Value::Null).0;

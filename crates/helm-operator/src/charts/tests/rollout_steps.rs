@@ -2,7 +2,7 @@
 //! is not met, whenever the process ends.
 
 use super::hooks::{filled, hook};
-use super::rollout::{refuse, set_deployment_ready};
+use super::rollout::{hide, refuse, set_deployment_ready, show};
 use super::*;
 use crate::chart_metrics::Census as _;
 use crate::watches::{OnFailure, OnGateFailure, RolloutRule, rollout_of};
@@ -348,6 +348,23 @@ async fn a_recreated_resource_gets_its_release_back_while_the_rollout_is_halted(
     world.server.accept();
     reconcile_all(&world, 5).await;
     assert_eq!(with_chart(&world, "v2"), NAMES, "its turn comes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_step_begins_before_the_canaries_may_be_listed() {
+    let world = installed(OnGateFailure::Halt).await;
+    let canaries = ["x", "y"].map(|name| hide(&world.server, &primary("ns", name, Value::Null).0));
+    let (world, scope) = (serving(world.server, "v2", OnGateFailure::Halt), WatchScope::namespace("ns"));
+    world.shared.unseen.require([scope.clone()]);
+    world.shared.queue.open();
+    reconcile_all(&world, 3).await;
+    assert_eq!((with_chart(&world, "v2"), reconciling(&world, "a")), (vec![], "True/RolloutUnknown".into()));
+    canaries.into_iter().for_each(|canary| show(&world.server, canary));
+    world.relist(&scope, "ns");
+    reconcile_all(&world, 1).await;
+    assert_eq!(with_chart(&world, "v2"), ["x", "y"]);
+    reconcile_all(&world, 5).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
 }
 
 /// Changes a resource's `spec` as its owner would.

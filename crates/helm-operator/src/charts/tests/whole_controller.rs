@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::charts::chart_controller::ChartController;
 use crate::charts::cluster::Cluster;
+use crate::charts::tests::rollout::refuse;
 use crate::charts::tests::*;
 use crate::hooks::{After, Before, Error as HookFailure, PostHook, PreHook};
 use crate::watches;
@@ -169,6 +170,36 @@ async fn objects_of_a_release_that_comes_later_are_seen_although_another_chart_d
     let store = Arc::new(Unavailable::new("store", Overrides::default()));
     again.until(rendering("", store), || again.asked(both)).await;
     assert!(again.asked(alone), "its kind was watched for the served chart when it came");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_chart_that_broke_a_release_reaches_no_other_while_the_first_ones_namespace_may_not_be_listed() {
+    let server = server();
+    let (late, resource) = primary("late", "late", json!({"maps": ["late"], "value": "x"}));
+    server.put(&late, resource, "user");
+    let serving = |namespaces: &[&str]| {
+        let namespaces = Namespaces(namespaces.iter().map(|name| (*name).to_owned()).collect());
+        Running::with(server.clone(), ControllerConfig { namespaces, ..ControllerConfig::default() })
+    };
+    let limited = |chart| rendering(", maxParallelUpgrades: 1", Arc::new(Stub { chart, ..Stub::default() }));
+    let condition = |path: &str, kind: &str| {
+        let conditions = server.object(path).unwrap()["status"]["conditions"].clone();
+        conditions.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned().unwrap_or_default()
+    };
+    let running = serving(&["ns", "late"]);
+    running.until(limited("v1"), || running.is_ready() && condition(&late, "Ready")["status"] == "True").await;
+    refuse(&server, "late");
+    let running = serving(&["late"]);
+    running.until(limited("v2"), || condition(&late, "ReleaseFailed")["status"] == "True").await;
+
+    server.disturb("/namespaces/late/memcacheds?", 1000, Disturbance::Refused(403));
+    let running = serving(&["ns", "late"]);
+    let value = || server.object(&format!("{MAPS}/a")).unwrap()["data"]["value"].clone();
+    let activity = || condition(PRIMARY, "Reconciling");
+    running.until(limited("v2"), || activity()["reason"] == "RolloutUnknown" || value() != "1 by v1").await;
+    assert_eq!(value(), "1 by v1");
+    let message = activity()["message"].to_string();
+    assert!(message.contains("WATCH_NAMESPACE") && !message.contains("late"), "{message}");
 }
 
 #[tokio::test(start_paused = true)]

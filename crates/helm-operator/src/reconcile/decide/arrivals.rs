@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use std::sync::Mutex;
 
 use controller::runtime::key::ResourceKey;
+use controller::runtime::reflector::WatchScope;
 use outside::sync::lock;
 
 /// The resources of one controller that came and have not been reconciled since.
@@ -20,5 +21,10 @@ impl Arrivals {
     /// Returns whether a resource came since the last call.
     pub(crate) fn take(&self, key: &ResourceKey) -> bool {
         lock(&self.0).remove(key)
+    }
+
+    /// Returns the resources of a scope that came.
+    pub(crate) fn within(&self, scope: &WatchScope) -> Vec<ResourceKey> {
+        lock(&self.0).iter().filter(|key| scope.covers(&key.namespace)).cloned().collect()
     }
 }

@@ -20,6 +20,7 @@ pub(crate) mod rollout;
 pub(crate) mod milestones;
 pub(crate) mod progression;
 pub(crate) mod turns;
+pub(crate) mod unseen;
 
 pub(crate) mod gate;
 

@@ -55,7 +55,8 @@ impl Turns {
         self.edition.get_or_init(compute)
     }
 
-    /// Stores the state of all releases whose resources are still known, at startup.
+    /// Stores the state of all releases whose resources are still known, at startup or once the others are, too. What
+    /// was to be published about a part of them is dropped.
     pub(crate) fn restore(&self, is_known: impl Fn(&ResourceKey) -> bool, members: Members, now: Timestamp) {
         let Some(rule) = &self.rule else { return };
         let mut state = sync::lock(&self.state);
@@ -63,6 +64,7 @@ impl Turns {
         state.members.retain(|key, _| is_known(key));
         state.members.values_mut().for_each(|member| member.settle(None, now));
         state.announced = Announced::restored(&progress(&state.members, rule, now));
+        state.milestones.clear();
         state.replan(rule, now);
     }
 

@@ -11,9 +11,9 @@ use crate::watches::RolloutRule;
 const ACTION: &str = "Rollout";
 
 impl ControllerContext {
-    /// Publishes what has happened in the rollout since the last call.
+    /// Publishes what has happened in the rollout since the last call, unless only a part of the releases is known.
     pub(crate) fn announce_rollout(&self) {
-        let Some(rule) = self.turns.rule() else { return };
+        let Some(rule) = self.turns.rule().filter(|_| !self.unseen.is_any()) else { return };
         for (milestone, progress) in self.turns.take_milestones() {
             let (kind, name, version) =
                 (&self.resource.kind, self.renderer.chart_name(), self.renderer.chart_version());

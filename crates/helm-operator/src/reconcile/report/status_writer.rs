@@ -164,14 +164,15 @@ fn facts(
     (facts, field_fault)
 }
 
-/// Returns what the resource waits for: dependencies; its turn in a rollout, unless this process found a failure; or
-/// memory, unless it is in line for an upgrade slot.
+/// Returns what the resource waits for: dependencies; that all releases are known, or its turn in a rollout, unless
+/// this process found a failure; or memory, unless it is in line for an upgrade slot.
 fn waiting(context: &StepContext<'_>, primary: &Primary) -> Option<Waiting> {
     let has_failed = context.shared.memory.of(context.key).own_fault().is_some();
     let is_in_line = context.shared.rollout.is_waiting(context.key);
+    let sight = || context.waits_for_sight(primary).filter(|_| !has_failed);
     let turn = || context.waits_for_turn(primary).filter(|_| !has_failed);
     let room = || context.waits_for_room(primary).filter(|_| !is_in_line);
-    context.found.waiting.clone().or_else(turn).or_else(room)
+    context.found.waiting.clone().or_else(sight).or_else(turn).or_else(room)
 }
 
 /// Returns what keeps a resource after its uninstall: the finalizers of others, and the number of those not listed.

@@ -1,10 +1,11 @@
-//! Waits that occupy no worker: for the slot of a rollout-limited upgrade, and for a permit that only retries share, so
-//! that they do not delay others.
+//! Waits that occupy no worker: for the slot of a rollout-limited upgrade, until it is known who has one, and for a
+//! permit that only retries share, so that they do not delay others.
 
 use controller::runtime::retries::RetryInputs;
 use helm_release::release::Status as Outcome;
 use helm_release::storage::Before;
 
+use crate::dependencies::Waiting;
 use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::rollout::{self, Attempt, Begun, Cause, Claim, Due};
@@ -16,6 +17,14 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::{Health, condition};
 use crate::view::primary::Primary;
 use crate::view::release::ReleaseRecords;
+
+/// The reason while it is unknown how far the upgrades of the other releases are.
+const UNKNOWN: &str = "RolloutUnknown";
+
+/// Names no namespace, because the resource's readers may not see it.
+const WHY: &str = "waiting until the operator has listed all resources of this kind and their release records: those \
+    that it may not list may have an upgrade permit, or hold the rollout back. Its log names them; allow it to list \
+    and watch them, or remove their namespace from WATCH_NAMESPACE";
 
 impl StepContext<'_> {
     /// Queues the resource for a retry permit.
@@ -37,7 +46,8 @@ impl StepContext<'_> {
         NextStep::Again.with([Learned::Postponed])
     }
 
-    /// Returns whether an upgrade needs a slot. An upgrade that a person requested needs none.
+    /// Returns whether an upgrade needs a slot. An upgrade that a person requested needs none. Before all releases are
+    /// known, none gets one: those that are not may have all slots, or fail the gate of the rollout.
     pub(crate) fn upgrade_slot(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> UpgradeSlot {
         let rollout = &self.shared.rollout;
         let is_free = !rollout.is_limited() || !self.needs_slot(primary, release);
@@ -46,9 +56,21 @@ impl StepContext<'_> {
         }
         match is_free || rollout.holds(self.key) {
             true => UpgradeSlot::NotNeeded,
-            false if self.found.is_queued => UpgradeSlot::Waiting,
+            false if self.found.is_queued || self.shared.unseen.is_any() => UpgradeSlot::Waiting,
             false => UpgradeSlot::Needed,
         }
+    }
+
+    /// Returns what the release waits for, if its next upgrade gets no slot before all releases are known.
+    pub(crate) fn waits_for_sight(&self, primary: &Primary) -> Option<Waiting> {
+        if primary.deleting || !self.shared.unseen.is_any() || self.shared.rollout.holds(self.key) {
+            return None;
+        }
+        let release = self.release();
+        let release = release.as_deref();
+        let is_wanted = !matches!(self.gate(primary, release), Gate::Closed | Gate::Pin | Gate::Pinned);
+        let waits = is_wanted && self.due(primary, release) == Due::InSlot;
+        waits.then(|| Waiting { reason: UNKNOWN, message: WHY.to_owned(), is_final: false })
     }
 
     /// Takes a slot, or queues for one. No worker waits for it: releasing a slot wakes the next resource.

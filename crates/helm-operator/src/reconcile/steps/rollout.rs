@@ -166,9 +166,11 @@ impl StepContext<'_> {
             && self.full_reconcile(primary).is_none()
     }
 
-    /// Returns what the rollout takes back: the deployed revision that it made.
+    /// Returns what the rollout takes back: the deployed revision that it made. Takes nothing back before all releases
+    /// are known, because together they may meet the gate.
     pub(crate) fn taken_back(&self, primary: &Primary, release: &ReleaseRecords) -> Option<Rejected> {
-        if self.shared.turns.rule().is_none() || self.turn(primary) != RolloutTurn::TakenBack {
+        let is_possible = self.shared.turns.rule().is_some() && !self.shared.unseen.is_any();
+        if !is_possible || self.turn(primary) != RolloutTurn::TakenBack {
             return None;
         }
         let (version, newest) = release.newest().filter(|(_, newest)| newest.status == Status::Deployed)?;
