@@ -14,9 +14,7 @@ use crate::kube::writes::autoscaler::has_replicas;
 use crate::kube::writes::client_side::{MergeBases, Merged, changed};
 use crate::kube::writes::found::{Existing, Found};
 use crate::kube::writes::recreate::Deletions;
-use crate::kube::{
-    Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Proven, Resource, Slot, Tie,
-};
+use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot, Tie};
 
 /// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a
 /// definition.
@@ -188,7 +186,7 @@ impl Failures {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Precondition {
     uid: String,
-    /// `None` if every state of the object will do, because a watch shows whose it is.
+    /// `None` if every state of the object will do, because a watch, or a read for this very write, shows whose it is.
     resource_version: Option<String>,
 }
 
@@ -198,15 +196,19 @@ impl Precondition {
         Precondition { uid: uid.into(), resource_version: None }
     }
 
-    /// Requires the state that was read: the object may have changed hands since.
-    fn state(uid: &str, resource_version: &str) -> Precondition {
-        Precondition { uid: uid.into(), resource_version: Some(resource_version.into()) }
+    /// Requires the state that was read: the object may have changed hands since. One of the release that was read as a
+    /// whole, for this very write, may be in any state, because its controller writes its status.
+    fn of(read: &Existing) -> Precondition {
+        let is_ours_now = read.stays && read.whole.is_some();
+        let resource_version = (!is_ours_now).then(|| read.resource_version.clone());
+        Precondition { uid: read.uid.clone(), resource_version }
     }
 
-    /// Requires the state that a write left.
-    fn state_of(written: &Response) -> Result<Precondition, Error> {
-        let Proven { uid, resource_version } = written.parse::<Live>()?.proven();
-        Ok(Precondition::state(&uid, &resource_version))
+    /// Requires the state that our own write left, instead of the one before it.
+    fn after(&self, written: &Response) -> Result<Precondition, Error> {
+        let Precondition { uid, resource_version: Some(_) } = self else { return Ok(self.clone()) };
+        let version = written.parse::<Live>()?.proven().resource_version;
+        Ok(Precondition { uid: uid.clone(), resource_version: Some(version) })
     }
 
     fn is_met_by(&self, metadata: &Value) -> bool {
@@ -320,7 +322,7 @@ impl Applier {
             Found::Ours { proven, .. } => self.force_over_obstacles(body, &Precondition::identity(&proven.uid)).await,
             Found::Read(existing) => {
                 let (body, managers) = taken_over(body, existing);
-                let state = Precondition::state(&existing.uid, &existing.resource_version);
+                let state = Precondition::of(existing);
                 if previous != Previous::Apply {
                     // Moves the fields only if the server would accept the apply.
                     self.force(&format!("{}?dryRun=All&", body.path), &body.json, &state).await?;
@@ -329,7 +331,7 @@ impl Applier {
                     Some(managers) => Some(self.set_managers(&body.path, &managers, &existing.resource_version).await?),
                     None => None,
                 };
-                let state = moved.as_ref().map_or(Ok(state), Precondition::state_of)?;
+                let state = moved.as_ref().map_or(Ok(state.clone()), |moved| state.after(moved))?;
                 let applied = self.force_over_obstacles(&body, &state).await;
                 if let (Err(error), Some(moved)) = (&applied, moved)
                     && error.is_immutable()
@@ -400,7 +402,7 @@ impl Applier {
             Err(error) if error.is_transient() || error.is_conflict() => return Err(error),
             Ok(None) | Err(_) => return Err(refused),
         };
-        let applied = self.force(&path, &body.json, &Precondition::state_of(&claimed)?).await;
+        let applied = self.force(&path, &body.json, &precondition.after(&claimed)?).await;
         if applied.is_err() {
             self.give_back(body, &before, &claimed).await;
         }
