@@ -73,11 +73,11 @@ mod tests {
         assert!(!unseen.is_any() && !unseen.listed(&a), "nothing is required");
         unseen.require([a.clone(), b.clone()]);
         assert!(unseen.listed(&a) && !unseen.listed(&a), "a later list brings no news");
-        assert_eq!(unseen.unlisted(), [b.clone()]);
+        assert_eq!(unseen.unlisted(), std::slice::from_ref(&b));
         let key = ResourceKey::new("b", "web");
         unseen.lack_records(&key);
         assert!(unseen.listed(&b) && unseen.is_any());
-        assert_eq!(unseen.unrecorded(), [key.clone()]);
+        assert_eq!(unseen.unrecorded(), std::slice::from_ref(&key));
         assert!(unseen.recorded(&key) && !unseen.recorded(&key) && !unseen.is_any());
         unseen.require([a]);
         unseen.require([]);
