@@ -22,8 +22,9 @@
 //! [`test()`] runs the test hooks of a deployed revision, which stays deployed whatever their outcome. The next
 //! revision ends tests that a dead process started; before an uninstall, the caller does ([`end_tests()`]).
 //!
-//! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], the [`later_rounds`] of an
-//! ordered release, [`delete_objects`], [`run_post_delete`], then [`Storage::delete_all`].
+//! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], [`begin_deletion`] if the
+//! resource stays, the [`later_rounds`] of an ordered release, [`delete_objects`], [`run_post_delete`], then
+//! [`Storage::delete_all`].
 //!
 //! # Guarantees
 //! - Every object in the cluster is in a record: nothing is created before its revision is recorded, except definitions
@@ -104,8 +105,8 @@ pub use rollback::{rollback, rollback_to};
 pub use start_over::expect_jobs_again;
 pub use test::{Tested, test};
 pub use uninstall::{
-    CallOff, POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_with_hooks, call_off, delete_each,
-    delete_objects, give_back, hand_over, inventory_of, later_rounds, run_post_delete, run_pre_delete,
+    CallOff, POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_deletion, begin_with_hooks, call_off,
+    delete_each, delete_objects, give_back, hand_over, inventory_of, later_rounds, run_post_delete, run_pre_delete,
 };
 pub use upgrade::upgrade;
 

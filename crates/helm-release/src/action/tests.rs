@@ -1026,6 +1026,53 @@ async fn an_uninstall_is_called_off_only_before_its_hooks_have_succeeded() {
 }
 
 #[tokio::test]
+async fn a_deletion_for_a_resource_that_stays_is_recorded_once_with_or_without_hooks() {
+    use HookEvent::{PostDelete, PreDelete};
+    for (events, disable_hooks) in [(vec![], false), (vec![PreDelete, PostDelete], true), (vec![PreDelete], false)] {
+        let (mut world, mut at) = installed_with(&events).await;
+        world.options.disable_hooks = disable_hooks;
+        for is_known in [true, false] {
+            at.packed = at.packed.filter(|_| is_known);
+            run_pre_delete(&world.env(), &mut at).await.unwrap();
+            begin_deletion(&world.env(), &mut at).await.unwrap();
+        }
+        let writes = world.server.writes();
+        begin_deletion(&world.env(), &mut at).await.unwrap();
+        assert_eq!(world.server.writes(), writes, "{events:?}");
+        let recorded = world.storage.history("ns", "web").await.unwrap().remove(0);
+        let has_begun = recorded.marks.is_some_and(|marks| marks.hooks_done && names(&marks) == ["a"]);
+        assert_eq!((recorded.status, has_begun), (Status::Uninstalling, true), "{events:?}");
+        let live = &world.server.object(RECORD).unwrap()["metadata"]["resourceVersion"];
+        assert_eq!(*live, at.resource_version.unwrap().to_string(), "{events:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_deletion_is_not_recorded_in_a_record_that_is_lost_damaged_or_somebody_elses() {
+    type Change = fn(&MemoryApi);
+    let changes: [Change; 3] = [
+        |server| server.remove(RECORD),
+        |server| {
+            let mut record = server.object(RECORD).unwrap();
+            record["data"]["release"] = "AAAA".into();
+            server.put(RECORD, record, "user");
+        },
+        |server| {
+            let mut record = server.object(RECORD).unwrap();
+            record["metadata"]["annotations"] = Value::Null;
+            server.put(RECORD, record, "user");
+        },
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let (world, at) = installed_with(&[]).await;
+        change(&world.server);
+        let before = world.server.object(RECORD);
+        begin_deletion(&world.env(), &mut Uninstalling { packed: None, ..at }).await.unwrap();
+        assert_eq!(world.server.object(RECORD), before, "{number}");
+    }
+}
+
+#[tokio::test]
 async fn post_delete_hooks_run_unless_disabled_or_given_up() {
     for (disable_hooks, failed_post_deletes, runs) in
         [(false, 0, true), (true, 0, false), (false, POST_DELETE_TRIES, false)]

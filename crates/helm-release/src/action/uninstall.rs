@@ -99,10 +99,7 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
 /// Those that failed by themselves stay for their owner to look at. A lost or damaged record ends none, because disabling
 /// hooks is the remedy for it.
 async fn abandon_running(env: &Environment<'_>, at: &mut Uninstalling) -> Result<(), Error> {
-    let mut release = match at.read(env).await {
-        Err(error) if lists_no_objects(&error) || matches!(error, Error::Unproven { .. }) => return Ok(()),
-        read => read?,
-    };
+    let Some(mut release) = at.read_own(env).await? else { return Ok(()) };
     if release.info.status != Status::Uninstalling {
         return Ok(());
     }
@@ -114,6 +111,26 @@ async fn abandon_running(env: &Environment<'_>, at: &mut Uninstalling) -> Result
     }
     env.applier.abandon_hooks(&mut release, &run).await?;
     Ok(at.take(env.storage.update(&release, &at.marks).await)?)
+}
+
+/// Records that a release whose resource stays is about to lose its objects. From then on, nothing of it is repaired or
+/// upgraded, and the uninstall goes on until it has ended, in another process as well. Call it between
+/// [`run_pre_delete`] and [`delete_objects`], whether or not the release has hooks or they are disabled. A record that
+/// already says so stays, as does one that is lost or damaged, or that this operator did not write.
+///
+/// # Errors
+/// The record cannot be read or written: do not delete anything yet.
+pub async fn begin_deletion(env: &Environment<'_>, at: &mut Uninstalling) -> Result<(), Error> {
+    let Some(mut release) = at.read_own(env).await? else { return Ok(()) };
+    if release.info.status == Status::Uninstalling && at.marks.hooks_done {
+        return Ok(());
+    }
+    begin(&mut release);
+    await_next(&mut release.hooks, HookEvent::PostDelete);
+    let marks = Marks { hooks_done: true, ..at.marks.clone() };
+    at.take(env.storage.update(&release, &marks).await)?;
+    at.marks = marks;
+    Ok(())
 }
 
 /// Deletes the objects of pre-delete hooks that an interrupted attempt may have left. Those that cannot be deleted, because
@@ -256,6 +273,20 @@ impl Uninstalling {
             self.marks.failed_post_deletes = marks.failed_post_deletes;
         }
         Ok(release)
+    }
+
+    /// Returns the revision's release as [`Uninstalling::read`] does; `None` if its record is lost or damaged, or if
+    /// this operator did not write it.
+    async fn read_own(&mut self, env: &Environment<'_>) -> Result<Option<Release>, Error> {
+        let is_not_ours = |error: &Error| match error {
+            Error::Storage(error) => error.is_missing() || error.is_damage(),
+            Error::Record(error) => error.is_damage(),
+            error => matches!(error, Error::Unproven { .. }),
+        };
+        match self.read(env).await {
+            Err(error) if is_not_ours(&error) => Ok(None),
+            read => read.map(Some),
+        }
     }
 
     /// Returns whether the post-delete hooks have failed too often.

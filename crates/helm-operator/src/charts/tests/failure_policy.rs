@@ -115,6 +115,66 @@ async fn an_uninstall_after_a_failed_upgrade_that_has_to_wait_is_completed_befor
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_uninstall_after_a_failed_upgrade_without_deletion_hooks_goes_on_and_puts_nothing_back() {
+    for (restarts, has_farewell) in [(false, false), (true, false), (false, true), (true, true)] {
+        let case = format!("restarts: {restarts}, with a hook: {has_farewell}");
+        let farewell = has_farewell.then(|| hooks::hook("farewell", "pre-delete"));
+        let chart: Vec<Value> = [hooks::hook("migrate", "pre-install")].into_iter().chain(farewell).collect();
+        let mut world = uninstalling(World::new(hooks::with_hooks(chart.into())).server);
+        let annotate = |world: &World, annotations: Value| world.edit(|p| p["metadata"]["annotations"] = annotations);
+        let wait = "helm.sdk.operatorframework.io/uninstall-wait";
+        let disable_hooks = "helm.sdk.operatorframework.io/uninstall-disable-hooks";
+        annotate(&world, json!({wait: "true", disable_hooks: "true"}));
+        hooks::reconcile(&world, "Complete").await;
+        let mut held = world.server.object(&format!("{MAPS}/b")).unwrap();
+        held["metadata"]["finalizers"] = json!(["x/y"]);
+        world.server.put(&format!("{MAPS}/b"), held, "someone");
+        refuse(&world, 422);
+        set(&world, "bad");
+        world.reconcile().await;
+        // While it waits, after the events of its deletions, and with another spec.
+        for corrects in [false, false, true] {
+            if corrects {
+                annotate(&world, json!({wait: "true"}));
+                set(&world, "2");
+                world = if restarts { uninstalling(world.server) } else { world };
+                retry(&world).await;
+            }
+            assert_eq!(world.history(), ["1 uninstalling", "2 failed"], "{case}");
+            assert_eq!(world.maps(), ["b"], "{case}");
+            world.reconcile().await;
+        }
+        world.server.remove(&format!("{MAPS}/b"));
+        tokio::time::advance(Duration::from_secs(600)).await;
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+        // `migrate` twice, and no hook of a deletion that began without them.
+        assert_eq!(hooks::count(&world, &format!("POST {}", hooks::JOBS)), 2, "{:#?}", world.server.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_after_a_failed_upgrade_that_is_refused_halfway_goes_on_and_puts_nothing_back() {
+    let world = world(OnFailure::Uninstall, None);
+    world.reconcile().await;
+    refuse(&world, 422);
+    world.server.refuse(|call| {
+        let deletes_b = call.method == http::Method::DELETE && call.path.starts_with(&format!("{MAPS}/b"));
+        deletes_b.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+    set(&world, "bad");
+    world.reconcile().await;
+    let left = world.maps();
+    assert!(left.len() < 3 && left.contains(&"b".to_owned()), "{left:?}");
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 uninstalling", "2 failed"]);
+    assert_eq!(world.maps(), left);
+    world.server.accept();
+    retry(&world).await;
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_uninstall_after_a_failed_upgrade_whose_hook_a_dead_process_started_goes_on_or_is_called_off() {
     let spec = hooks::with_hooks(json!([hooks::hook("farewell", "pre-delete")]));
     for next in ["bad", "bad, too", "2"] {

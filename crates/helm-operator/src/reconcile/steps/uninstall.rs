@@ -98,7 +98,7 @@ pub(crate) async fn uninstall_failed(
     context: &StepContext<'_>,
     primary: &Primary,
 ) -> Result<Option<String>, action::Error> {
-    let awaited = delete(context, primary, Beginning::Recorded).await?;
+    let awaited = delete(context, primary, Beginning::AfterFailure).await?;
     if awaited.is_none() {
         tracing::info!(resource = %context.key, "Uninstalled the release of a failed upgrade");
         let note = format!("uninstalled release {:?} after a failed upgrade", primary.name());
@@ -120,6 +120,8 @@ fn forget(context: &StepContext<'_>, primary: &Primary) {
 enum Beginning {
     /// This operator's own record.
     Recorded,
+    /// This operator's own record, after a failed upgrade: the release is installed again once it is gone.
+    AfterFailure,
     /// A record that anyone may have written, and what the objects themselves say. The hooks are the chart's, if it
     /// renders.
     Unproven(Option<Arc<Candidate>>),
@@ -155,7 +157,7 @@ async fn has_room(context: &StepContext<'_>, primary: &Primary, beginning: &Begi
     let waits = context.waits(primary, Action::Uninstall);
     let bytes = match beginning {
         Beginning::Unproven(candidate) => candidate.as_deref().and_then(|candidate| waits.bytes(candidate)),
-        Beginning::Recorded => {
+        Beginning::Recorded | Beginning::AfterFailure => {
             let hooked = uninstalling(context).filter(|at| at.marks.delete_hooks).map(|at| at.version);
             context.held_by_record(primary, hooked, waits).await
         }
@@ -174,6 +176,7 @@ async fn delete(
     let recorded =
         uninstalling(context).filter(|_| !context.is_displaced(primary) || context.recorded(primary) != Recorded::Lost);
     let Some(mut at) = recorded else { return delete_lost(context, primary, &env).await };
+    let is_after_failure = matches!(beginning, Beginning::AfterFailure);
     if let Beginning::Unproven(candidate) = beginning {
         complete(&env, primary, &mut at, candidate.as_deref()).await?;
         cache_hook_records(context, &at);
@@ -183,6 +186,11 @@ async fn delete(
         let ran = action::run_pre_delete(&env, &mut at).await;
         cache_hook_records(context, &at);
         publish_skipped_hooks(context, primary, &ran?).await;
+    }
+    if is_after_failure {
+        let begun = action::begin_deletion(&env, &mut at).await;
+        cache_hook_records(context, &at);
+        begun?;
     }
     if let Some(awaited) = delete_objects(context, primary, &env, &inventory).await? {
         return Ok(Some(awaited));
