@@ -1026,6 +1026,25 @@ async fn an_uninstall_is_called_off_only_before_its_hooks_have_succeeded() {
 }
 
 #[tokio::test]
+async fn whether_an_uninstall_is_called_off_depends_on_its_record_alone() {
+    for (disabled_at_deletion, disabled_now) in [(None, false), (None, true), (Some(false), false), (Some(true), false)]
+    {
+        let (mut world, mut at) = installed_with(&[HookEvent::PreDelete]).await;
+        world.server.disturb(&format!("POST {MAPS}"), 1, Disturbance::Refused(422));
+        run_pre_delete(&world.env(), &mut at).await.unwrap_err();
+        if let Some(disable_hooks) = disabled_at_deletion {
+            world.options.disable_hooks = disable_hooks;
+            run_pre_delete(&world.env(), &mut at).await.unwrap();
+            begin_deletion(&world.env(), &mut at).await.unwrap();
+        }
+        world.options.disable_hooks = disabled_now;
+        let called_off = call_off(&world.env(), 1, CallOff::Always).await.unwrap();
+        let case = format!("disabled at the deletion: {disabled_at_deletion:?}, now: {disabled_now}");
+        assert_eq!(called_off.is_some(), disabled_at_deletion.is_none(), "{case}");
+    }
+}
+
+#[tokio::test]
 async fn a_deletion_for_a_resource_that_stays_is_recorded_once_with_or_without_hooks() {
     use HookEvent::{PostDelete, PreDelete};
     for (events, disable_hooks) in [(vec![], false), (vec![PreDelete, PostDelete], true), (vec![PreDelete], false)] {

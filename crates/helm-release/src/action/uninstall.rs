@@ -180,8 +180,8 @@ fn begin(release: &mut Release) {
 
 /// Calls off the uninstall of a revision, which is deployed again. Ends its hooks that still run, as far as the record
 /// says; those that failed by themselves stay for their owner to look at. Returns the record as written, with its
-/// marks; `None` if the uninstall goes on, because its pre-delete hooks have succeeded or hooks are disabled, so that
-/// objects may be deleted, or if this operator did not write the record.
+/// marks; `None` if the uninstall goes on, because the record says that its pre-delete hooks have succeeded or its
+/// deletions have begun, or if this operator did not write the record.
 ///
 /// # Errors
 /// The record cannot be read or written, or no longer says that the revision is being uninstalled.
@@ -197,8 +197,7 @@ pub async fn call_off(env: &Environment<'_>, version: u32, when: CallOff) -> Res
         return Err(Error::Ended { version });
     }
     let has_failed = release.hooks.iter().any(|hook| hook.last_run.phase == HookPhase::Failed);
-    let may_have_deleted = marks.hooks_done || env.options.disable_hooks;
-    if may_have_deleted || (when == CallOff::IfFailed && !has_failed) {
+    if marks.hooks_done || (when == CallOff::IfFailed && !has_failed) {
         return Ok(None);
     }
     let records = Records { storage: env.storage, marks: &marks };

@@ -221,6 +221,23 @@ async fn a_later_attempt_uninstalls_the_release_although_a_hook_of_the_first_uni
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_uninstall_whose_hook_failed_is_called_off_although_the_corrected_resource_disables_hooks() {
+    let world = uninstalling(World::new(hooks::with_hooks(json!([hooks::hook("farewell", "pre-delete")]))).server);
+    hooks::reconcile(&world, "Complete").await;
+    let before = uids(&world);
+    refuse(&world, 422);
+    set(&world, "bad");
+    hooks::reconcile(&world, "Failed").await;
+    assert_eq!(world.history(), ["1 uninstalling", "2 failed"]);
+    let annotations = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"});
+    world.edit(|p| p["metadata"]["annotations"] = annotations);
+    set(&world, "2");
+    retry(&world).await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!((uids(&world), world.value_of("b")), (before, json!("2")), "nothing was deleted");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_failure_of_a_hook_deletes_nothing_of_a_resource_that_was_paused_meanwhile() {
     let world = world(OnFailure::Uninstall, None);
     world.reconcile().await;
