@@ -51,7 +51,7 @@ pub async fn give_up(env: &Environment<'_>, version: u32, why: &str) -> Result<G
 
 /// Ends the tests of a deployed revision that have begun, before another revision or an uninstall follows: they must
 /// not run beside its hooks. They stay due. Returns the record as written, with its marks; `None` if no test has begun,
-/// or if this operator did not write the record.
+/// if all that began have ended, or if this operator did not write the record.
 ///
 /// # Errors
 /// The record cannot be read or written. Repeat it then.
@@ -67,7 +67,12 @@ pub async fn end_tests(env: &Environment<'_>, version: u32) -> Result<Option<(Wr
     }
     let mut release = release.into_inner();
     let records = Records { storage: env.storage, marks: &marks };
-    env.applier.abandon_hooks(&mut release, &env.hook_run(&records)).await?;
+    let run = env.hook_run(&records);
+    if !release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
+        env.applier.delete_ended(&release, &run).await;
+        return Ok(None);
+    }
+    env.applier.abandon_hooks(&mut release, &run).await?;
     let written = env.storage.update(&release, &marks).await?;
     Ok(Some((written, marks)))
 }

@@ -355,6 +355,29 @@ async fn a_test_that_a_dead_process_started_ends_before_the_hooks_of_the_uninsta
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_waits_for_objects_records_once_that_a_test_ended() {
+    let world = world(OnTestFailure::Report, tests());
+    let annotations = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"});
+    world.edit(|p| p["metadata"]["annotations"] = annotations);
+    reconcile(&world, "Complete").await;
+    set(&world, "2");
+    killed_after(&world, 30).await;
+    let world = restarted(world, OnTestFailure::Report);
+    assert_eq!(phases(&world, 2).await, ["check Running"]);
+    let mut held = world.server.object(&format!("{MAPS}/b")).unwrap();
+    held["metadata"]["finalizers"] = json!(["x/y"]);
+    world.server.put(&format!("{MAPS}/b"), held, "someone");
+    world.delete();
+    reconcile(&world, "Complete").await;
+    assert_eq!(phases(&world, 2).await, ["check Failed"]);
+    assert_eq!((world.maps(), world.server.object(&format!("{JOBS}/check"))), (vec!["b".to_owned()], None));
+    let records = || count(&world, &format!("PATCH {SECRETS}/sh.helm.release.v1.web.v2"));
+    let recorded = records();
+    reconcile(&world, "Complete").await;
+    assert_eq!((records(), world.maps()), (recorded, vec!["b".to_owned()]));
+}
+
 /// Ends the Job as failed, with a pod that wrote this log.
 async fn fail_with_log(world: &World, log: Value) -> ReconcileResult {
     let start_pods = async {

@@ -42,6 +42,17 @@ impl Applier {
         })
     }
 
+    /// Deletes by policy what hooks that ended made, whether they succeeded or were abandoned, if the process that ended
+    /// them died before it did. What cannot be deleted is only logged. Repeating it is safe.
+    pub(crate) fn delete_ended<'a>(&'a self, release: &'a Release, run: &'a HookRun<'a>) -> BoxFuture<'a, ()> {
+        Box::pin(async move {
+            let left = decide::left_by_ended(&release.hooks);
+            if !left.is_empty() {
+                self.delete_left(release, &left, run).await;
+            }
+        })
+    }
+
     async fn delete_left(&self, release: &Release, left: &[Left], run: &HookRun<'_>) {
         let run = HookRun { timeout: Some(CLEAN_UP), patience: Patience::Full, ..*run };
         let delete = async {

@@ -87,25 +87,26 @@ pub(super) fn needed_by_begun(hooks: &[Hook], order: &[usize]) -> Vec<usize> {
 /// A hook whose objects may be left, with the policies that delete them.
 pub(super) type Left = (usize, &'static [DeletePolicy]);
 
-/// Marks the hooks failed that began and did not end. Returns the hooks whose objects may be left. A process may have
-/// marked a hook failed before, and died before it deleted them.
+/// Marks the hooks failed that began and did not end. Returns the hooks whose objects may be left.
 pub(super) fn abandon(hooks: &mut [Hook], now: Timestamp) -> Vec<Left> {
-    let mut left = Vec::new();
-    for (at, hook) in hooks.iter_mut().enumerate().filter(|(_, hook)| hook.last_run.started_at.is_some()) {
-        let policies = match hook.last_run.phase {
-            // A hook that started and is to run again succeeded at the first of its events.
-            HookPhase::NotRun | HookPhase::Succeeded => SUCCEEDED,
-            HookPhase::Failed => INTERRUPTED,
-            HookPhase::Running | HookPhase::Unknown => {
-                (hook.last_run.phase, hook.last_run.completed_at) = (HookPhase::Failed, Some(now));
-                INTERRUPTED
-            }
-        };
-        if hook.delete_policies.iter().any(|policy| policies.contains(policy)) {
-            left.push((at, policies));
-        }
+    for hook in hooks.iter_mut().filter(|hook| hook.last_run.is_unfinished()) {
+        (hook.last_run.phase, hook.last_run.completed_at) = (HookPhase::Failed, Some(now));
     }
-    left
+    left_by_ended(hooks)
+}
+
+/// Returns the hooks that began and ended, and whose objects may be left: a process may have marked a hook failed, and
+/// died before it deleted them.
+pub(super) fn left_by_ended(hooks: &[Hook]) -> Vec<Left> {
+    let policies = |hook: &Hook| match hook.last_run.phase {
+        // A hook that started and is to run again succeeded at the first of its events.
+        HookPhase::NotRun | HookPhase::Succeeded => SUCCEEDED,
+        HookPhase::Failed => INTERRUPTED,
+        HookPhase::Running | HookPhase::Unknown => &[],
+    };
+    let begun = hooks.iter().enumerate().filter(|(_, hook)| hook.last_run.started_at.is_some());
+    let left = begun.map(|(at, hook)| (at, policies(hook)));
+    left.filter(|(at, policies)| hooks[*at].delete_policies.iter().any(|policy| policies.contains(policy))).collect()
 }
 
 /// Returns the hooks that succeeded and whose objects may be left, because the process that ran them died before it
