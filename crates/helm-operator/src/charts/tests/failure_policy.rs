@@ -5,6 +5,7 @@ use helm_release::kube::{Call, Disturbance};
 use super::hooks;
 use super::reporting::published;
 use super::*;
+use crate::values_from::ValuesSource;
 use crate::watches::OnFailure;
 
 /// Creates a controller with this policy and limit.
@@ -237,23 +238,67 @@ async fn an_uninstall_whose_hook_failed_is_called_off_although_the_corrected_res
     assert_eq!((uids(&world), world.value_of("b")), (before, json!("2")), "nothing was deleted");
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_failure_of_a_hook_deletes_nothing_of_a_resource_that_was_paused_meanwhile() {
-    let world = world(OnFailure::Uninstall, None);
-    world.reconcile().await;
-    let before = uids(&world);
+/// Upgrades the release. A hook of the upgrade fails at once after this change.
+async fn upgrade_until(world: &World, change: impl FnOnce(&World)) {
     world.edit(|p| {
         p["spec"] = hooks::with_hooks(json!([hooks::hook("check", "pre-upgrade")]));
         p["spec"]["value"] = "2".into();
     });
-    hooks::reconcile_while(&world, |world| {
-        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pause": "true"}));
+    hooks::reconcile_while(world, |world| {
+        change(world);
         let path = format!("{}/check", hooks::JOBS);
         let mut job = world.server.object(&path).unwrap();
         job["status"]["conditions"] = json!([{"type": "Failed", "status": "True", "message": "no"}]);
         world.server.put(&path, job, "kube-controller-manager");
     })
     .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_failure_of_a_hook_deletes_nothing_of_a_release_that_was_pinned_meanwhile() {
+    let world = world(OnFailure::Uninstall, None);
+    world.reconcile().await;
+    let before = uids(&world);
+    let pin = |world: &World| {
+        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pin": "1"}));
+    };
+    upgrade_until(&world, pin).await;
+    assert_eq!((before.len(), uids(&world)), (3, before.clone()));
+    assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+    world.reconcile().await;
+    assert_eq!((uids(&world), world.value_of("a")), (before, json!("1")));
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "it returns to what is pinned");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_failure_of_a_hook_deletes_nothing_of_a_release_whose_values_came_to_differ_meanwhile() {
+    let sources: Vec<ValuesSource> = serde_json::from_str(r#"[{"kind": "Secret", "name": "shared"}]"#).unwrap();
+    let put = |server: &MemoryApi, values: &str| {
+        let secret = json!({"metadata": {"name": "shared"}, "data": {"values.yaml": values}});
+        server.put(&format!("{SECRETS}/shared"), secret, "user");
+    };
+    let server = World::new(spec()).server;
+    put(&server, "");
+    let world = World::with_events(server, Arc::new(Stub::default()), |settings| {
+        (settings.values_from, settings.on_failure) = (sources.into(), OnFailure::Uninstall);
+    });
+    world.reconcile().await;
+    let before = uids(&world);
+    // `more: 1`
+    upgrade_until(&world, |world| put(&world.server, "bW9yZTogMQ==")).await;
+    assert_eq!((before.len(), uids(&world)), (3, before.clone()));
+    assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_failure_of_a_hook_deletes_nothing_of_a_resource_that_was_paused_meanwhile() {
+    let world = world(OnFailure::Uninstall, None);
+    world.reconcile().await;
+    let before = uids(&world);
+    let pause = |world: &World| {
+        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pause": "true"}));
+    };
+    upgrade_until(&world, pause).await;
     assert_eq!((before.len(), uids(&world)), (3, before.clone()));
     assert_eq!(world.history(), ["1 deployed", "2 failed"]);
     world.edit(|p| {

@@ -10,6 +10,7 @@ use helm_release::release::{Packed, Status};
 use tokio::time::Instant;
 
 use super::deploy::record;
+use super::sources::have_changed;
 use super::uninstall;
 use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::recorded::was_never_deployed;
@@ -75,15 +76,22 @@ pub(crate) enum Stage {
 
 impl Remedy {
     /// Returns the remedy, given the resource as the attempt began and as it is now. Nothing is deleted once the resource
-    /// is to be left alone, or has another `spec`, whose attempt starts from what is there.
+    /// is to be left alone, or has another `spec` or pin, whose attempt starts from what is there.
     fn as_wanted_now(self, begun: &Primary, now: Option<&Primary>) -> Remedy {
-        let is_outdated = |now: &Primary| {
-            now.uid() == begun.uid() && (now.annotations.leaves_alone() || now.spec.digest() != begun.spec.digest())
+        let has_changed = |now: &Primary| {
+            now.spec.digest() != begun.spec.digest() || now.annotations.pin() != begun.annotations.pin()
         };
+        let is_outdated =
+            |now: &Primary| now.uid() == begun.uid() && (now.annotations.leaves_alone() || has_changed(now));
         match self {
-            Remedy::RemoveFailedInstall | Remedy::Uninstall if now.is_some_and(is_outdated) => Remedy::Nothing,
+            remedy if remedy.deletes() && now.is_some_and(is_outdated) => Remedy::Nothing,
             remedy => remedy,
         }
+    }
+
+    /// Returns whether it deletes what is there.
+    fn deletes(self) -> bool {
+        matches!(self, Remedy::RemoveFailedInstall | Remedy::Uninstall)
     }
 }
 
@@ -184,7 +192,11 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
     let failed = |error: &action::Error| Undo::failed(error, obstructions);
     let is_vouched = |version| context.vouches(&release, version, primary);
     let remedy = remedy(&release, context.shared.settings.on_failure, stage, is_vouched);
-    match remedy.as_wanted_now(primary, context.shared.cache.primary(context.key).as_deref()) {
+    let remedy = remedy.as_wanted_now(primary, context.shared.cache.primary(context.key).as_deref());
+    // Other values from a source are tried from what is there, as those of another `spec` are.
+    let has_other_values = remedy.deletes() && have_changed(context.shared, &context.used_sources(primary)).await;
+    let remedy = if has_other_values { Remedy::Nothing } else { remedy };
+    match remedy {
         Remedy::Nothing => (message, Undo::Ended),
         Remedy::RollBack(_) if stage == Stage::Render && !context.has_room_to_undo(primary).await => {
             (format!("{message}; the rollback waits for memory, which other actions hold"), Undo::Met(Obstacle::Outage))
@@ -458,6 +470,7 @@ mod tests {
             p["metadata"]["annotations"][format!("helm.sdk.operatorframework.io/{key}")] = "true".into();
         };
         let correct = |p: &mut Value| p["spec"]["a"] = 2.into();
+        let pin = |p: &mut Value| p["metadata"]["annotations"]["helm.sdk.operatorframework.io/pin"] = "1".into();
         let check = |now: Option<Primary>, expected: Remedy, remedy: Remedy| {
             assert_eq!(remedy.as_wanted_now(&primary(|_| ()), now.as_ref()), expected, "{remedy:?}");
         };
@@ -466,6 +479,8 @@ mod tests {
             check(Some(primary(|p| p["metadata"]["labels"] = json!({"a": "b"}))), deletes, deletes);
             check(Some(primary(|p| annotate(p, "pause"))), Nothing, deletes);
             check(Some(primary(|p| annotate(p, "suspend"))), Nothing, deletes);
+            check(Some(primary(|p| annotate(p, "retry-now"))), deletes, deletes);
+            check(Some(primary(pin)), Nothing, deletes);
             check(Some(primary(correct)), Nothing, deletes);
             // No attempt of this resource follows.
             check(None, deletes, deletes);
