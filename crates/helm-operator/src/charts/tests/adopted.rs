@@ -317,6 +317,34 @@ async fn what_a_person_keeps_loses_its_owner_although_the_server_refuses_its_rep
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_person_kept_and_deleted_after_a_failed_upgrade_is_repaired_once_that_is_seen() {
+    let server = World::new(spec()).server;
+    let world = World::with_events(server, Arc::new(Stub::default()), |settings| {
+        settings.on_failure = OnFailure::Keep;
+    });
+    world.reconcile().await;
+    world.server.refuse(|call| {
+        let is_b = call.method == http::Method::PATCH && call.path.contains("/configmaps/b");
+        is_b.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+    keep_a(&world);
+    world.feed();
+    world.server.remove(&format!("{MAPS}/a"));
+    let before = world.server.log().len();
+    // The event of the deletion is late.
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
+    let log = world.server.log();
+    let reads = log[before..].iter().filter(|line| line.starts_with(&format!("GET {MAPS}/a"))).count();
+    world.feed();
+    assert_eq!((reads, world.condition("Irreconcilable")), (1, None), "{:?}", &log[before..]);
+    world.reconcile().await;
+    assert_eq!(world.value_of("a"), "1");
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_a_person_keeps_has_no_owner_after_its_records_were_removed() {
     for has_status in [true, false] {
         let world = World::new(spec());

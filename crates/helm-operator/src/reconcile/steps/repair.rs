@@ -40,6 +40,8 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
     let unbound = unbind(context, &env, &objects).await;
     let objects: Vec<&MarkedObject> =
         objects.into_iter().filter(|object| !context.may_be_of_failed_upgrade(object)).collect();
+    // What was to be unbound is gone, or somebody else's by now. Its event will say so.
+    let awaits_event = !drifted.is_empty() && objects.is_empty() && unbound.live.is_empty();
     let inspected = if watched { MAX_NAMED } else { 0 };
     let noted = RepairDeletions::new(context, primary, version, &marks);
     let repaired = action::repair(&env, (version, packed.as_ref()), &objects, inspected, &noted).await;
@@ -59,7 +61,7 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
         return Err(fault(&error));
     }
     context.shared.memory.change(context.key, |memory| memory.drift.succeed());
-    Ok(NextStep::Again)
+    Ok(if awaits_event { NextStep::Done } else { NextStep::Again })
 }
 
 /// Removes the owner reference from those of these objects that a person keeps, whatever else a repair may do to them.
