@@ -287,7 +287,8 @@ impl<'a, R: Kind> Scope<'a, R> {
         self.api_in(object.meta().namespace.as_deref().unwrap_or_default())
     }
 
-    /// Deletes an object of the resource, and returns whether it existed. `cache` must cover it.
+    /// Deletes an object of the resource, and returns whether it existed. `cache` must cover it. The garbage collector
+    /// deletes the object's dependents in the background, including the pods of a Job.
     ///
     /// # Errors
     /// Fails if the object has another controller, or none, or if the server rejects the request.
@@ -300,7 +301,7 @@ impl<'a, R: Kind> Scope<'a, R> {
             return Ok(true);
         }
         let same = Preconditions { uid: live.uid(), resource_version: None };
-        match self.api_of(&*live).delete(&key.name, &DeleteParams::default().preconditions(same)).await {
+        match self.api_of(&*live).delete(&key.name, &DeleteParams::background().preconditions(same)).await {
             Ok(_) => Ok(true),
             Err(error) if is_gone(&error) => Ok(false),
             Err(source) => Err(failed(&*live, source)),

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use k8s_openapi::api::batch::v1::Job;
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::core::object::HasStatus;
-use kube::{CustomResource, ResourceExt as _};
+use kube::{CustomResource, Resource as _, ResourceExt as _};
 use outside::MemoryApi;
 use outside::sync::lock;
 use schemars::JsonSchema;
@@ -235,6 +236,22 @@ async fn only_the_object_that_was_judged_is_deleted() {
     assert!(!scope.delete(&seen, &key("a")).await.unwrap(), "another object has its name");
     assert!(world.server.object(MAP).is_some());
     assert!(!scope.delete(&seen, &key("missing")).await.unwrap());
+}
+
+/// Without a propagation policy, the server keeps a Job until its pods are orphaned.
+#[tokio::test]
+async fn a_job_is_deleted_with_its_pods() {
+    const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/a";
+    let world = World::on(Arc::new(MemoryApi::cluster()));
+    world.server.serve("example.com/v1", "Note", "notes");
+    let note = world.add("a", "one");
+    let owner = note.controller_owner_ref(&());
+    let metadata = json!({"name": "a", "namespace": "ns", "ownerReferences": [owner]});
+    world.server.put(JOB, json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}), "user");
+    let job: Job = serde_json::from_value(world.server.object(JOB).unwrap()).unwrap();
+    let jobs = Cache::with([job], |_| None);
+    assert!(Scope::new(&world.context, &note, MANAGER).delete(&jobs, &key("a")).await.unwrap());
+    assert_eq!(world.server.object(JOB), None);
 }
 
 #[tokio::test]
