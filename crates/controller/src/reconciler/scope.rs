@@ -22,6 +22,9 @@ use crate::events;
 use crate::report::{Outcome, Reason};
 use crate::runtime::readiness;
 
+/// How often the deletion of an object that keeps changing is tried in one reconcile.
+const DELETIONS: u32 = 5;
+
 /// A resource that is being reconciled, with helpers for the common cases: apply what it owns, write a status, publish
 /// an event.
 pub struct Scope<'a, R> {
@@ -290,21 +293,32 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// Deletes an object of the resource, and returns whether it existed. `cache` must cover it. The garbage collector
     /// deletes the object's dependents in the background, including the pods of a Job.
     ///
+    /// Deletes only the state that was judged to be the resource's: an object that has changed since is read and judged
+    /// again.
+    ///
     /// # Errors
-    /// Fails if the object has another controller, or none, or if the server rejects the request.
+    /// Fails if the object has another controller, or none, if it changes before each of several attempts, or if the
+    /// server rejects the request.
     pub async fn delete<K: Kind>(&self, cache: &Cache<K>, key: &ResourceKey) -> Result<bool, WriteError> {
-        let Some(live) = cache.get(key) else { return Ok(false) };
-        if !self.owns(live.meta()) {
-            return Err(foreign(&*live));
-        }
-        if live.meta().deletion_timestamp.is_some() {
-            return Ok(true);
-        }
-        let same = Preconditions { uid: live.uid(), resource_version: None };
-        match self.api_of(&*live).delete(&key.name, &DeleteParams::background().preconditions(same)).await {
-            Ok(_) => Ok(true),
-            Err(error) if is_gone(&error) => Ok(false),
-            Err(source) => Err(failed(&*live, source)),
+        let Some(live) = cache.newest(key) else { return Ok(false) };
+        let (api, mut judged, mut attempt) = (self.api_of(&*live), live.meta().clone(), 1);
+        loop {
+            if !self.owns(&judged) {
+                return Err(foreign(&*live));
+            }
+            if judged.deletion_timestamp.is_some() {
+                return Ok(true);
+            }
+            match api.delete(&key.name, &deletion_of(&judged)).await {
+                Ok(_) => return Ok(true),
+                Err(error) if is_missing(&error) => return Ok(false),
+                Err(error) if is_conflict(&error) && attempt < DELETIONS => attempt += 1,
+                Err(source) => return Err(failed(&*live, source)),
+            }
+            match api.get_metadata_opt(&key.name).await.map_err(|source| failed(&*live, source))? {
+                Some(found) if found.metadata.uid == judged.uid => judged = found.metadata,
+                _ => return Ok(false),
+            }
         }
     }
 
@@ -395,6 +409,12 @@ fn failed<K: Kind>(object: &K, source: kube::Error) -> WriteError {
     WriteError::Write { kind: kind(object), name: object.name_any(), source }
 }
 
+/// Returns the options that delete an object in exactly this state, and its dependents in the background.
+fn deletion_of(judged: &ObjectMeta) -> DeleteParams {
+    let (uid, resource_version) = (judged.uid.clone(), judged.resource_version.clone());
+    DeleteParams::background().preconditions(Preconditions { uid, resource_version })
+}
+
 /// Encodes the object as JSON, with its kind, which Rust types of custom resources do not encode.
 fn encode<K: Kind>(object: &K) -> Result<Value, WriteError> {
     let mut encoded = serde_json::to_value(object).map_err(|e| WriteError::Encode(kind(object), e))?;
@@ -421,7 +441,11 @@ fn updated<K>(object: K) -> Applied<K> {
 
 /// Returns whether the object was deleted, was changed, or has been replaced by another of its name.
 pub(super) fn is_gone(error: &kube::Error) -> bool {
-    is_conflict(error) || matches!(error, kube::Error::Api(status) if status.is_not_found())
+    is_conflict(error) || is_missing(error)
+}
+
+fn is_missing(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if status.is_not_found())
 }
 
 /// Returns whether the object was changed, or has been replaced by another of its name.

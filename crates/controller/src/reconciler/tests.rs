@@ -238,6 +238,48 @@ async fn only_the_object_that_was_judged_is_deleted() {
     assert!(!scope.delete(&seen, &key("missing")).await.unwrap());
 }
 
+/// Changes the ConfigMap just before each of the next `deletions` arrives.
+fn change_before_deletions(world: &World, deletions: usize, change: impl Fn(&mut Value) + Send + Sync + 'static) {
+    let (server, left) = (world.server.clone(), Mutex::new(deletions));
+    world.server.refuse(move |call| {
+        if call.method == http::Method::DELETE && *lock(&left) > 0 {
+            *lock(&left) -= 1;
+            let mut changed = server.object(MAP).unwrap();
+            change(&mut changed);
+            server.put(MAP, changed, "user");
+        }
+        None
+    });
+}
+
+#[tokio::test]
+async fn an_object_that_is_handed_over_before_its_deletion_arrives_stays() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    scope.apply(&world.cached(), map("one")).await.unwrap();
+    change_before_deletions(&world, 1, |map| {
+        map["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    });
+    world.asked();
+    assert_eq!(scope.delete(&world.cached(), &key("a")).await.unwrap_err().reason(), "ObjectConflict");
+    assert_eq!(world.asked(), [format!("DELETE {MAP}"), format!("GET {MAP}")]);
+    assert!(world.server.object(MAP).is_some());
+}
+
+#[tokio::test]
+async fn an_object_that_changes_before_its_deletion_arrives_is_deleted_unless_it_never_rests() {
+    for (changes, outcome) in [(2, Ok(true)), (99, Err("WriteFailed"))] {
+        let world = World::new();
+        let note = world.add("a", "one");
+        let scope = Scope::new(&world.context, &note, MANAGER);
+        scope.apply(&world.cached(), map("one")).await.unwrap();
+        change_before_deletions(&world, changes, |map| map["data"]["more"] = "theirs".into());
+        let deleted = scope.delete(&world.cached(), &key("a")).await.map_err(|error| error.reason());
+        assert_eq!((deleted, world.server.object(MAP).is_none()), (outcome, outcome.is_ok()));
+    }
+}
+
 /// Without a propagation policy, the server keeps a Job until its pods are orphaned.
 #[tokio::test]
 async fn a_job_is_deleted_with_its_pods() {
