@@ -32,6 +32,19 @@ struct Request<'a> {
     objects: Vec<&'a RawValue>,
 }
 
+/// What is read of an object that is not converted.
+#[derive(Default, Deserialize)]
+struct Unconverted {
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Metadata {
+    namespace: String,
+    name: String,
+}
+
 /// Converts an object from one version to another.
 type Convert = fn(&Value) -> Result<Value, String>;
 
@@ -77,9 +90,9 @@ impl Versions {
         let review: Review<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         let Request { uid, desired_api_version: to, objects } = review.request;
         let converted = objects.iter().map(|object| {
-            let because = |why: &str| format!("cannot convert a {} to {to}: {why}", self.kind);
+            let because = |why: &str| format!("cannot convert {} {} to {to}: {why}", self.kind, name_of(object));
             if weigh(object.get().as_bytes()) > MAX_WEIGHT {
-                return Err(because("it has too many values"));
+                return Err(because(&format!("it has too many values; shorten it in {}", self.stored())));
             }
             let shallow = Shallow::of(object.get());
             let object: Value = serde_json::from_str(&shallow.text).map_err(|error| error.to_string())?;
@@ -100,10 +113,7 @@ impl Versions {
     pub(crate) fn convert(&self, object: &Value, to: &str) -> Result<Value, String> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (from, name) = (text("/apiVersion"), text("/metadata/name"));
-        let name = match text("/metadata/namespace") {
-            "" => name.to_owned(),
-            namespace => format!("{namespace}/{name}"),
-        };
+        let name = place(text("/metadata/namespace"), name);
         let because = |why: String| format!("cannot convert {} {name} from {from} to {to}: {why}", self.kind);
         if text("/kind") != self.kind {
             return Err(because(format!("it is of kind {:?}", text("/kind"))));
@@ -168,6 +178,16 @@ impl Versions {
         converted["kind"] = self.kind.as_str().into();
         converted
     }
+}
+
+/// Returns namespace and name of an object, without the memory that its other values would take.
+fn name_of(object: &RawValue) -> String {
+    let Unconverted { metadata } = serde_json::from_str(object.get()).unwrap_or_default();
+    place(&metadata.namespace, &metadata.name)
+}
+
+fn place(namespace: &str, name: &str) -> String {
+    if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
 fn step<A: Kind, B: Kind + TryFrom<A, Error: Display>>(object: &Value) -> Result<Value, String> {
@@ -377,6 +397,17 @@ mod tests {
         assert!(versions().conversions[0].review(b"{}").is_err());
         let response = review(json!([vec![json!({"": 0}); 30_000]]));
         assert!(response["result"]["message"].as_str().unwrap().contains("too many values"), "a hostile object");
+    }
+
+    /// The limit counts structure, so a valid object far below the API server's size limit may exceed it.
+    #[test]
+    fn an_object_with_too_many_values_is_named_because_it_fails_its_whole_list() {
+        let doors = vec![json!({"name": "a", "width": 1}); 17_000];
+        let heavy = shop("v1", &metadata(json!({})), &json!({"owner": "ada", "doors": doors}));
+        let request = json!({"uid": "u", "desiredAPIVersion": "example.com/v2", "objects": [heavy]});
+        let answer = versions().conversions[0].review(json!({"request": request}).to_string().as_bytes()).unwrap();
+        let why = "it has too many values; shorten it in example.com/v1";
+        assert!(answer.contains(&format!("cannot convert Shop ns/a to example.com/v2: {why}")), "{answer}");
     }
 
     #[test]
