@@ -135,7 +135,8 @@ pub(super) struct Index<I, K> {
 }
 
 impl<I: Clone + Eq + Hash, K> Index<I, K> {
-    /// Creates an index. `wake` gets each key of a changed object, with the object before and after the change.
+    /// Creates an index. `wake` gets each key of a changed object, with the object before and after the change, or
+    /// `None` where the object did not have the key.
     pub(super) fn new<Keys: IntoIterator<Item = I>>(
         keys: impl Fn(&K) -> Keys + Send + Sync + 'static,
         wake: impl Fn(I, Option<&K>, Option<&K>) + Send + Sync + 'static,
@@ -190,11 +191,15 @@ impl<I: Clone + Eq + Hash + Send + Sync, K: Send + Sync> StoreListener<K> for In
             let keys = object.and_then(|object| guarded::<K, _>(key, || (self.keys_of)(object)));
             keys.unwrap_or_default()
         };
-        let (mut left, joined) = (keys_of(before), keys_of(now));
-        left.retain(|of| !joined.contains(of));
-        self.file(key, &left, &joined, now);
+        let (had, has) = (keys_of(before), keys_of(now));
+        let left: Vec<I> = had.iter().filter(|of| !has.contains(of)).cloned().collect();
+        self.file(key, &left, &has, now);
         let (before, now) = (before.map(|object| &**object), now.map(|object| &**object));
-        left.into_iter().chain(joined).for_each(|of| (self.wake)(of, before, now));
+        left.into_iter().for_each(|of| (self.wake)(of, before, None));
+        for of in has {
+            let before = before.filter(|_| had.contains(&of));
+            (self.wake)(of, before, now);
+        }
         self.wake_waiting(key);
     }
 
@@ -212,6 +217,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::reconciler::generation_changed;
 
     fn map(name: &str, of: &str) -> Arc<ConfigMap> {
         let labels = json!({"of": of});
@@ -248,6 +254,30 @@ mod tests {
         change("y", Some("a"), Some("a"));
         change("y", Some("a"), None);
         assert_eq!((taken(), known("a"), known("b")), (vec!["a".into(), "a".into()], None, Some(vec!["x".into()])));
+    }
+
+    /// A new label, like a new owner reference, leaves the generation as it is.
+    #[test]
+    fn to_a_resource_an_object_that_leaves_is_gone_and_one_that_joins_is_new() {
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let noted = woken.clone();
+        let of = |map: &ConfigMap| {
+            let of = map.metadata.labels.as_ref().map_or("", |labels| labels["of"].as_str());
+            of.split('.').map(str::to_owned).collect::<Vec<_>>()
+        };
+        let index = Index::new(of, move |key: String, before: Option<&ConfigMap>, now: Option<&ConfigMap>| {
+            let matters = generation_changed(before, now);
+            lock(&noted).push((key, before.is_some(), now.is_some(), matters));
+        });
+        let object = |of: &str| {
+            let mut object = (*map("x", of)).clone();
+            (object.metadata.uid, object.metadata.generation) = (Some("1".into()), Some(1));
+            Arc::new(object)
+        };
+        index.changed(&ResourceKey::new("ns", "x"), Some(&object("a.b")), Some(&object("b.c")));
+        let all = lock(&woken);
+        let woken: Vec<_> = all.iter().map(|(key, before, now, matters)| (&**key, *before, *now, *matters)).collect();
+        assert_eq!(woken, [("a", true, false, true), ("b", true, true, false), ("c", false, true, true)]);
     }
 
     #[test]

@@ -165,7 +165,8 @@ pub struct Objects<'w, R, K> {
 
 impl<R: Kind, K: Kind> Objects<'_, R, K> {
     /// Ignores changes that `matters` rejects; it gets the object before and after a change, or `None` where it did not
-    /// exist. If it panics, the change counts. The cache contains ignored changes nevertheless. [`generation_changed`] is the usual choice.
+    /// exist or did not belong to the resource. If it panics, the change counts. The cache contains ignored changes
+    /// nevertheless. [`generation_changed`] is the usual choice.
     pub fn when(self, matters: impl Fn(Option<&K>, Option<&K>) -> bool + Send + Sync + 'static) -> Self {
         let matters = move |before: Option<&K>, now: Option<&K>| match before.or(now) {
             Some(object) => guarded::<K, _>(&ResourceKey::of(object), || matters(before, now)).unwrap_or(true),
@@ -231,9 +232,9 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
     }
 }
 
-/// Returns whether a change affects more than status and metadata, for [`Objects::when`]. Each change of an object
-/// without a generation, such as a ConfigMap, counts. So does each return to a lower version, after the server was
-/// restored from a backup.
+/// Returns whether a change affects more than status and metadata, for [`Objects::when`]. An object that joins or
+/// leaves a resource counts, whatever changed. So does each change of an object without a generation, such as a
+/// ConfigMap, and each return to a lower version, after the server was restored from a backup.
 pub fn generation_changed<K: Kind>(before: Option<&K>, now: Option<&K>) -> bool {
     let (Some(before), Some(now)) = (before, now) else { return true };
     let (before, now) = (before.meta(), now.meta());
