@@ -4,6 +4,7 @@ use helm_operator::ResourceKey;
 use helm_operator::reconciler::{
     Cache, Conditions, Next, Reconciler, Rights, Scope, Watching, WriteError, generation_changed,
 };
+use helm_operator::report::{Reason as _, chain};
 use k8s_openapi::api::core::v1::{ConfigMap, ResourceQuota, ResourceQuotaSpec};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use kube::core::ObjectMeta;
@@ -47,17 +48,28 @@ impl Reconciler for Controller {
         let workspace = scope.resource();
         let last = workspace.status.as_ref().map(|status| status.conditions.clone()).unwrap_or_default();
         let conditions = Conditions::after(workspace, &last);
-        let conditions = match caches.teams.get(&ResourceKey::new("", &workspace.spec.team)) {
-            None => conditions.set_false("Ready", "NoTeam", format!("there is no Team {}", workspace.spec.team)),
-            Some(team) => {
-                scope.apply(&caches.quotas, quota(&team)).await?;
-                scope.apply(&caches.members, members(&team)).await?;
-                conditions.set_true("Ready", "Provided", "quota and members are as the team asks for")
+        let (conditions, failure) = match caches.teams.get(&ResourceKey::new("", &workspace.spec.team)) {
+            None => {
+                let message = format!("there is no Team {}", workspace.spec.team);
+                (conditions.set_false("Ready", "NoTeam", message), None)
             }
+            Some(team) => match provide(scope, caches, &team).await {
+                Ok(()) => {
+                    (conditions.set_true("Ready", "Provided", "quota and members are as the team asks for"), None)
+                }
+                Err(error) => (conditions.set_false("Ready", error.reason(), chain(&error)), Some(error)),
+            },
         };
         scope.status(&WorkspaceStatus { conditions: conditions.list() }).await?;
-        Ok(Next::Wait)
+        failure.map_or(Ok(Next::Wait), Err)
     }
+}
+
+/// Applies the quota and the members. If one cannot be applied, the other one still is.
+async fn provide(scope: &Scope<'_, Workspace>, caches: &Caches, team: &Team) -> Result<(), WriteError> {
+    let quota = scope.apply(&caches.quotas, quota(team)).await;
+    let members = scope.apply(&caches.members, members(team)).await;
+    quota.and(members).map(drop)
 }
 
 fn metadata() -> ObjectMeta {
@@ -108,5 +120,24 @@ mod tests {
         let writes = server.writes().len();
         server.reconcile(&Controller, "default", NAME).await.unwrap();
         assert_eq!(server.writes().len(), writes, "all is as wanted");
+    }
+
+    #[tokio::test]
+    async fn a_quota_that_no_longer_belongs_to_the_workspace_stays_and_the_status_names_the_conflict() {
+        let server = Server::new();
+        server.put(&workspace("red"));
+        let team =
+            |member: &str| Team::new("red", TeamSpec { members: vec![member.into()], quota: Default::default() });
+        server.put(&team("ada"));
+        server.reconcile(&Controller, "default", NAME).await.unwrap();
+        assert_eq!(ready(&server), (true, "Provided".into()));
+        let mut theirs = server.get::<ResourceQuota>("default", NAME).unwrap();
+        theirs.metadata.owner_references = None;
+        server.put(&theirs);
+        server.put(&team("alan"));
+        server.reconcile(&Controller, "default", NAME).await.unwrap_err();
+        assert_eq!(ready(&server), (false, "ObjectConflict".into()));
+        assert!(server.get::<ResourceQuota>("default", NAME).unwrap().metadata.owner_references.is_none());
+        assert_eq!(server.get::<ConfigMap>("default", NAME).unwrap().data.unwrap()["members"], "alan");
     }
 }
