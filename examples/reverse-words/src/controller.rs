@@ -44,16 +44,20 @@ impl Reconciler for Controller {
     async fn reconcile(&self, scope: &Scope<'_, ReverseWordsApp>, caches: &Caches) -> Result<Next, WriteError> {
         let app = scope.resource();
         let before = caches.deployments.of(app).first().cloned();
-        let deployment = scope.apply(&caches.deployments, objects::deployment(app)).await?;
-        let service = scope.apply(&caches.services, objects::service(app)).await?;
+        let deployment = scope.apply(&caches.deployments, objects::deployment(app)).await;
+        let service = scope.apply(&caches.services, objects::service(app)).await;
         let news = [
-            news::of_deployment(deployment.change, before.as_deref(), &deployment.object),
-            news::of_service(service.change, &service.object),
+            deployment.as_ref().ok().and_then(|now| news::of_deployment(now.change, before.as_deref(), &now.object)),
+            service.as_ref().ok().and_then(|now| news::of_service(now.change, &now.object)),
         ];
         news.into_iter().flatten().for_each(|outcome| scope.publish(outcome));
-        let status = status::next(app, &deployment.object, &caches.pods.of(app), Timestamp::now());
+        let applied = match (&deployment, &service) {
+            (Ok(deployment), Ok(_)) => Ok(&*deployment.object),
+            (Err(error), _) | (_, Err(error)) => Err(error),
+        };
+        let status = status::next(app, applied, &caches.pods.of(app), Timestamp::now());
         scope.status(&status).await?;
-        Ok(Next::Wait)
+        deployment.and(service).map(|_| Next::Wait)
     }
 
     fn finalizers(&self) -> &[&str] {
@@ -64,5 +68,27 @@ impl Reconciler for Controller {
     async fn cleanup(&self, _: &str, scope: &Scope<'_, ReverseWordsApp>, _: &Caches) -> Result<Next, WriteError> {
         scope.publish(Outcome::normal("Finalized", "Delete", "Successfully finalized ReverseWordsApp"));
         Ok(Next::Wait)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use helm_operator::testing::Server;
+
+    use super::*;
+    use crate::api::ReverseWordsAppSpec;
+
+    #[tokio::test]
+    async fn the_service_of_another_owner_stays_and_the_status_names_the_conflict() {
+        let server = Server::new();
+        let app = ReverseWordsApp::new("a", ReverseWordsAppSpec { replicas: None, app_version: None });
+        server.put(&app);
+        server.put(&Service { spec: None, ..objects::service(&app) });
+        server.reconcile(&Controller, "default", "a").await.unwrap_err();
+        assert!(server.get::<Service>("default", "service-a").unwrap().spec.is_none());
+        assert_eq!(server.events(), ["Normal Created: Created Deployment dp-a with 1 pods"]);
+        let conditions = server.get::<ReverseWordsApp>("default", "a").unwrap().status.unwrap().conditions;
+        let ready = &conditions[0];
+        assert_eq!((&*ready.type_, &*ready.status, &*ready.reason), ("Ready", "False", "ObjectConflict"));
     }
 }

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use helm_operator::reconciler::WriteError;
+use helm_operator::report::{Reason as _, chain};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -14,17 +16,19 @@ use crate::objects::replicas;
 const READY: &str = "Ready";
 const NOT_READY: &str = "ReverseWordsDeploymentNotReady";
 
-/// Returns the next status; equal to the old one if nothing changed.
+/// Returns the next status; equal to the old one if nothing changed. `applied` is the Deployment, or why not everything
+/// could be applied.
 pub(crate) fn next(
     app: &ReverseWordsApp,
-    deployment: &Deployment,
+    applied: Result<&Deployment, &WriteError>,
     pods: &[Arc<Pod>],
     now: Timestamp,
 ) -> ReverseWordsAppStatus {
-    let ready = is_ready(app, deployment);
+    let ready = applied.is_ok_and(|deployment| is_ready(app, deployment));
+    let failure = applied.err();
     ReverseWordsAppStatus {
         app_pods: pods.iter().filter(|pod| is_alive(pod)).map(|pod| pod.name_any()).collect(),
-        conditions: vec![condition(app, READY, ready, now), condition(app, NOT_READY, !ready, now)],
+        conditions: vec![condition(app, READY, ready, failure, now), condition(app, NOT_READY, !ready, failure, now)],
     }
 }
 
@@ -40,7 +44,13 @@ fn is_ready(app: &ReverseWordsApp, deployment: &Deployment) -> bool {
     is_current && status.ready_replicas.unwrap_or(0) == replicas(app) && status.updated_replicas == status.replicas
 }
 
-fn condition(app: &ReverseWordsApp, type_: &str, holds: bool, now: Timestamp) -> Condition {
+fn condition(
+    app: &ReverseWordsApp,
+    type_: &str,
+    holds: bool,
+    failure: Option<&WriteError>,
+    now: Timestamp,
+) -> Condition {
     let status = if holds { "True" } else { "False" };
     let mut known = app.status.iter().flat_map(|status| &status.conditions);
     let since = known.find(|known| known.type_ == type_ && known.status == status);
@@ -49,8 +59,8 @@ fn condition(app: &ReverseWordsApp, type_: &str, holds: bool, now: Timestamp) ->
     Condition {
         type_: type_.to_owned(),
         status: status.to_owned(),
-        reason: type_.to_owned(),
-        message: String::new(),
+        reason: failure.map_or(type_, |error| error.reason()).to_owned(),
+        message: failure.map(|error| chain(error)).unwrap_or_default(),
         observed_generation: app.metadata.generation,
         last_transition_time: since.map_or(now, |known| known.last_transition_time.clone()),
     }
@@ -75,7 +85,7 @@ mod tests {
     }
 
     fn conditions(deployment: &Deployment) -> Vec<String> {
-        let status = next(&app(), deployment, &[], Timestamp::UNIX_EPOCH);
+        let status = next(&app(), Ok(deployment), &[], Timestamp::UNIX_EPOCH);
         status.conditions.iter().map(|c| format!("{} {} {}", c.type_, c.status, c.reason)).collect()
     }
 
@@ -101,19 +111,19 @@ mod tests {
             pod("c", "Running", gone),
             pod("d", "Succeeded", None),
         ];
-        let names = |pods: &[Arc<Pod>]| next(&app(), &deployment(2, 1), pods, Timestamp::UNIX_EPOCH).app_pods;
+        let names = |pods: &[Arc<Pod>]| next(&app(), Ok(&deployment(2, 1)), pods, Timestamp::UNIX_EPOCH).app_pods;
         assert_eq!(names(&pods), ["a", "b"]);
-        assert_eq!(json!(next(&app(), &deployment(2, 1), &[], Timestamp::UNIX_EPOCH))["appPods"], json!([]));
+        assert_eq!(json!(next(&app(), Ok(&deployment(2, 1)), &[], Timestamp::UNIX_EPOCH))["appPods"], json!([]));
     }
 
     #[test]
     fn a_conditions_time_changes_only_with_its_status() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let mut app = app();
-        app.status = Some(next(&app, &deployment(1, 1), &[], at(10)));
-        let same = next(&app, &deployment(1, 1), &[], at(20));
+        app.status = Some(next(&app, Ok(&deployment(1, 1)), &[], at(10)));
+        let same = next(&app, Ok(&deployment(1, 1)), &[], at(20));
         assert_eq!(json!(same), json!(app.status));
-        let ready = next(&app, &deployment(2, 1), &[], at(30));
+        let ready = next(&app, Ok(&deployment(2, 1)), &[], at(30));
         assert!(ready.conditions.iter().all(|condition| condition.last_transition_time.0 == at(30)));
     }
 }
