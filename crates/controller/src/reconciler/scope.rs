@@ -71,6 +71,9 @@ pub enum WriteError {
         place: String,
         owner: String,
     },
+    /// The resource is cluster-scoped, and the object is in a namespace that the process does not watch.
+    #[error("{kind} {name:?} is in namespace {namespace:?}, which is not watched: add it to WATCH_NAMESPACE")]
+    NotWatched { kind: String, name: String, namespace: String },
     /// The resource is cluster-scoped, and the object names no namespace.
     #[error("{kind} {name:?} needs a namespace: its resource has none")]
     NoNamespace { kind: String, name: String },
@@ -93,6 +96,7 @@ impl Reason for WriteError {
         match self {
             WriteError::Foreign { .. } => "ObjectConflict",
             WriteError::Elsewhere { .. } | WriteError::NoNamespace { .. } | WriteError::Encode(..) => "InvalidObject",
+            WriteError::NotWatched { .. } => "NotWatched",
             WriteError::Write { .. } => "WriteFailed",
             WriteError::Status(_) | WriteError::NoStatus { .. } => "StatusFailed",
         }
@@ -148,11 +152,11 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// need one write.
     ///
     /// A namespaced resource owns objects in its own namespace, which the object need not name. A cluster-scoped
-    /// resource owns cluster-scoped objects, and objects in the namespaces that they name.
+    /// resource owns cluster-scoped objects, and objects in the namespaces that they name, if these are watched.
     ///
     /// # Errors
-    /// Fails if an object of that name has another controller, or none, if the resource cannot own the object, or if
-    /// the server rejects it. When a foreign object that `cache` contains changes or is deleted, the resource is
+    /// Fails if an object of that name has another controller, or none, if the resource cannot own the object there, or
+    /// if the server rejects it. When a foreign object that `cache` contains changes or is deleted, the resource is
     /// reconciled again.
     pub async fn apply<K: Kind>(&self, cache: &Cache<K>, apply: impl Into<Apply<K>>) -> Result<Applied<K>, WriteError> {
         let apply = self.placed(apply.into())?;
@@ -241,6 +245,11 @@ impl<'a, R: Kind> Scope<'a, R> {
                 .as_ref()
                 .map_or("is cluster-scoped".to_owned(), |n| format!("is in namespace {n:?}"));
             return Err(WriteError::Elsewhere { kind, name, place, owner: R::kind(&()).into_owned() });
+        }
+        // No cache would contain it: each reconcile would write it, and none would delete it.
+        let watched = &self.context.config.namespaces;
+        if let Some(namespace) = metadata.namespace.as_ref().filter(|namespace| !watched.covers(namespace)) {
+            return Err(WriteError::NotWatched { kind, name, namespace: namespace.clone() });
         }
         metadata.owner_references = owner.map(|owner| vec![owner]);
         Ok(apply)

@@ -1065,6 +1065,31 @@ async fn a_cluster_scoped_resource_owns_objects_in_the_cluster_and_in_any_namesp
     assert!(refused.is_terminal());
 }
 
+/// No cache contains objects there, so they would be written in each reconcile and never deleted.
+#[tokio::test]
+async fn a_cluster_scoped_resource_owns_nothing_in_a_namespace_that_is_not_watched() {
+    let world = World::new();
+    let (namespaces, shutdown) = (Namespaces::parse("ns"), CancellationToken::new());
+    let config = ControllerConfig { namespaces, ..ControllerConfig::default() };
+    let context = Context::new(client(&world.server, &world.asked), config, Metrics::default(), shutdown);
+    let mut shelf = Shelf::new("main", ShelfSpec {});
+    shelf.metadata.uid = Some("shelf".into());
+    let shelf = Arc::new(shelf);
+    let scope = Scope::new(&context, &shelf, MANAGER);
+    let none: Cache<ConfigMap> = Cache::with([], |_| None);
+    let placed = |namespace: &str, ownership| {
+        let mut placed = map("one");
+        placed.metadata.namespace = Some(namespace.into());
+        Apply::from(placed).owned(ownership)
+    };
+    for ownership in [Ownership::Controller, Ownership::Owner] {
+        let refused = scope.apply(&none, placed("other", ownership)).await.unwrap_err();
+        assert_eq!((refused.reason(), refused.is_terminal(), world.asked()), ("NotWatched", false, vec![]));
+    }
+    scope.apply(&none, placed("other", Ownership::None)).await.unwrap();
+    scope.apply(&none, placed("ns", Ownership::Controller)).await.unwrap();
+}
+
 #[tokio::test]
 async fn a_controller_reference_leads_to_a_resource_in_a_namespace_or_in_the_cluster() {
     let owned = |kind: &str, namespace: Option<&str>| -> ConfigMap {

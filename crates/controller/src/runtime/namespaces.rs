@@ -25,6 +25,11 @@ impl Namespaces {
         }
     }
 
+    /// Returns whether this namespace is watched.
+    pub fn covers(&self, namespace: &str) -> bool {
+        self.is_all() || self.0.iter().any(|watched| watched == namespace)
+    }
+
     /// Returns whether every namespace is watched.
     pub fn is_all(&self) -> bool {
         self.0.is_empty()
