@@ -151,6 +151,21 @@ async fn retry_now_ends_the_wait_of_a_deletion() {
     assert!(world.server.object(PRIMARY).is_none(), "{:?}", world.condition("ReleaseFailed"));
 }
 
+#[tokio::test(start_paused = true)]
+async fn retry_now_counts_for_the_deletion_of_a_resource_that_is_otherwise_left_alone() {
+    for annotation in ["suspend", "dry-run"] {
+        let world = installed_with(Arc::default()).await;
+        annotate(&world, annotation, "true");
+        world.reconcile().await;
+        world.server.refuse(|call| (call.method == "DELETE").then(|| Error::from_status(403, "Forbidden", "no")));
+        world.delete();
+        world.reconcile().await;
+        annotate(&world, "retry-now", "one");
+        world.reconcile().await;
+        assert_eq!(handled(&world), json!({"retryNow": "one"}), "{annotation}");
+    }
+}
+
 fn resyncing(server: Arc<MemoryApi>, hours: u64) -> World {
     World::with_events(server, Arc::new(Stub::default()), |settings| {
         (settings.period, settings.full_resync) = (Duration::ZERO, Duration::from_secs(hours * 3600));

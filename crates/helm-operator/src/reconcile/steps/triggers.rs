@@ -36,8 +36,7 @@ impl StepContext<'_> {
 
     /// Ends every wait after a failure, if a new token requests it.
     pub(crate) fn accept_retry(&self, primary: &Primary) {
-        let idle = primary.annotations.leaves_alone();
-        let Some(token) = primary.annotations.retry_now().filter(|_| !idle) else { return };
+        let Some(token) = primary.annotations.retry_now().filter(|_| !is_left_alone(primary)) else { return };
         let known = [self.handled_triggers().tokens.retry_now, primary.status.last_handled().retry_now];
         if known.iter().flatten().any(|known| **known == *token) {
             return;
@@ -131,4 +130,10 @@ impl StepContext<'_> {
         let is_followed = self.full_reconcile(primary).is_some() || self.is_test_due(primary);
         is_followed.then_some(Learned::Judged(Inputs::RenderedSame))
     }
+}
+
+/// Returns whether an annotation leaves the resource alone. Of a deleted one, only `pause` does.
+fn is_left_alone(primary: &Primary) -> bool {
+    let annotations = &primary.annotations;
+    if primary.deleting { annotations.pause() } else { annotations.leaves_alone() }
 }
