@@ -81,6 +81,32 @@ async fn reconcile_now_ends_a_fight_and_a_token_of_a_suspended_resource_waits() 
     assert_eq!(handled(&world), json!({"reconcileNow": "one"}));
 }
 
+/// Sets an annotation of a resource that has failed for long, which changes no generation.
+fn annotate_failed(world: &World, key: &str, value: &str) {
+    let mut resource = world.server.object(PRIMARY).unwrap();
+    resource["metadata"]["annotations"][format!("helm.sdk.operatorframework.io/{key}")] = value.into();
+    for condition in resource["status"]["conditions"].as_array_mut().unwrap() {
+        condition["lastTransitionTime"] = "2020-01-01T00:00:00Z".into();
+    }
+    world.server.put(PRIMARY, resource, "user");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_resource_that_is_left_alone_before_a_start_says_so() {
+    for (annotation, kind) in [("suspend", "Suspended"), ("pause", "Paused")] {
+        let world = World::new(json!({"broken": true}));
+        world.reconcile().await;
+        annotate_failed(&world, annotation, "true");
+        let world = World::on(world.server);
+        assert!(world.shared.memory.of(&key()).restored_wait(Instant::now()).is_some(), "it is not time for a retry");
+        world.reconcile().await;
+        assert!(world.condition(kind).is_some_and(|said| said.starts_with("True/")), "{annotation}");
+        assert_eq!(world.state("Irreconcilable"), "True/RenderError");
+        world.reconcile().await;
+        assert_eq!(world.requests().await, 0, "{annotation}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_full_reconcile_that_fails_is_reported_at_once_and_completed_by_a_retry() {
     let world = installed_with(Arc::default()).await;

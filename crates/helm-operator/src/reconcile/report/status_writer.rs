@@ -36,9 +36,9 @@ pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>,
         return plan(context, &primary, end);
     }
     context.handle_failed(decided, end);
-    // What the previous process wrote stays until it is time for the first attempt, and the last plan until the next
-    // one. The health of the objects is unknown until they are listed.
-    let restored = context.shared.memory.of(context.key).restored(&primary);
+    // What the previous process wrote stays until it is time for the first attempt, which an idle resource never makes,
+    // and the last plan until the next one. The health of the objects is unknown until they are listed.
+    let restored = context.shared.memory.of(context.key).restored(&primary).filter(|_| end != End::Idle);
     let is_known = has_status(&primary)
         && !context.found.is_status_kept
         && restored.is_none_or(|until| until <= context.decided)
