@@ -146,7 +146,7 @@ impl ReconcileLoop<'_> {
             let known = shared.cache.primary(key).filter(|primary| !primary.is_drained && !shared.is_leaving(key));
             let Some(primary) = known else { return End::Idle };
             let (step, primary, observed) = self.decide(primary);
-            match self.take(step, &primary).await {
+            match self.take(step, &primary, &observed).await {
                 Ok(NextStep::Again) if !self.context.is_outdated() => {}
                 Ok(NextStep::Again | NextStep::Anew) => left = self.anew(),
                 Err(_) if shared.is_leaving(key) => return End::Idle,
@@ -210,8 +210,8 @@ impl ReconcileLoop<'_> {
     }
 
     /// Takes a step, and keeps what it learned.
-    async fn take(&mut self, step: Step, primary: &Arc<Primary>) -> Result<NextStep, Failed> {
-        let (next, learned) = match self.act(step, primary).await {
+    async fn take(&mut self, step: Step, primary: &Arc<Primary>, observed: &Observed) -> Result<NextStep, Failed> {
+        let (next, learned) = match self.act(step, primary, observed).await {
             Ok(Ended { next, learned }) => (Ok(next), learned),
             Err(FailedStep { failed, learned }) => (Err(failed), learned),
         };
@@ -249,7 +249,7 @@ impl ReconcileLoop<'_> {
         }
     }
 
-    async fn act(&self, step: Step, primary: &Arc<Primary>) -> Result<Ended, FailedStep> {
+    async fn act(&self, step: Step, primary: &Arc<Primary>, observed: &Observed) -> Result<Ended, FailedStep> {
         let context = &self.context;
         if step.trusts_records() {
             context.check_release_namespace(primary).await?;
@@ -268,7 +268,7 @@ impl ReconcileLoop<'_> {
                 if step == Step::Wait {
                     context.wants_no_room(primary);
                 }
-                context.shared.memory.change(context.key, |memory| memory.drift.clear_ended_loop(context.decided));
+                context.clear_ended_drift(observed);
                 NextStep::Done.into()
             }
             Step::Refuse => return Err(Failed::from(foreign(primary)).into()),
@@ -289,7 +289,10 @@ impl ReconcileLoop<'_> {
             Step::Read => repair::read(context, primary).await?.into(),
             Step::ReadSources => NextStep::Again.with([context.load_sources(primary).await?]),
             Step::ReadDependencies => dependencies::read(context, primary).await?.into(),
-            Step::AwaitDependencies => context.await_dependencies(primary),
+            Step::AwaitDependencies => {
+                context.clear_ended_drift(observed);
+                context.await_dependencies(primary)
+            }
             Step::AwaitDependents => context.await_dependents(primary),
             Step::Compare => compare::compare(context, primary).await?,
             Step::Queue => context.enqueue_upgrade(primary),

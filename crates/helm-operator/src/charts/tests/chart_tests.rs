@@ -190,6 +190,30 @@ async fn a_full_reconcile_of_a_release_whose_inputs_are_rejected_applies_what_is
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_repair_of_a_release_whose_inputs_are_rejected_ends_with_its_drift() {
+    let world = world(OnTestFailure::Rollback, tests());
+    reconcile(&world, "Complete").await;
+    set(&world, "bad");
+    reconcile(&world, "Failed").await;
+    let path = format!("{MAPS}/b");
+    let intact = world.server.object(&path).unwrap();
+    let mut changed = intact.clone();
+    changed["data"]["value"] = "mine".into();
+    world.server.put(&path, changed, "kubectl");
+    world.server.refuse(|call| {
+        let is_write = call.method == http::Method::PATCH && call.path.contains("configmaps/b");
+        is_write.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    let said = world.condition("Irreconcilable").unwrap();
+    assert!(said.contains("cannot apply ConfigMap \"b\""), "{said}");
+    tokio::time::advance(SECOND).await;
+    world.server.restore(&path, intact);
+    world.reconcile().await;
+    assert_eq!((world.condition("Irreconcilable"), world.state("ReleaseFailed").as_str()), (None, "True/TestFailed"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_recreated_resource_with_rejected_inputs_gets_back_what_was_deployed() {
     let world = world(OnTestFailure::Rollback, tests());
     reconcile(&world, "Complete").await;

@@ -232,6 +232,49 @@ async fn an_upgrade_waits_while_drift_is_repaired_and_an_idle_release_asks_for_n
 }
 
 #[tokio::test(start_paused = true)]
+async fn drift_that_has_ended_is_no_longer_reported_while_an_upgrade_waits() {
+    let world = world(on_database(json!({})));
+    put_database(&world, true);
+    world.reconcile().await;
+    let path = format!("{MAPS}/a");
+    let intact = world.server.object(&path).unwrap();
+    let change = || {
+        let mut changed = intact.clone();
+        changed["data"]["value"] = "mine".into();
+        world.server.put(&path, changed, "fighter");
+    };
+    world.server.remove(DATABASE);
+    world.edit(|resource| resource["spec"]["value"] = "2".into());
+    world.server.refuse(|call| {
+        let is_write = call.method == http::Method::PATCH && call.path.contains("configmaps/a");
+        is_write.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    change();
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    let said = world.condition("Irreconcilable").unwrap();
+    assert!(said.contains("cannot apply ConfigMap \"a\""), "{said}");
+    world.server.accept();
+    tokio::time::advance(SECOND).await;
+    world.server.restore(&path, intact.clone());
+    world.reconcile().await;
+    assert_eq!(world.condition("Irreconcilable"), None);
+    assert!(waiting(&world).contains("DependencyNotReady"), "{}", waiting(&world));
+
+    tokio::time::advance(60 * SECOND).await;
+    for _ in 0..8 {
+        change();
+        world.reconcile().await;
+    }
+    assert_eq!(world.state("Irreconcilable"), "True/DriftLoop");
+    for _ in 0..2 {
+        tokio::time::advance(60 * SECOND).await;
+        world.reconcile().await;
+    }
+    assert_eq!((world.value_of("a"), world.condition("Irreconcilable")), (json!("1"), None));
+    assert_eq!(world.history(), ["1 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_install_that_was_begun_goes_on_after_a_restart_without_its_dependency() {
     let hook = json!({"name": "check", "events": ["pre-install"]});
     let server = World::new(json!({"maps": ["a"], "value": "1", "hooks": [hook]})).server;

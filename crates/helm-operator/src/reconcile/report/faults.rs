@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::other_operator;
 use crate::reconcile::decide::memory::{LastFailure, ResourceMemory};
+use crate::reconcile::decide::state::{Objects, Observed};
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::learned::NextStep;
 use crate::reconcile::step_context::StepContext;
@@ -126,6 +127,16 @@ impl StepContext<'_> {
         if !primary.deleting && !primary.annotations.leaves_alone() {
             self.shared.memory.change(self.key, |memory| memory.drift.clear(self.decided));
         }
+    }
+
+    /// Clears a failed repair while something else has to wait, if no drift is left. Otherwise, only ends a drift loop
+    /// that has been quiet long enough. Drift is unknown until the objects are listed.
+    pub(crate) fn clear_ended_drift(&self, observed: &Observed) {
+        let is_intact = matches!(observed.objects, Objects::Intact | Objects::Unconfirmed) && !observed.listing;
+        self.shared.memory.change(self.key, |memory| match is_intact {
+            true => memory.drift.clear(self.decided),
+            false => memory.drift.clear_ended_loop(self.decided),
+        });
     }
 
     /// Clears the failure, because something succeeded.
