@@ -75,17 +75,21 @@ pub(crate) fn judged(release: &ReleaseRecords) -> Option<String> {
 }
 
 /// Returns the revision to roll back to: the last one before the newest that was deployed by this operator for this
-/// resource, or the one that an interrupted rollback had chosen.
+/// resource, or the one that an interrupted rollback had chosen. If what was rejected is undone already, and a return
+/// to a pinned revision failed since, it is the deployed one.
 pub(crate) fn target(release: &ReleaseRecords, uid: &str) -> Option<u32> {
     let newest = newest(release)?;
-    let begun = newest.marks.rolled_back_to.filter(|_| newest.marks.rejected.is_some() && !newest.is_deployed());
+    let rejected = newest.marks.rejected.as_deref().filter(|_| !newest.is_deployed());
+    let begun = rejected.and(newest.marks.rolled_back_to);
+    let deployed = release.deployed().map(|(version, _)| version);
+    let undone = rejected.and_then(|rejected| deployed.filter(|version| *version != rejected.version));
     // A record before the newest one is no older than its status says, because the newest one is what is running.
     let is_own = |version: u32| release.is_vouched(version, uid, version);
     let was_deployed = |(version, revision): &(&u32, &Revision)| {
         revision.status == Status::Superseded && **version < newest.version && is_own(**version)
     };
     let last = || release.revisions.iter().rev().find(was_deployed).map(|(version, _)| *version);
-    begun.filter(|version| is_own(*version)).or_else(last)
+    undone.or(begun).filter(|version| is_own(*version)).or_else(last)
 }
 
 /// Returns how far a release is that a person pins to revision `to`; `None` if no such revision can be returned to, or
@@ -227,5 +231,10 @@ mod tests {
         let begun = [last[0].clone(), last[1].clone(), (PendingRollback, undoing(2, 1))];
         assert_eq!(target(&ReleaseRecords::written_by_us(&begun), "u"), Some(1), "as it began");
         assert_eq!(target(&ReleaseRecords::written_by_us(&last[3..]), "u"), None);
+        let (bad, undone) = ((Superseded, marks(BAD, None)), (Deployed, undoing(3, 2)));
+        let pinned = [last[0].clone(), last[1].clone(), bad, undone, (Failed, undoing(3, 1))];
+        let pinned = ReleaseRecords::written_by_us(&pinned);
+        assert_eq!(target(&pinned, "u"), Some(4), "not the one that was pinned");
+        assert_eq!(gate(&pinned, "u", BAD, None), Gate::RollBack);
     }
 }
