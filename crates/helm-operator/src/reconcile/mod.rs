@@ -262,6 +262,7 @@ impl ReconcileLoop<'_> {
             Step::Nothing => {
                 self.log_rest(primary);
                 context.clear_drift(primary);
+                context.clear_ended_work(primary);
                 NextStep::Done.into()
             }
             Step::Wait | Step::AwaitRoom => {

@@ -119,6 +119,23 @@ async fn an_upgrade_in_flight_is_left_alone_and_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_upgrade_in_flight_that_ends_is_no_longer_reported_although_the_resource_is_suspended() {
+    for restarts in [false, true] {
+        let world = deployed().await;
+        helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a", "b", "c"], "1"), MINUTE);
+        world.reconcile().await;
+        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/suspend": "true"}));
+        world.reconcile().await;
+        assert_eq!(world.state("Irreconcilable"), "True/ReleaseInFlight");
+        helm_writes(&world, 2, Status::Deployed, &manifest(&["a", "b", "c"], "1"), MINUTE);
+        let world = if restarts { World::on(world.server) } else { world };
+        world.reconcile().await;
+        assert_eq!(world.condition("Irreconcilable"), None);
+        assert_eq!(world.state("Suspended"), "True/SuspendAnnotation");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_helm_did_beside_a_release_that_is_recorded_elsewhere_changes_no_record() {
     for (status, age) in
         [(Status::PendingUpgrade, MINUTE), (Status::PendingUpgrade, 11 * MINUTE), (Status::Deployed, MINUTE)]

@@ -192,7 +192,7 @@ pub(crate) struct Triggers {
 #[derive(Clone, Debug)]
 pub(crate) struct LastFailure {
     pub(crate) failed: Failed,
-    /// The inputs that failed.
+    /// The inputs that failed; empty if none did, because others were at work on the release.
     pub(crate) inputs: String,
     pub(crate) retry: Retry,
     /// How many attempts with these inputs failed, not counting outages.
@@ -392,6 +392,16 @@ impl ResourceMemory {
         self.inherited = None;
         self.is_slow = false;
         self.lacking = None;
+    }
+
+    /// Clears the report that others are at work on the release, because they no longer are.
+    pub(crate) fn end_work_of_others(&mut self) {
+        if self.failure.as_ref().is_some_and(|failure| failure.inputs.is_empty()) {
+            self.failure = None;
+        }
+        if self.inherited.as_ref().is_some_and(|fault| fault.reason == Reason::ReleaseInFlight) {
+            (self.restored, self.inherited) = (None, None);
+        }
     }
 
     /// Allows an immediate retry, because someone else changed the release.

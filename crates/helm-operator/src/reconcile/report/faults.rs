@@ -139,6 +139,15 @@ impl StepContext<'_> {
         });
     }
 
+    /// Clears the report that someone else is working on the release, once they are done. For a resource that is left
+    /// alone, no step of its own does.
+    pub(crate) fn clear_ended_work(&self, primary: &Primary) {
+        let until = self.release().and_then(|release| release.in_flight(&primary.owner(), outside::now()));
+        if until.is_none() {
+            self.shared.memory.change(self.key, |memory| memory.end_work_of_others());
+        }
+    }
+
     /// Clears the failure, because something succeeded.
     pub(crate) fn succeed(&self) {
         self.shared.memory.change(self.key, |memory| memory.succeed());
