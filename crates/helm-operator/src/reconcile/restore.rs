@@ -13,6 +13,7 @@ use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::rollout;
 use crate::reconcile::step_context::StepContext;
+use crate::reconcile::steps::triggers;
 use crate::view::primary::Primary;
 
 /// Restores, at startup, what is remembered of all resources.
@@ -37,7 +38,7 @@ fn restore_turns(context: &ControllerContext) {
     context.announce_rollout();
 }
 
-/// Restores what is remembered of a resource: its last failure, and its upgrade slot.
+/// Restores what is remembered of a resource: its last failure, its tokens, and its upgrade slot.
 pub(crate) fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
     let (key, now) = (primary.key(), Instant::now());
     // Its deletion may be noticed meanwhile, and would then have nothing to forget.
@@ -45,6 +46,9 @@ pub(crate) fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
     if let Some(memory) = ResourceMemory::restore(primary, now, outside::now()) {
         report_restored(primary, &memory, now);
         context.memory.change_if(is_known, &key, |known| *known = memory);
+    }
+    if let Some(found) = triggers::unreported(primary) {
+        context.memory.change_if(is_known, &key, |known| known.triggers.found = Some(Box::new(found)));
     }
     restore_slot(context, primary);
 }

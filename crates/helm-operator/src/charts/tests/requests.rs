@@ -164,6 +164,67 @@ async fn retry_now_ends_the_wait_after_a_failure_once_per_token() {
     assert_eq!(handled(&world), json!({"retryNow": "two"}));
 }
 
+/// Refuses handled tokens in the status, as the server does if the kind's schema does not declare them.
+fn undeclare_handled(world: &World) {
+    const WHY: &str = "failed to create typed patch object (ns/web; cache.my.domain/v1, Kind=Memcached): \
+        .status.lastHandled: field not declared in schema";
+    world.server.refuse(|call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_refused = call.path.contains("/status?") && body.contains("lastHandled");
+        is_refused.then(|| Error::from_status(500, "", WHY))
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn reconcile_now_is_handled_once_although_the_status_cannot_report_it() {
+    let world = installed_with(Arc::new(random())).await;
+    undeclare_handled(&world);
+    annotate(&world, "reconcile-now", "one");
+    world.reconcile().await;
+    let (history, value) = (world.history(), world.value_of("a"));
+    assert_eq!((history.len(), handled(&world)), (2, Value::Null));
+    let renderer = Arc::new(Stub { renders: AtomicUsize::new(100), ..random() });
+    let world = World::rendering(world.server, renderer.clone());
+    world.reconcile().await;
+    assert_eq!((renderer.renders.load(Ordering::SeqCst), world.requests().await), (100, 0), "nor after a restart");
+    assert_eq!((world.history(), world.value_of("a")), (history, value));
+    annotate(&world, "reconcile-now", "two");
+    world.reconcile().await;
+    assert_eq!((world.history().len(), renderer.renders.load(Ordering::SeqCst) > 100), (3, true), "a new token counts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn retry_now_is_handled_once_although_the_status_cannot_report_it() {
+    let world = World::new(json!({"broken": true}));
+    undeclare_handled(&world);
+    annotate(&world, "retry-now", "one");
+    world.reconcile().await;
+    annotate_failed(&world, "retry-now", "one");
+    let renderer = Arc::new(Stub::default());
+    let world = World::rendering(world.server, renderer.clone());
+    world.reconcile().await;
+    assert_eq!(renderer.renders.load(Ordering::SeqCst), 0, "it is not time for a retry");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_was_set_before_a_start_is_handled_once_the_server_says_that_it_can_be_reported() {
+    let world = installed_with(Arc::default()).await;
+    annotate(&world, "reconcile-now", "one");
+    let renderer = Arc::new(Stub::default());
+    let world = World::rendering(world.server, renderer.clone());
+    world.server.refuse(|call| call.path.ends_with("dryRun=All").then(|| Error::from_status(503, "", "away")));
+    assert_eq!(world.reconcile().await, ReconcileResult::Error);
+    let expected = "True/Unanswered/cannot check whether the status can report tokens: away";
+    assert_eq!(world.condition("Irreconcilable").unwrap(), expected);
+    assert_eq!((renderer.renders.load(Ordering::SeqCst), handled(&world)), (0, Value::Null));
+    assert_eq!(world.requests().await, 0, "held");
+    assert_eq!(world.condition("Irreconcilable").unwrap(), expected);
+    world.server.accept();
+    tokio::time::advance(SECOND).await;
+    world.reconcile().await;
+    assert_eq!((renderer.renders.load(Ordering::SeqCst), handled(&world)), (1, json!({"reconcileNow": "one"})));
+}
+
 #[tokio::test(start_paused = true)]
 async fn retry_now_ends_the_wait_of_a_deletion() {
     let world = installed_with(Arc::default()).await;

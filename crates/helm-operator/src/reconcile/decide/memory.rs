@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::drift::DriftMemory;
 use super::health::Waiting;
 use super::held::Lacking;
-use super::remembered::{Detections, Found, HandledTriggers, Met, Undrained, Unserved};
+use super::remembered::{Detections, Found, FoundTokens, HandledTriggers, Met, Undrained, Unserved};
 use crate::reconcile::failure::{Failed, FailedAttempt, Obstacle};
 use crate::status::reason::Reason;
 use crate::status::{Condition, Fault, PlanReport, RETRIES_EXCEEDED, condition};
@@ -182,6 +182,8 @@ impl ReleaseMemory {
 pub(crate) struct Triggers {
     /// What was done on demand or on schedule.
     pub(crate) handled: Option<Box<HandledTriggers>>,
+    /// The tokens that an earlier process may have handled without a trace.
+    pub(crate) found: Option<Box<FoundTokens>>,
     /// When all objects were last applied without a reason, which covers what marks cannot show.
     pub(crate) resynced: Option<Instant>,
     /// The inputs whose tests a person wants to run again.
@@ -434,7 +436,7 @@ impl ResourceMemory {
                     left: None,
                     removed: false,
                 },
-            triggers: Triggers { handled: None, resynced: None, test_again: None },
+            triggers: Triggers { handled: None, found: None, resynced: None, test_again: None },
             competitor: None,
             lacking: None,
             undrained: None,

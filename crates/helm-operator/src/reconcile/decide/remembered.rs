@@ -21,6 +21,14 @@ pub(crate) struct HandledTriggers {
     pub(crate) resynced: Option<Instant>,
 }
 
+/// The tokens that a resource had when this process first saw it, and that its status did not report. Rare.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct FoundTokens {
+    pub(crate) tokens: Handled,
+    /// Whether they count as handled, because the status cannot report tokens. They wait until that is known.
+    pub(crate) are_handled: bool,
+}
+
 /// How long a failed attempt predicts its retries. Its output may also depend on its lookups.
 const VALID: Duration = Duration::from_secs(900);
 

@@ -10,7 +10,7 @@ use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
 use crate::status::declared_fields::Lesson;
-use crate::status::{ListType, Status};
+use crate::status::{Handled, ListType, Status};
 use crate::view::primary::{Primary, Received};
 use crate::view::release::{Holder, ReleaseRecords};
 
@@ -66,6 +66,36 @@ pub(super) async fn apply(
     }
 }
 
+/// Returns whether the definition's schema declares the fields that report these tokens. Asks the server, if no refusal
+/// has shown it yet, and changes nothing.
+///
+/// # Errors
+/// The server did not answer.
+pub(crate) async fn can_report(
+    shared: &ControllerContext,
+    primary: &Primary,
+    tokens: &Handled,
+) -> Result<bool, helm_release::kube::Error> {
+    let fields = json!({"lastHandled": tokens});
+    let are_declared = || {
+        let mut declared = fields.clone();
+        shared.undeclared.remove_from(&mut declared) && declared == fields
+    };
+    if !are_declared() {
+        return Ok(false);
+    }
+    let mut call = status_call(shared, primary, &fields, None)?;
+    call.path.push_str("&dryRun=All");
+    let Err(error) = shared.api_for(&primary.key()).send(call).await else { return Ok(true) };
+    if let Lesson::Learned(fields) = shared.undeclared.learn(&error) {
+        report_undeclared(primary, &fields);
+    }
+    match are_declared() {
+        true if error.is_unanswered() => Err(error),
+        are_declared => Ok(are_declared),
+    }
+}
+
 /// Applies status fields. If `read` is given, they are only applied to that version of the resource.
 async fn apply_fields(
     shared: &ControllerContext,
@@ -73,6 +103,17 @@ async fn apply_fields(
     fields: &serde_json::Value,
     read: Option<&str>,
 ) -> Result<Received, helm_release::kube::Error> {
+    let call = status_call(shared, primary, fields, read)?;
+    shared.api_for(&primary.key()).send(call).await?.parse()
+}
+
+/// Returns the request that applies status fields.
+fn status_call(
+    shared: &ControllerContext,
+    primary: &Primary,
+    fields: &serde_json::Value,
+    read: Option<&str>,
+) -> Result<Call, helm_release::kube::Error> {
     let path = shared.resource.path(primary.namespace(), primary.name())?;
     let mut metadata = json!({"name": primary.name(), "uid": primary.uid()});
     if !primary.own_namespace().is_empty() {
@@ -85,7 +126,7 @@ async fn apply_fields(
         "apiVersion": &*primary.api_version, "kind": &*primary.kind, "metadata": metadata, "status": fields,
     });
     let path = format!("{path}/status?fieldManager={FIELD_MANAGER}&force=true");
-    shared.api_for(&primary.key()).send(Call::apply(path, body.to_string().into_bytes())).await?.parse()
+    Ok(Call::apply(path, body.to_string().into_bytes()))
 }
 
 /// Logs, once per field, that the schema lacks a status field.

@@ -2,16 +2,19 @@
 //! `retry-now` ends every wait after a failure.
 //!
 //! A token counts as handled when its reconcile ends, with any outcome, and is then recorded in the status. A full
-//! reconcile that failed is completed by the retries of this process.
+//! reconcile that failed is completed by the retries of this process. If the status cannot record tokens, each process
+//! would handle them again: then those that it finds count as handled.
 
 use tokio::time::Instant;
 
 use crate::reconcile::decide::gate::{self, Gate};
-use crate::reconcile::decide::remembered::HandledTriggers;
+use crate::reconcile::decide::remembered::{FoundTokens, HandledTriggers};
 use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::{Again, Inputs};
-use crate::reconcile::learned::{Learned, ResyncProgress};
+use crate::reconcile::failure::Failed;
+use crate::reconcile::learned::{Learned, NextStep, ResyncProgress};
 use crate::reconcile::observe::share;
+use crate::reconcile::report::status_requests;
 use crate::reconcile::step_context::StepContext;
 use crate::status::Handled;
 use crate::view::primary::Primary;
@@ -25,9 +28,46 @@ impl StepContext<'_> {
         self.shared.memory.change(self.key, |memory| change(memory.triggers.handled.get_or_insert_default()));
     }
 
+    /// Returns the tokens that an earlier process may have handled without a trace.
+    fn found_tokens(&self) -> Handled {
+        let memory = self.shared.memory.of(self.key);
+        memory.triggers.found.as_deref().map(|found| found.tokens.clone()).unwrap_or_default()
+    }
+
+    /// Returns whether it is yet to be determined if the tokens that this process found count as handled.
+    pub(crate) fn has_unjudged_tokens(&self, primary: &Primary) -> bool {
+        let memory = self.shared.memory.of(self.key);
+        memory.triggers.found.as_deref().is_some_and(|found| !found.are_handled) && !is_left_alone(primary)
+    }
+
+    /// Returns whether to determine it now: not soon after the server did not answer.
+    pub(crate) fn may_judge_tokens(&self, primary: &Primary) -> bool {
+        let is_held = || self.shared.memory.of(self.key).held_until(&self.attempt(primary), self.decided).is_some();
+        self.has_unjudged_tokens(primary) && !is_held()
+    }
+
+    /// Determines whether the tokens that this process found count as handled, because the status cannot report them.
+    ///
+    /// # Errors
+    /// The server did not answer.
+    pub(crate) async fn judge_tokens(&self, primary: &Primary) -> Result<NextStep, Failed> {
+        let tokens = self.found_tokens();
+        let failed = |error| Failed::of_request(&error, "cannot check whether the status can report tokens");
+        let can_report = status_requests::can_report(self.shared, primary, &tokens).await.map_err(failed)?;
+        if !can_report {
+            tracing::info!(resource = %self.key, "The status cannot report tokens: earlier ones count as handled");
+        }
+        self.shared.memory.change(self.key, |memory| match &mut memory.triggers.found {
+            Some(found) if !can_report => found.are_handled = true,
+            found => *found = None,
+        });
+        Ok(NextStep::Again)
+    }
+
     /// Returns the token of a full reconcile that neither this process nor an earlier one has completed.
     pub(crate) fn full_reconcile<'p>(&self, primary: &'p Primary) -> Option<&'p str> {
-        let token = primary.annotations.reconcile_now()?;
+        let found = self.found_tokens().reconcile_now;
+        let token = primary.annotations.reconcile_now().filter(|token| found.as_deref() != Some(*token))?;
         let handled = self.handled_triggers();
         let is_ours = handled.tokens.reconcile_now.as_deref() == Some(token);
         let is_reported = primary.status.last_handled().reconcile_now.as_deref() == Some(token);
@@ -37,7 +77,8 @@ impl StepContext<'_> {
     /// Ends every wait after a failure, if a new token requests it.
     pub(crate) fn accept_retry(&self, primary: &Primary) {
         let Some(token) = primary.annotations.retry_now().filter(|_| !is_left_alone(primary)) else { return };
-        let known = [self.handled_triggers().tokens.retry_now, primary.status.last_handled().retry_now];
+        let handled = [self.handled_triggers().tokens, primary.status.last_handled(), self.found_tokens()];
+        let known = handled.map(|tokens| tokens.retry_now);
         if known.iter().flatten().any(|known| **known == *token) {
             return;
         }
@@ -130,6 +171,19 @@ impl StepContext<'_> {
         let is_followed = self.full_reconcile(primary).is_some() || self.is_test_due(primary);
         is_followed.then_some(Learned::Judged(Inputs::RenderedSame))
     }
+}
+
+/// Returns the tokens of a resource that its status does not report; `None` if there are none.
+pub(crate) fn unreported(primary: &Primary) -> Option<FoundTokens> {
+    let reported = primary.status.last_handled();
+    let new = |token: Option<&str>, reported: Option<Box<str>>| -> Option<Box<str>> {
+        token.filter(|token| reported.as_deref() != Some(*token)).map(Box::from)
+    };
+    let tokens = Handled {
+        reconcile_now: new(primary.annotations.reconcile_now(), reported.reconcile_now),
+        retry_now: new(primary.annotations.retry_now(), reported.retry_now),
+    };
+    (tokens != Handled::default()).then_some(FoundTokens { tokens, are_handled: false })
 }
 
 /// Returns whether an annotation leaves the resource alone. Of a deleted one, only `pause` does.
