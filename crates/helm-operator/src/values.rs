@@ -8,11 +8,11 @@ use go_template::{Map, Value};
 use helm_release::kube::{digest_json, intern};
 
 /// The maximum size of a `spec`, in bytes. A release record, which also contains the chart, has 1 MiB.
-const MAX_SPEC_BYTES: usize = 1 << 20;
+pub(crate) const MAX_SPEC_BYTES: usize = 1 << 20;
 
 /// The maximum number of values in a `spec`, including keys. Each takes about 100 bytes of memory, no matter how short
 /// it is.
-const MAX_SPEC_VALUES: usize = 100_000;
+pub(crate) const MAX_SPEC_VALUES: usize = 100_000;
 
 /// Texts up to this size are always kept, because the rest of a resource takes as much.
 const SMALL: usize = 1 << 10;

@@ -42,7 +42,7 @@ pub enum EncodeError {
     /// The value nests deeper than [`MAX_DEPTH`].
     #[error("json: exceeded max depth of {0}")]
     TooDeep(usize),
-    /// The output is longer than [`MAX_OUTPUT`].
+    /// The output is longer than the limit, which is [`MAX_OUTPUT`] unless the caller has set a tighter one.
     #[error("json: output is longer than {0} bytes")]
     TooLong(usize),
 }
@@ -55,7 +55,12 @@ impl EncodeError {
 
 /// Encodes the value as JSON, without a final line break.
 pub fn encode(value: &Value, escape: EscapeHtml, layout: Layout) -> Result<Vec<u8>, EncodeError> {
-    let mut encoder = Encoder { out: Vec::with_capacity(128), escape, layout, depth: 0, path: Vec::new() };
+    encode_within(value, escape, layout, MAX_OUTPUT)
+}
+
+/// Encodes like [`encode`], to at most this many bytes. The last string of a longer output is encoded before it fails.
+pub fn encode_within(value: &Value, escape: EscapeHtml, layout: Layout, most: usize) -> Result<Vec<u8>, EncodeError> {
+    let mut encoder = Encoder { out: Vec::with_capacity(128), most, escape, layout, depth: 0, path: Vec::new() };
     encoder.value(value)?;
     Ok(encoder.out)
 }
@@ -80,6 +85,8 @@ pub(crate) fn check_depth(depth: usize, path: &[Map]) -> Result<(), EncodeError>
 
 struct Encoder {
     out: Vec<u8>,
+    /// Maximum length of the output, in bytes.
+    most: usize,
     escape: EscapeHtml,
     layout: Layout,
     depth: usize,
@@ -105,8 +112,8 @@ impl Encoder {
                 return Err(EncodeError::UnsupportedType(value.type_name().to_owned()));
             }
         }
-        if self.out.len() > MAX_OUTPUT {
-            return Err(EncodeError::TooLong(MAX_OUTPUT));
+        if self.out.len() > self.most {
+            return Err(EncodeError::TooLong(self.most));
         }
         Ok(())
     }

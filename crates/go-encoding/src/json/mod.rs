@@ -19,7 +19,7 @@ pub use convert::{from_serde, to_serde};
 pub use decode::decode_partly;
 pub(crate) use decode::integer;
 pub use decode::{DecodeError, decode, decode_list, decode_map, decode_preserving_ints};
-pub use encode::{EncodeError, EscapeHtml, Layout, MAX_OUTPUT, encode};
+pub use encode::{EncodeError, EscapeHtml, Layout, MAX_OUTPUT, encode, encode_within};
 pub(crate) use encode::{check_depth, quoted};
 
 /// Maximum nesting depth when decoding or encoding. Go allows 10,000.

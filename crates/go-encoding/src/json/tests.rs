@@ -108,6 +108,13 @@ fn a_map_that_doubles_at_each_level_is_too_long() {
 }
 
 #[test]
+fn a_tighter_limit_ends_the_output_sooner() {
+    let within = |most| encode_within(&Value::list(vec!["abc".into()]), EscapeHtml::No, Layout::Compact, most);
+    assert_eq!(within(7), Ok(br#"["abc"]"#.to_vec()));
+    assert_eq!(within(6), Err(EncodeError::TooLong(6)));
+}
+
+#[test]
 fn values_convert_to_serde_and_back() {
     let text = r#"{"a":[1,2.5,null,true,"x"],"b":{"c":-7}}"#;
     let json: serde_json::Value = serde_json::from_str(text).unwrap();

@@ -7,11 +7,25 @@ use helm::values::merge_maps;
 
 use super::{Resolved, SourceKind};
 use crate::mask::Mask;
-use crate::values::{self, Spec};
+use crate::values::{self, MAX_SPEC_BYTES, MAX_SPEC_VALUES, Spec, count_values};
 
 /// The maximum size of all keys of one resource together, in bytes. A record contains the values, and must fit into a
 /// Secret.
 const MAX_BYTES: usize = 1 << 20;
+
+/// The maximum size of the merged values, in bytes of JSON: that of the sources and that of a `spec`.
+const MAX_MERGED_BYTES: usize = MAX_BYTES + MAX_SPEC_BYTES;
+
+/// The description of a source that is not YAML.
+const INVALID: &str = "is not valid YAML";
+
+/// The description of a source with too many values. A short text can contain very many of them.
+const TOO_MANY: &str = "has too many values, aliases counted each time (limit MAX_SPEC_VALUES of 100000 for the spec \
+                        and all sources together): use fewer, or pass lists as text";
+
+/// The description of a source whose aliases repeat too much.
+const TOO_REPETITIVE: &str = "has aliases that repeat too much text (limit MAX_BYTES of 1 MiB for the text of all \
+                              sources together): shorten what they repeat";
 
 /// The content of one source.
 pub(crate) struct Found<'a> {
@@ -27,6 +41,16 @@ pub(crate) enum Error {
     Source { source_name: String, line: String, what: &'static str },
     #[error("valuesFrom: the sources have more than {MAX_BYTES} bytes")]
     TooLarge,
+    #[error(
+        "valuesFrom: merged with the spec, the sources have more than {MAX_MERGED_BYTES} bytes of JSON (limit \
+         MAX_MERGED_BYTES): shorten them"
+    )]
+    MergedTooLarge,
+    #[error(
+        "valuesFrom: merged with the spec, the sources have more than {MAX_SPEC_VALUES} values (limit \
+         MAX_SPEC_VALUES): use fewer, or pass lists as text"
+    )]
+    TooMany,
     #[error(transparent)]
     Spec(#[from] values::Error),
 }
@@ -34,18 +58,21 @@ pub(crate) enum Error {
 /// Returns the `spec` with the sources merged below it, in order, and a mask of what to redact.
 ///
 /// # Errors
-/// A source is too large, not valid YAML, not a map, or does not fit the maps below its target path.
+/// A source is not valid YAML, not a map, or does not fit the maps below its target path; or the sources together are
+/// too large, or expand to too much.
 pub(crate) fn merge(sources: &[Found<'_>], spec: &Spec) -> Result<(Spec, Mask), Error> {
     check_size(sources.iter().filter_map(|found| found.bytes).map(<[u8]>::len).sum())?;
-    let (mut values, mut mask) = (Map::default(), Mask::default());
+    let (mut values, mut mask, mut left) = (Map::default(), Mask::default(), most(spec)?);
     for Found { source, bytes } in sources {
         let Some(bytes) = bytes else { continue };
         let value = match &source.target_path {
             Some(path) => at_path(source, path, bytes, &values)?,
             None => {
-                let table = table(source, bytes)?;
+                let table = table(source, bytes, left)?;
                 values = merge_maps(&values, &table);
-                Value::Map(table)
+                let table = Value::Map(table);
+                subtract(&mut left, &table);
+                table
             }
         };
         if source.key.kind == SourceKind::Secret {
@@ -53,10 +80,44 @@ pub(crate) fn merge(sources: &[Found<'_>], spec: &Spec) -> Result<(Spec, Mask), 
         }
     }
     let merged = Value::Map(merge_maps(&values, &spec.values()?));
-    let text = json::encode(&merged, json::EscapeHtml::No, json::Layout::Compact);
-    // Everything in it was decoded from JSON or YAML.
-    let text = text.map_err(|_| values::Error::Unreadable("it has a value that JSON cannot represent"))?;
-    Ok((Spec::new(&String::from_utf8_lossy(&text)), mask))
+    Ok((encoded(&merged)?, mask))
+}
+
+/// Returns the limits on what the sources expand to. The `spec` takes a part of the values.
+fn most(spec: &Spec) -> Result<yaml::Most, Error> {
+    let values = MAX_SPEC_VALUES.saturating_sub(count_values(spec.json()?.as_bytes()));
+    Ok(yaml::Most { values, repeated: MAX_BYTES })
+}
+
+/// Subtracts a value from what is left of the limits. Its text counts even where no alias repeats it.
+fn subtract(left: &mut yaml::Most, value: &Value) {
+    left.values = left.values.saturating_sub(1);
+    match value {
+        Value::String(text) => left.repeated = left.repeated.saturating_sub(text.len()),
+        Value::List(items) => items.iter().for_each(|item| subtract(left, item)),
+        Value::Map(map) => {
+            for (key, inner) in map.peek().iter() {
+                left.values = left.values.saturating_sub(1);
+                left.repeated = left.repeated.saturating_sub(key.len());
+                subtract(left, inner);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Encodes merged values, if they are within the limits.
+fn encoded(merged: &Value) -> Result<Spec, Error> {
+    let text = json::encode_within(merged, json::EscapeHtml::No, json::Layout::Compact, MAX_MERGED_BYTES);
+    let text = text.map_err(|error| match error {
+        json::EncodeError::TooLong(_) => Error::MergedTooLarge,
+        // Everything in it was decoded from JSON or YAML.
+        _ => values::Error::Unreadable("it has a value that JSON cannot represent").into(),
+    })?;
+    match count_values(&text) {
+        values if values > MAX_SPEC_VALUES => Err(Error::TooMany),
+        _ => Ok(Spec::new(&String::from_utf8_lossy(&text))),
+    }
 }
 
 /// Checks the size of sources together, in bytes.
@@ -81,15 +142,24 @@ fn escape(c: char) -> impl Iterator<Item = char> {
     matches!(c, '\\' | ',' | '{' | '}').then_some('\\').into_iter().chain([c])
 }
 
-/// Parses a YAML document into a map. Integers are `int64`, as in a `spec`, so that moving a value does not change what
-/// templates print.
-fn table(source: &Resolved, bytes: &[u8]) -> Result<Map, Error> {
-    match yaml::parse_preserving_ints(bytes) {
+/// Parses a YAML document into a map, within the limits. Integers are `int64`, as in a `spec`, so that moving a value
+/// does not change what templates print.
+fn table(source: &Resolved, bytes: &[u8], most: yaml::Most) -> Result<Map, Error> {
+    match yaml::parse_preserving_ints_within(bytes, most) {
         Ok(Value::Map(table)) => Ok(table),
         Ok(Value::Nil) => Ok(Map::default()),
         Ok(_) => Err(error(source, 0, "is not a table of values")),
-        Err(yaml::Error::Syntax { line, .. }) => Err(error(source, line, "is not valid YAML")),
-        Err(_) => Err(error(source, 0, "is not valid YAML")),
+        Err(yaml::Error::Syntax { line, problem }) => Err(error(source, line, fault(&problem))),
+        Err(_) => Err(error(source, 0, INVALID)),
+    }
+}
+
+/// Describes a parser's problem, which may quote a value.
+fn fault(problem: &str) -> &'static str {
+    match problem {
+        limit if limit.starts_with("exceeded limit MAX_VALUES") => TOO_MANY,
+        limit if limit.starts_with("exceeded limit MAX_REPEATED") => TOO_REPETITIVE,
+        _ => INVALID,
     }
 }
 
@@ -158,6 +228,42 @@ mod tests {
         assert!(merged(&[(None, &half)], "{}").is_ok());
         let expected = "valuesFrom: the sources have more than 1048576 bytes";
         assert_eq!(merged(&[(None, &half), (None, &half)], "{}").unwrap_err(), expected);
+    }
+
+    #[test]
+    fn what_all_sources_together_expand_to_is_limited() {
+        let text = "x".repeat(400_000);
+        let repeat = |times: usize| format!("a: &a {text}\nb: [{}]", "*a, ".repeat(times)).into_bytes();
+        let list = |key: &str, length: usize| format!("{key}: [{}]", "1, ".repeat(length)).into_bytes();
+        let (once, thrice) = (repeat(1), repeat(3));
+        let (some, others, many) = (list("a", 60_000), list("b", 60_000), list("a", 100_000));
+        let spec = format!("{{\"b\":[{}1]}}", "1,".repeat(60_000));
+        assert!(merged(&[(None, &once)], "{}").is_ok());
+        assert!(merged(&[(None, &some)], "{}").is_ok());
+        let source = "Secret \"web-values\", key \"values.yaml\"";
+        for (sources, spec, expected) in [
+            (vec![&thrice], "{}", "has aliases that repeat too much text (limit MAX_BYTES of 1 MiB"),
+            (vec![&once, &once], "{}", "has aliases that repeat too much text (limit MAX_BYTES of 1 MiB"),
+            (vec![&many], "{}", "has too many values, aliases counted each time (limit MAX_SPEC_VALUES of 100000"),
+            (vec![&some, &others], "{}", "has too many values"),
+            (vec![&some], &*spec, "has too many values"),
+        ] {
+            let sources: Vec<(_, &[u8])> = sources.into_iter().map(|bytes| (None, &**bytes)).collect();
+            let refused = merged(&sources, spec).unwrap_err();
+            assert!(refused.starts_with(source) && refused.contains(expected), "{refused}");
+        }
+    }
+
+    #[test]
+    fn the_merged_values_are_limited() {
+        let spec = format!("{{\"a\":[{}1]}}", "1,".repeat(99_900));
+        let expected = "valuesFrom: merged with the spec, the sources have more than 100000 values";
+        let refused = merged(&[(Some("b[200]"), b"x")], &spec).unwrap_err();
+        assert!(refused.starts_with(expected), "{refused}");
+        let escaped = "\u{1}".repeat(400_000);
+        let expected = "valuesFrom: merged with the spec, the sources have more than 2097152 bytes of JSON";
+        let refused = merged(&[(Some("a"), escaped.as_bytes())], "{}").unwrap_err();
+        assert!(refused.starts_with(expected), "{refused}");
     }
 
     #[test]
