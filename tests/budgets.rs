@@ -41,7 +41,9 @@ metadata: {name: {{ .Release.Name }}-made}
 "#;
 
 fn start(cluster: &TestCluster, namespaces: &[&Namespace<'_>], chart: &Path, group: &Group) -> Operator {
-    let watches = json!([{"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart}]).to_string();
+    let mut watch = json!({"group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": chart});
+    watch["valuesFromAnnotation"] = json!(true);
+    let watches = json!([watch]).to_string();
     // A render on a busy machine must reach its own limit before the timeout.
     Operator::start_within(cluster, namespaces[0], &watches, &["--render-timeout=10m"], Some(&group.0))
 }
@@ -145,6 +147,7 @@ fn a_container_of_128_mib_survives_what_tenants_may_create() {
     let operator = start(cluster, &[&namespace], folder.path(), &group);
     measured.beside("large specs and annotations at a start", &operator);
 
+    sources_of_values(&namespace, &mut measured, &operator);
     lookups(&namespace, &mut measured, &operator);
     let failing: Vec<_> = (0..12).map(|n| holder(&format!("failing{n}"), "fail", &words(1_000_000))).collect();
     create(&namespace, &failing);
@@ -177,6 +180,28 @@ fn large_annotations(namespace: &Namespace<'_>, measured: &mut Measured<'_>, ope
     create(namespace, &(0..200).map(annotated).collect::<Vec<_>>());
     told(namespace, "noted199", "InvalidAnnotation", "MAX_ANNOTATION_BYTES");
     measured.beside("large annotations", operator);
+}
+
+/// Creates sources of values that are small, and would expand to gigabytes.
+fn sources_of_values(namespace: &Namespace<'_>, measured: &mut Measured<'_>, operator: &Operator) {
+    let text = format!("a: &a \"{}\"\nb: [{}]\n", "x".repeat(900_000), "*a, ".repeat(60));
+    let (metadata, data) = (json!({"name": "repeats"}), json!({"values.yaml": text}));
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": data});
+    let from = |name: &str, entries: Vec<Value>| {
+        let mut holder = holder(name, "ok", "");
+        holder["metadata"]["annotations"] =
+            json!({"helm.sdk.operatorframework.io/values-from": Value::from(entries).to_string()});
+        holder
+    };
+    let path = |n| {
+        let path = format!("k{n}{}", "[65536]".repeat(30));
+        json!({"kind": "ConfigMap", "name": "repeats", "targetPath": path})
+    };
+    let repeating = from("repeats", vec![json!({"kind": "ConfigMap", "name": "repeats"})]);
+    create(namespace, &[map, repeating, from("indexed", (0..20).map(path).collect())]);
+    told(namespace, "repeats", "InvalidValues", "aliases that repeat too much text");
+    told(namespace, "indexed", "InvalidAnnotation", "MAX_SUM_OF_INDEXES");
+    measured.beside("sources of values", operator);
 }
 
 fn lookups(namespace: &Namespace<'_>, measured: &mut Measured<'_>, operator: &Operator) {

@@ -24,6 +24,9 @@ pub(crate) const RECORD_KEY: &str = "helm.sdk.operatorframework.io/record-key";
 /// The maximum number of entries in a list, because each costs a request per change.
 pub(crate) const MAX_ENTRIES: usize = 20;
 
+/// The maximum sum of the indexes in a target path, because each index makes a list of that length.
+const MAX_SUM_OF_INDEXES: usize = 1000;
+
 /// One entry of `valuesFrom`: a key of a Secret or ConfigMap in the resource's namespace.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -177,14 +180,18 @@ impl ValuesSource {
     }
 }
 
-/// Checks that a path sets exactly one value.
+/// Checks that a path sets exactly one value, and creates no long lists.
 fn check_path(path: &str) -> Result<(), String> {
-    let is_one = !path.is_empty() && !path.contains(['=', ',', '{', '}']);
-    match strvals::parse_into_string(&format!("{path}=x"), &Map::default()) {
-        Ok(()) if is_one => Ok(()),
-        Ok(()) => Err("targetPath must be a path such as a.b[0].c".to_owned()),
-        Err(error) => Err(format!("targetPath: {error}")),
+    if path.is_empty() || path.contains(['=', ',', '{', '}']) {
+        return Err("targetPath must be a path such as a.b[0].c".to_owned());
     }
+    if strvals::sum_of_indexes(path) > MAX_SUM_OF_INDEXES {
+        return Err(format!(
+            "targetPath: its indexes add up to more than {MAX_SUM_OF_INDEXES} (limit MAX_SUM_OF_INDEXES): use \
+             smaller ones, or set the whole list without a targetPath"
+        ));
+    }
+    strvals::parse_into_string(&format!("{path}=x"), &Map::default()).map_err(|error| format!("targetPath: {error}"))
 }
 
 /// Replaces the placeholders in the text, if the result is a DNS name.
@@ -260,5 +267,19 @@ mod tests {
         assert_eq!(check(&good), Ok(()));
         let many: Vec<_> = std::iter::repeat_n(good[0].clone(), MAX_ENTRIES + 1).collect();
         assert_eq!(check(&many).unwrap_err().to_string(), "valuesFrom[20]: more than 20 entries");
+    }
+
+    #[test]
+    fn a_target_path_creates_no_long_lists() {
+        let check = |path: &str| {
+            let entry = entries(&format!(r#"[{{"kind":"Secret","name":"a","targetPath":"{path}"}}]"#));
+            check(&entry).map_err(|error| error.to_string())
+        };
+        assert_eq!(check("a[500].b[500]"), Ok(()));
+        let refused = check("a[500].b[501]").unwrap_err();
+        let expected = "valuesFrom[0]: targetPath: its indexes add up to more than 1000 (limit MAX_SUM_OF_INDEXES): ";
+        assert!(refused.starts_with(expected), "{refused}");
+        let nested = check(&format!("a{}", "[65536]".repeat(30))).unwrap_err();
+        assert!(nested.starts_with(expected), "{nested}");
     }
 }

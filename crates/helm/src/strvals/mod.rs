@@ -13,6 +13,7 @@ pub use error::Error;
 use go_template::{Map, Value};
 
 use parser::{Mode, Parser};
+use scan::Scanner;
 
 /// Maximum index of a list: Helm's `MaxIndex`.
 pub const MAX_INDEX: i64 = 65_536;
@@ -60,6 +61,18 @@ pub fn parse_into_file(text: &str, into: &Map, read: &Reader<'_>) -> Result {
 /// Fails like [`parse_into`], and if a value is not valid JSON.
 pub fn parse_json(text: &str, into: &Map) -> Result {
     Parser::new(text, Mode::Json).parse(into)
+}
+
+/// Returns the sum of the indexes in a name such as `a[2].b[3]`: the number of items that setting it may add to lists,
+/// apart from one per index. Ignores what is not an index.
+pub fn sum_of_indexes(name: &str) -> usize {
+    let mut scanner = Scanner::new(name, true);
+    let mut sum: usize = 0;
+    while let (_, Some(_)) = scanner.until(&['[']) {
+        let (index, _) = scanner.until(&[']']);
+        sum = sum.saturating_add(index.parse().unwrap_or_default());
+    }
+    sum
 }
 
 /// Parses `--set-literal`: one name, then `=`, then the value, unchanged. Commas and backslashes have no special meaning.

@@ -52,6 +52,23 @@ fn values_and_errors_match_helm() {
 }
 
 #[test]
+fn the_indexes_of_a_name_are_those_that_the_parser_finds() {
+    for (name, expected) in [
+        ("a", 0),
+        ("a[2].b[3]", 5),
+        ("a[2][3]", 5),
+        (r"a\[2]", 0),
+        (r"a[1\2]", 12),
+        ("a[x]", 0),
+        ("a[-2]", 0),
+        ("a[2", 2),
+        ("a[9223372036854775807][18446744073709551615]", usize::MAX),
+    ] {
+        assert_eq!(sum_of_indexes(name), expected, "{name}");
+    }
+}
+
+#[test]
 fn values_are_added_to_existing_tables() {
     let values = Map::default();
     values.insert("a", [("x", "1"), ("y", "2")].into_iter().collect::<Map>());
