@@ -1,5 +1,6 @@
 //! The layers of a resource's values, each merged by the code that merges them for renders.
 
+use go_template::Map;
 use helm::origins::Layer;
 
 use super::{Error, Given, Inputs};
@@ -11,18 +12,20 @@ pub(super) fn of(inputs: &Inputs<'_>) -> Result<(Vec<Given>, Vec<Layer>), Error>
     let nothing = Spec::new("null");
     let merge =
         |sources: &[Found<'_>], spec: &Spec| -> Result<_, Error> { Ok(values_from::merge(sources, spec)?.0.values()?) };
-    let (mut given, mut layers) = (Vec::new(), Vec::new());
-    for (at, found) in inputs.sources.iter().enumerate().filter(|(_, found)| found.bytes.is_some()) {
-        given.push(Given::Source(found.source.clone()));
-        let own = merge(&inputs.sources[at..=at], &nothing)?;
-        layers.push(Layer { own: Some(own), merged: merge(&inputs.sources[..=at], &nothing)? });
-    }
-    given.push(Given::Spec);
+    // First, because it limits what all sources together expand to.
     let spec = match inputs.sources {
         [] => Layer { own: Some(inputs.spec.values()?), merged: inputs.spec.values()? },
         // With sources, a `spec` becomes text again, which writes numbers in one way.
         sources => Layer { own: Some(merge(&[], inputs.spec)?), merged: merge(sources, inputs.spec)? },
     };
+    let (mut given, mut layers) = (Vec::new(), Vec::new());
+    for found in inputs.sources.iter().filter(|found| found.bytes.is_some()) {
+        given.push(Given::Source(found.source.clone()));
+        let own = merge(std::slice::from_ref(found), &nothing)?;
+        // Nobody asks for what each source results in, and its copies would multiply.
+        layers.push(Layer { own: Some(own), merged: Map::default() });
+    }
+    given.push(Given::Spec);
     let overrides = inputs.overrides.layers(inputs.overrides_type, &spec.merged)?;
     layers.push(spec);
     for (key, layer) in overrides {

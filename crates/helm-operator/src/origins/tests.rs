@@ -71,6 +71,19 @@ fn every_way_to_set_a_value_is_named_in_its_order() {
 }
 
 #[test]
+fn only_the_last_layer_holds_the_values_of_all_sources() {
+    let text = "image: {tag: '2'}\n".as_bytes();
+    let named = [source(SourceKind::ConfigMap, "shared", None), source(SourceKind::Secret, "own", None)];
+    let sources: Vec<Found<'_>> = named.iter().map(|source| Found { source, bytes: Some(text) }).collect();
+    let (spec, overrides) = (Spec::new(r#"{"replicas":3}"#), Overrides::default());
+    let overrides_type = OverrideValuesType::default();
+    let inputs = Inputs { sources: &sources, spec: &spec, overrides: &overrides, overrides_type };
+    let (_, layers) = layers::of(&inputs).unwrap();
+    let sizes: Vec<usize> = layers.iter().map(|layer| layer.merged.len()).collect();
+    assert_eq!(sizes, [0, 0, 2], "copies would multiply with the number of sources");
+}
+
+#[test]
 fn an_override_of_an_item_leaves_the_others_to_the_spec() {
     let over = overrides(&[("list[1]", "z")], OverrideValuesType::Typed);
     let lines = lines(&[], r#"{"list":["x","y"]}"#, &over);

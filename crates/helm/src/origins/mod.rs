@@ -34,7 +34,8 @@ pub use path::{Key, dotted};
 pub struct Layer {
     /// What the source itself sets; `None` if only its effect is known, as with code that changes values.
     pub own: Option<Map>,
-    /// The user's values once this source is merged.
+    /// The user's values once this source is merged. Read only of the last layer, and of those around a layer whose own
+    /// values are unknown.
     pub merged: Map,
 }
 
