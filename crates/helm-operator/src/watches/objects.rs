@@ -47,12 +47,11 @@ impl Granted {
 
     /// Returns whether the kind is granted. `chart` contains the kinds that the chart's own text spells out.
     pub(crate) fn has_kind(&self, kind: &str, group: &str, chart: &BTreeSet<String>) -> bool {
+        let has = |names: &BTreeSet<String>| names.contains(kind) || names.contains(&format!("{kind}.{group}"));
         match self {
             Granted::Own => false,
-            Granted::Chart => chart.contains(kind),
-            Granted::More(more) => {
-                chart.contains(kind) || more.contains(kind) || more.contains(&format!("{kind}.{group}"))
-            }
+            Granted::Chart => has(chart),
+            Granted::More(more) => has(chart) || has(more),
             Granted::Any => true,
         }
     }

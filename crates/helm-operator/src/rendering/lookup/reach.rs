@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use controller::runtime::served_kinds::ServedKinds;
 use helm::chart::Chart;
-use helm::engine::lookups;
+use helm::engine::{LookupCall, lookups};
 use helm_release::kube::Resource;
+use outside::group_of;
 
 use crate::watches::LookupRule;
 
@@ -33,16 +34,16 @@ pub(crate) struct ReleaseReach {
 /// The lookups that a chart's templates spell out as constants.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Named {
-    /// The complete lookups: (kind, namespace, name).
-    lookups: BTreeSet<[String; 3]>,
-    /// The kinds of all lookups.
+    /// The complete lookups: (group, kind, namespace, name).
+    lookups: BTreeSet<[String; 4]>,
+    /// The kinds of all lookups: `Node.`, `StorageClass.storage.k8s.io`, or without group where a render determines it.
     kinds: BTreeSet<String>,
 }
 
 impl Named {
     /// Finds the lookups of a chart and its subcharts.
     pub(crate) fn of(chart: &Chart) -> Named {
-        let kinds = lookups(chart).into_iter().filter_map(|call| call.kind).collect();
+        let kinds = lookups(chart).iter().filter_map(kind_of).collect();
         let mut named = Named { kinds, ..Named::default() };
         named.add(chart);
         named
@@ -56,13 +57,22 @@ impl Named {
     }
 }
 
+/// Returns the kind that a lookup spells out, with its group if the lookup spells that out too.
+fn kind_of(call: &LookupCall) -> Option<String> {
+    let kind = call.kind.as_deref()?;
+    Some(match &call.api_version {
+        Some(api_version) => format!("{kind}.{}", group_of(api_version)),
+        None => kind.to_owned(),
+    })
+}
+
 /// Finds `lookup "v1" "Secret" "kube-system" "name"` in a template, in either kind of quotes.
-fn constants(template: &str) -> impl Iterator<Item = [String; 3]> {
+fn constants(template: &str) -> impl Iterator<Item = [String; 4]> {
     template.split("lookup").skip(1).filter_map(|arguments| {
         let mut rest = arguments;
-        let [_, kind, namespace, name] =
+        let [api_version, kind, namespace, name] =
             [constant(&mut rest)?, constant(&mut rest)?, constant(&mut rest)?, constant(&mut rest)?];
-        Some([kind, namespace, name].map(str::to_owned))
+        Some([group_of(api_version), kind, namespace, name].map(str::to_owned))
     })
 }
 
@@ -83,7 +93,7 @@ impl LookupReach {
         if let Some(why) = release.refuses_kind(resource) {
             return Some(why);
         }
-        if !resource.namespaced || release.has(namespace) || release.names(&resource.kind, namespace, name) {
+        if !resource.namespaced || release.has(namespace) || release.names(resource, namespace, name) {
             return None;
         }
         // No object has that name without a namespace, and the server returns that error.
@@ -127,8 +137,8 @@ impl ReleaseReach {
         self.rule.all || namespace == self.namespace || self.rule.namespaces.iter().any(|open| open == namespace)
     }
 
-    fn names(&self, kind: &str, namespace: &str, name: &str) -> bool {
-        self.named.lookups.contains(&[kind, namespace, name].map(str::to_owned))
+    fn names(&self, resource: &Resource, namespace: &str, name: &str) -> bool {
+        self.named.lookups.contains(&[resource.group(), &*resource.kind, namespace, name].map(str::to_owned))
     }
 }
 
@@ -235,6 +245,27 @@ mod tests {
         }
         assert_eq!(refusal(passes_on, LookupRule { kinds: Granted::Any, ..LookupRule::default() }, "Node"), None);
         assert_eq!(refusal(passes_on, LookupRule::default(), "ConfigMap"), None);
+    }
+
+    #[test]
+    fn a_chart_names_kinds_of_the_group_that_it_looks_up() {
+        let text = "{{ lookup \"v1\" \"Node\" \"\" .Values.x }}{{ lookup .Values.v \"Disk\" \"\" .Values.x }}\
+            {{ lookup \"v1\" \"Secret\" \"far\" \"a\" }}";
+        let named = Chart::from_files([
+            ("Chart.yaml", "apiVersion: v2\nname: a\nversion: 1.0.0\n"),
+            ("templates/a.yaml", text),
+        ]);
+        let (named, rule) = (Arc::new(Named::of(&named.unwrap())), Arc::new(LookupRule::default()));
+        let served = Arc::new(ServedKinds::default());
+        let reach = LookupReach::Release(ReleaseReach { served, namespace: "ns".into(), named, rule });
+        let allowed = |api_version: &str, kind: &str, namespace: &str| {
+            let api_version = api_version.into();
+            let resource = Resource { api_version, ..resource(kind, !namespace.is_empty()) };
+            reach.refusal(&resource, namespace, "a").is_none()
+        };
+        assert!(allowed("v1", "Node", "") && !allowed("example.com/v1", "Node", ""));
+        assert!(allowed("v1", "Secret", "far") && !allowed("example.com/v1", "Secret", "far"));
+        assert!(allowed("v1", "Disk", "") && allowed("example.com/v1", "Disk", ""), "any group");
     }
 
     #[test]

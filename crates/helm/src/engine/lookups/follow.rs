@@ -63,6 +63,7 @@ impl<'a> Reading<'a> {
                     calls.push(LookupCall {
                         template: template.file.clone(),
                         line: *line,
+                        api_version: constant(arguments.first()),
                         kind: constant(arguments.get(1)),
                         name: constant(arguments.get(3)),
                         namespace: namespace.unwrap_or(LookupNamespace::Computed),

@@ -19,6 +19,8 @@ pub struct LookupCall {
     pub template: String,
     /// The line, counted from 1.
     pub line: usize,
+    /// The `apiVersion`, if the template gives it as a constant.
+    pub api_version: Option<String>,
     /// The kind, if the template gives it as a constant.
     pub kind: Option<String>,
     /// The object's name, if the template gives it as a constant; empty for a list.

@@ -74,6 +74,7 @@ fn a_call_has_its_place_and_the_parents_values_decide_in_a_subchart() {
     let expected = LookupCall {
         template: "web/charts/sub/templates/a.yaml".into(),
         line: 2,
+        api_version: Some("v1".into()),
         kind: Some("Secret".into()),
         name: Some(String::new()),
         namespace,
