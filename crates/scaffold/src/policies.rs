@@ -159,15 +159,14 @@ fn of_objects(project: &Project, watches: &[Watch], account: &str) -> Result<[Js
 /// Adds the permissions of one watch to those of others; `None` means any.
 fn join(all: &mut Option<BTreeSet<String>>, granted: &Json, chart: &BTreeSet<String>) {
     let Some(names) = all else { return };
+    // The policy compares kinds without their group.
+    let kind = |name: &str| name.split('.').next().unwrap_or(name).to_owned();
+    let chart = chart.iter().map(|name| kind(name));
     match granted {
         Json::String(word) if word == "any" => *all = None,
         Json::String(word) if word != "chart" => {}
-        Json::Array(more) => {
-            let more =
-                more.iter().filter_map(Json::as_str).map(|name| name.split('.').next().unwrap_or(name).to_owned());
-            names.extend(chart.iter().cloned().chain(more));
-        }
-        _ => names.extend(chart.iter().cloned()),
+        Json::Array(more) => names.extend(chart.chain(more.iter().filter_map(Json::as_str).map(kind))),
+        _ => names.extend(chart),
     }
 }
 
@@ -230,7 +229,8 @@ mod tests {
 
     #[test]
     fn a_policy_holds_the_operators_account_to_what_charts_and_watches_name() {
-        let template = "kind: ClusterRole\nmetadata:\n  namespace: kube-system\n";
+        let template =
+            "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata:\n  namespace: kube-system\n";
         let objects = |keys: &str| project(keys, template).text("config/policies/objects.yaml").unwrap().to_owned();
         let default = objects("");
         for part in

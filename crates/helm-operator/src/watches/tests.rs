@@ -1,6 +1,8 @@
 //! Tests with whole watches files.
 
-use helm_release::kube::{Adopt, CrdPolicy, DriftPolicy, Pointer};
+use helm::chart::Chart;
+use helm::engine::spelled_out;
+use helm_release::kube::{Adopt, CrdPolicy, DriftPolicy, ObjectKey, Pointer};
 
 use super::*;
 
@@ -328,6 +330,21 @@ fn objects_are_granted_by_word_or_by_name_and_a_typo_names_the_nearest_key() {
         let error = objects(text).unwrap_err();
         assert!(error.contains(expected), "{error}");
     }
+}
+
+#[test]
+fn a_chart_that_names_a_kind_of_one_group_grants_no_other() {
+    let template = "apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\n---\napiVersion: v1\nkind: Node\n\
+        ---\napiVersion: {{ .Values.version }}\nkind: Open\n";
+    let chart = Chart::from_files([
+        ("Chart.yaml", "apiVersion: v2\nname: a\nversion: 1.0.0\n"),
+        ("templates/a.yaml", template),
+    ]);
+    let reach = ObjectsRule::default().reach(&spelled_out(&chart.unwrap()));
+    let admits = |group: &str, kind: &str| reach.admits(&ObjectKey::new(group, kind, "", "a"), "ns").is_ok();
+    assert!(admits("rbac.authorization.k8s.io", "Role") && !admits("example.com", "Role"));
+    assert!(admits("", "Node") && !admits("example.com", "Node"));
+    assert!(admits("example.com", "Open") && admits("", "Open"), "its templates compute the group");
 }
 
 #[test]

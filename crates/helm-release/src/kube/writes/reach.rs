@@ -15,9 +15,9 @@ use crate::kube::{Decoration, Error, Object, ObjectKey};
 pub struct Reach {
     /// The namespaces besides the release's own.
     pub namespaces: Allowed,
-    /// The kinds of cluster-scoped objects.
+    /// The kinds of cluster-scoped objects, as in `kinds`.
     pub cluster_scoped: Allowed,
-    /// All kinds: `Deployment`, or with its group, `Deployment.apps`.
+    /// All kinds: `Deployment` of any group, `Deployment.apps` of one, or `Node.` of the core group.
     pub kinds: Allowed,
 }
 
@@ -112,7 +112,7 @@ impl Applier {
 
 impl fmt::Display for OutOfReach {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ObjectKey { kind, namespace, .. } = &self.key;
+        let ObjectKey { group, kind, namespace, .. } = &self.key;
         write!(f, "{} is out of the release's reach: ", self.key)?;
         match self.limit {
             Limit::Namespace => write!(
@@ -120,11 +120,14 @@ impl fmt::Display for OutOfReach {
                 "it is in namespace {namespace:?}, which neither the chart's own text nor watches.yaml names; \
                  objects: {{namespaces: [{namespace}]}} in watches.yaml allows it"
             ),
-            Limit::ClusterScoped => write!(
-                f,
-                "it has no namespace, and neither the chart's own text nor watches.yaml names its kind; \
-                 objects: {{clusterScoped: [{kind}]}} in watches.yaml allows it"
-            ),
+            Limit::ClusterScoped => {
+                let dot = if group.is_empty() { "" } else { "." };
+                write!(
+                    f,
+                    "it has no namespace, and neither the chart's own text nor watches.yaml names its kind; \
+                     objects: {{clusterScoped: [{kind}{dot}{group}]}} in watches.yaml allows it"
+                )
+            }
             Limit::Kind => {
                 write!(f, "objects: {{kinds: […]}} in watches.yaml does not list {kind}; add it there to allow it")
             }
@@ -171,6 +174,9 @@ mod tests {
         assert_eq!(limit(&reach, "apps", "Deployment", "own"), None);
         assert_eq!(limit(&reach, "else", "Deployment", "own"), Some(Limit::Kind));
         assert_eq!(limit(&reach, "", "Namespace", ""), Some(Limit::Kind));
+        let reach = Reach { cluster_scoped: these(&["Node."]), ..Reach::default() };
+        assert_eq!(limit(&reach, "", "Node", ""), None);
+        assert_eq!(limit(&reach, "else", "Node", ""), Some(Limit::ClusterScoped));
     }
 
     #[test]
@@ -182,5 +188,7 @@ mod tests {
             text(Limit::ClusterScoped, "").ends_with("objects: {clusterScoped: [Secret]} in watches.yaml allows it")
         );
         assert!(text(Limit::Kind, "").contains("does not list Secret"));
+        let (key, limit) = (ObjectKey::new("example.com", "Role", "", "a"), Limit::ClusterScoped);
+        assert!(OutOfReach { key, limit }.to_string().contains("{clusterScoped: [Role.example.com]}"));
     }
 }

@@ -23,7 +23,8 @@ const MAX_JOINED: usize = 64;
 /// The kinds and namespaces that are written in the templates of a chart and of its subcharts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SpelledOut {
-    /// Kinds of objects.
+    /// Kinds of objects: with the group where the text determines it, as in `Role.rbac.authorization.k8s.io`, or in
+    /// `Node.` for the core group; elsewhere without, for any group.
     pub kinds: BTreeSet<String>,
     /// Namespaces of objects, including those that values.yaml names.
     pub namespaces: BTreeSet<String>,
@@ -87,7 +88,7 @@ pub fn spelled_out(chart: &Chart) -> SpelledOut {
 
 fn add(chart: &Chart, path: &str, printed: &Printed<'_>, spelled: &mut SpelledOut) {
     if chart.files.iter().any(|file| file.name.starts_with("crds/")) {
-        spelled.kinds.insert("CustomResourceDefinition".to_owned());
+        spelled.kinds.insert("CustomResourceDefinition.apiextensions.k8s.io".to_owned());
     }
     if chart.templates.iter().any(|file| memchr::memmem::find(&file.data, b".Files").is_some()) {
         chart.files.iter().for_each(|file| add_file(file, spelled));
@@ -100,7 +101,7 @@ fn add(chart: &Chart, path: &str, printed: &Printed<'_>, spelled: &mut SpelledOu
         for found in Lines::of(&text) {
             let pieces = pieces(found.value);
             let is_known = match found.key {
-                Key::Kind => source.kinds(&pieces, &mut spelled.kinds),
+                Key::Kind => source.kinds(&pieces, &found.groups, &mut spelled.kinds),
                 Key::Namespace => source.namespaces(&pieces, &mut spelled.namespaces),
             };
             if !is_known {
@@ -121,7 +122,7 @@ fn add_file(file: &File, spelled: &mut SpelledOut) {
     let text = file.data.to_text();
     for found in Lines::of(&text) {
         match (found.key, &pieces(found.value)[..]) {
-            (Key::Kind, [Piece::Text(kind)]) if is_kind(kind) => _ = spelled.kinds.insert((*kind).to_owned()),
+            (Key::Kind, [Piece::Text(kind)]) if is_kind(kind) => spelled.kinds.extend(names(kind, &found.groups)),
             (Key::Namespace, [Piece::Text(name)]) if is_label(name) => {
                 spelled.namespaces.insert((*name).to_owned());
             }
@@ -138,13 +139,13 @@ struct Source<'t, 'r, 'a> {
 }
 
 impl Source<'_, '_, '_> {
-    /// Adds the kinds that a value contains; returns whether there are any.
-    fn kinds(&self, pieces: &[Piece<'_>], kinds: &mut BTreeSet<String>) -> bool {
+    /// Adds the kinds that a value contains, of these groups; returns whether there are any.
+    fn kinds(&self, pieces: &[Piece<'_>], groups: &BTreeSet<&str>, kinds: &mut BTreeSet<String>) -> bool {
         let mut found: Vec<String> = self.possible(pieces).into_iter().flatten().collect();
         found.retain(|kind| is_kind(kind));
         // `kind:` without a value starts a property of a schema.
         let is_known = pieces.is_empty() || !found.is_empty();
-        kinds.extend(found);
+        kinds.extend(found.iter().flat_map(|kind| names(kind, groups)));
         is_known
     }
 
@@ -203,6 +204,14 @@ fn joined(parts: &[Vec<Option<String>>]) -> Vec<Option<String>> {
             }
             all.into_iter().map(Some).collect()
         }
+    }
+}
+
+/// Returns the names of a kind: with each of its groups, or alone if they are unknown.
+fn names(kind: &str, groups: &BTreeSet<&str>) -> Vec<String> {
+    match groups.is_empty() {
+        true => vec![kind.to_owned()],
+        false => groups.iter().map(|group| format!("{kind}.{group}")).collect(),
     }
 }
 

@@ -18,13 +18,13 @@ fn words(set: &BTreeSet<String>) -> Vec<&str> {
 #[test]
 fn kinds_are_those_of_objects_and_not_of_references() {
     let check = |template: &str, expected: &[&str]| assert_eq!(words(&spelled(template).kinds), expected, "{template}");
-    check("apiVersion: v1\nkind: Node\n", &["Node"]);
+    check("apiVersion: v1\nkind: Node\n", &["Node."]);
     check("kind: \"Node\" # why\n", &["Node"]);
     check(
         "apiVersion: rbac/v1\nkind: RoleBinding\nroleRef:\n  kind: ClusterRole\n  name: a\nsubjects:\n- kind: Group\n",
-        &["RoleBinding"],
+        &["RoleBinding.rbac"],
     );
-    check("apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Node\n", &["List", "Node"]);
+    check("apiVersion: v1\nkind: List\nitems:\n- apiVersion: v1\n  kind: Node\n", &["List.", "Node."]);
     check(
         "{{ define \"lib\" }}\n  apiVersion: {{ include \"v\" . }}\n  kind: ClusterRole\n{{ end }}",
         &["ClusterRole"],
@@ -35,6 +35,35 @@ fn kinds_are_those_of_objects_and_not_of_references() {
     check("{{ $o := dict \"kind\" \"Namespace\" }}{{ toYaml $o }}", &["Namespace"]);
     check("spec:\n  kind: ClusterRole\n", &[]);
     check("{{ range .Values.extra }}\n---\n{{ tpl (toYaml .) $ }}\n{{ end }}", &[]);
+}
+
+#[test]
+fn a_kind_has_the_group_that_the_text_beside_it_determines() {
+    let check = |template: &str, expected: &[&str]| assert_eq!(words(&spelled(template).kinds), expected, "{template}");
+    check("apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\n", &["Role.rbac.authorization.k8s.io"]);
+    check("kind: Role\napiVersion: \"rbac/v1\" # why\n", &["Role.rbac"]);
+    check("{{- $x := 1 }}\n{{- /*\nwhy\n*/}}\napiVersion: a/v1\n# why\nkind: Role\n", &["Role.a"]);
+    check("apiVersion: policy/{{ .Values.version }}\nkind: Role\n", &["Role.policy"]);
+    check(
+        "{{ if .a }}\napiVersion: a/v1\n{{ else }}\napiVersion: b/v1\n{{ end }}\nkind: Role\n",
+        &["Role.a", "Role.b"],
+    );
+    check("apiVersion: a/v1\nkind: A\n---\napiVersion: b/v1\nkind: B\n", &["A.a", "B.b"]);
+    check("apiVersion: v1\nkind: Pod\nspec:\n  of:\n    apiVersion: x/v1\n    kind: Role\n", &["Pod.", "Role.x"]);
+}
+
+#[test]
+fn a_kind_whose_group_the_text_leaves_open_has_any() {
+    let check = |template: &str, expected: &[&str]| assert_eq!(words(&spelled(template).kinds), expected, "{template}");
+    check("apiVersion: {{ include \"v\" . }}\nkind: Role\n", &["Role"]);
+    check("apiVersion: {{ .Values.group }}/v1\nkind: Role\n", &["Role"]);
+    check("apiVersion: v1{{ .Values.rest }}\nkind: Role\n", &["Role"]);
+    check("{{ if .a }}\napiVersion: a/v1\n{{ else }}\napiVersion: {{ .v }}\n{{ end }}\nkind: Role\n", &["Role"]);
+    check("kind: Role\nmetadata: {}\napiVersion: a/v1\n", &["Role"]);
+    // What an expression prints may be the `apiVersion`, and that of the next object is not this one's.
+    let next = "\nkind: Role\n{{ end }}\n{{ define \"b\" }}\napiVersion: b/v1\nkind: B\n";
+    check(&format!("{{{{ include \"v\" . }}}}{next}"), &["B", "Role"]);
+    check(&format!("{{{{ include \"v\" (dict\n\"a\" 1) }}}}{next}"), &["B", "Role"]);
 }
 
 #[test]
@@ -189,7 +218,8 @@ fn objects_in_files_that_templates_print_count() {
         ])
     };
     let found = |template: &str| spelled_out(&chart(template).unwrap());
-    assert_eq!(words(&found("{{ .Files.Get \"conf/crd.yaml\" }}").kinds), ["CustomResourceDefinition"]);
+    let kinds = found("{{ .Files.Get \"conf/crd.yaml\" }}").kinds;
+    assert_eq!(words(&kinds), ["CustomResourceDefinition.apiextensions.k8s.io"]);
     assert_eq!(found("{{ .Files.Get \"conf/crd.yaml\" }}").computed, []);
     assert_eq!(words(&found("a: b\n").kinds), [""; 0]);
 }
