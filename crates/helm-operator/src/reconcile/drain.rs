@@ -1,4 +1,5 @@
-//! Gives a resource up to another shard of the ring, and makes sure of a deletion before acting on it.
+//! Gives a resource up to another shard of the ring, takes over one that comes, and makes sure of a deletion before
+//! acting on it.
 //!
 //! The sharder reassigns a resource as soon as this shard's label is removed, so the write that removes it is the last
 //! one, and goes out only when no other is in flight. The release is left unchanged, even in the middle of an action:
@@ -11,6 +12,7 @@ use controller::report::chain;
 use controller::runtime::key::ResourceKey;
 use controller::shards::Shard;
 use helm_release::kube::{Call, Error};
+use helm_release::storage;
 
 use super::controller_context::ControllerContext;
 use super::failure::Failed;
@@ -24,13 +26,14 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The field manager of the write that removes the labels.
 const FIELD_MANAGER: &str = "helm-operator-shard";
 
+/// What the server may refuse, for logs.
+const GIVE_UP: &str = "give the resource up to another shard";
+const TAKE_OVER: &str = "read the records of a resource that came";
+
 /// Gives the resource up if the sharder has requested it; returns `None` otherwise.
 pub(crate) async fn give_up(shared: &ControllerContext, key: &ResourceKey) -> Option<ReconcileResult> {
     let shard = shared.shard.as_ref()?;
-    let Some(primary) = shared.cache.primary(key).filter(|primary| primary.is_drained) else {
-        shared.memory.change(key, |memory| memory.undrained = None);
-        return None;
-    };
+    let primary = shared.cache.primary(key).filter(|primary| primary.is_drained)?;
     if !shard.settled(key).await {
         tracing::info!(resource = %key, "Waiting for a write in flight before the resource goes to another shard");
         return Some(again(shared, key));
@@ -47,20 +50,26 @@ pub(crate) async fn give_up(shared: &ControllerContext, key: &ResourceKey) -> Op
         return Some(again(shared, key));
     }
     let error = StepContext::new(shared, key, &()).refusal(&primary, &error).await;
-    Some(back_off(shared, key, &primary, &error))
+    Some(back_off(shared, key, &primary, GIVE_UP, &error))
 }
 
 /// Waits longer after each refusal, which may last until someone changes the permissions. Warns once of each reason.
-fn back_off(shared: &ControllerContext, key: &ResourceKey, primary: &Primary, error: &str) -> ReconcileResult {
+fn back_off(
+    shared: &ControllerContext,
+    key: &ResourceKey,
+    primary: &Primary,
+    what: &str,
+    error: &str,
+) -> ReconcileResult {
     let is_there = || shared.cache.primary_with_uid(key, primary.uid()).is_some();
     let counted = shared.memory.change_if(is_there, key, |memory| {
-        let undrained = memory.undrained.get_or_insert_default();
-        (undrained.refuse(error), undrained.wait())
+        let unmoved = memory.unmoved.get_or_insert_default();
+        (unmoved.refuse(error), unmoved.wait())
     });
     let Some((is_new, wait)) = counted else { return again(shared, key) };
     match is_new {
-        true => tracing::warn!(resource = %key, error, ?wait, "Cannot give the resource up to another shard"),
-        false => tracing::debug!(resource = %key, error, ?wait, "Still cannot give the resource up"),
+        true => tracing::warn!(resource = %key, error, ?wait, "Cannot {what}"),
+        false => tracing::debug!(resource = %key, error, ?wait, "Still cannot {what}"),
     }
     shared.queue.push_after(key.clone(), wait);
     ReconcileResult::RequeueAfter
@@ -77,38 +86,39 @@ async fn acknowledge(shared: &ControllerContext, shard: &Shard, primary: &Primar
     Ok(())
 }
 
-pub(super) fn again(shared: &ControllerContext, key: &ResourceKey) -> ReconcileResult {
+fn again(shared: &ControllerContext, key: &ResourceKey) -> ReconcileResult {
     shared.queue.push_after(key.clone(), AGAIN);
     ReconcileResult::RequeueAfter
 }
 
 /// Restores what another shard, or the previous process, remembered of a resource that came after the start: its failed
-/// attempts still count, and so does its upgrade. Returns whether the records are known.
-pub(crate) async fn catch_up(shared: &ControllerContext, key: &ResourceKey) -> bool {
-    if !shared.arrivals.take(key) {
-        return true;
+/// attempts still count, and so does its upgrade. Returns `None` once the resource can be reconciled. A resource whose
+/// records cannot be watched can be, because its reconcile only reports that.
+pub(crate) async fn catch_up(shared: &ControllerContext, key: &ResourceKey) -> Option<ReconcileResult> {
+    let primary = shared.cache.primary(key)?;
+    if shared.arrivals.take(key) {
+        if let Err(error) = read_records(shared, key).await
+            && !shared.cache.is_blind(key)
+        {
+            shared.arrivals.add(key);
+            return Some(back_off(shared, key, &primary, TAKE_OVER, &chain(&error)));
+        }
+        shared.cache.primary(key).iter().for_each(|primary| restore::restore_one(shared, primary));
     }
-    if shared.shard.is_some() && !read_records(shared, key).await {
-        shared.arrivals.add(key);
-        return false;
+    if shared.shard.is_some() {
+        shared.memory.change(key, |memory| memory.unmoved = None);
     }
-    shared.cache.primary(key).iter().for_each(|primary| restore::restore_one(shared, primary));
-    true
+    None
 }
 
-/// Reads the records of a resource that came from another shard: their own watch may be behind the resource's, and an
-/// older revision must not count as the newest. Returns whether they could be read.
-async fn read_records(shared: &ControllerContext, key: &ResourceKey) -> bool {
-    match shared.storage.history(&key.namespace, &key.name).await {
-        Ok(records) => {
-            shared.cache.catch_up(key, records);
-            true
-        }
-        Err(error) => {
-            tracing::warn!(resource = %key, error = chain(&error), "Cannot read the records of a resource that came");
-            false
-        }
+/// Reads the records of a resource that came to a shard: their own watch may be behind the resource's, and an older
+/// revision must not count as the newest. A process that serves everything knows them by its watch.
+async fn read_records(shared: &ControllerContext, key: &ResourceKey) -> Result<(), storage::Error> {
+    if shared.shard.is_some() {
+        let records = shared.storage.history(&key.namespace, &key.name).await?;
+        shared.cache.catch_up(key, records);
     }
+    Ok(())
 }
 
 /// Returns whether a resource that is to be uninstalled is being deleted and still this shard's, by a fresh read. A

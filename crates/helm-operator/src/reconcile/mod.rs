@@ -95,8 +95,8 @@ pub(crate) async fn reconcile(
     if shared.end_writes(key) {
         return ReconcileResult::Success;
     }
-    if !drain::catch_up(shared, key).await {
-        return drain::again(shared, key);
+    if let Some(waits) = drain::catch_up(shared, key).await {
+        return waits;
     }
     let progress = Progress::new(shared, key, slot);
     let (ran, running) = (progress.ran(), progress.running());

@@ -205,6 +205,62 @@ async fn a_drain_that_the_server_refuses_is_tried_ever_more_slowly_until_it_is_w
     assert_eq!(labels(&a.server), Vec::<String>::new());
 }
 
+/// Assigns a resource that was installed by shard `a` to shard `b`.
+fn moved(a: &World, b: &World) {
+    label(&a.server, SHARD, Some("b"));
+    arrives(b);
+    is_woken(b);
+}
+
+/// Refuses to list records.
+fn hide_records(server: &MemoryApi) {
+    server.refuse(|call| {
+        let is_list = call.path.starts_with(&format!("{SECRETS}?labelSelector"));
+        is_list.then(|| Error::from_status(403, "Forbidden", "no role"))
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_whose_records_may_not_be_read_is_taken_over_ever_more_slowly_until_they_may_be() {
+    let (a, b) = two(spec());
+    a.reconcile().await;
+    moved(&a, &b);
+    hide_records(&a.server);
+    for wait in [0, 1, 2, 4, 8, 16, 30, 30] {
+        reconcile::reconcile(&b.shared, &key(), &(), Priority::Normal).await;
+        let began = Instant::now();
+        let next = b.shared.queue.next().await;
+        b.shared.queue.done(&next);
+        assert_eq!(began.elapsed().as_secs(), wait);
+    }
+    assert_eq!(b.history(), Vec::<String>::new());
+    b.server.accept();
+    reconcile::reconcile(&b.shared, &key(), &(), Priority::Normal).await;
+    assert_eq!((b.history(), b.shared.memory.of(&key()).unmoved.clone()), (vec!["1 deployed".to_owned()], None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_comes_while_its_records_may_not_be_watched_says_so_and_is_taken_over_once_they_may_be() {
+    let (a, b) = two(spec());
+    a.reconcile().await;
+    let scope = WatchScope::namespace("ns");
+    b.releases.lost(&scope);
+    moved(&a, &b);
+    hide_records(&a.server);
+    let lists = |server: &MemoryApi| server.log().iter().filter(|line| **line == format!("GET {SECRETS}")).count();
+    let before = lists(&b.server);
+    for _ in 0..3 {
+        reconcile::reconcile(&b.shared, &key(), &(), Priority::Normal).await;
+    }
+    let condition = b.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/RecordsForbidden/"), "{condition}");
+    assert_eq!(lists(&b.server) - before, 1, "only the watch can end it");
+    b.server.accept();
+    b.relist(&scope, "ns");
+    b.reconcile().await;
+    assert_eq!((b.history(), b.state("Ready")), (vec!["1 deployed".to_owned()], "True/Ready".into()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_hook_that_runs_for_an_hour_does_not_hold_a_drain_and_the_next_shard_awaits_the_same_job() {
     let (a, b) = two(with_hooks(json!([hook("migrate", "pre-install")])));

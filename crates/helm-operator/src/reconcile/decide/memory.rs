@@ -20,7 +20,7 @@ use tokio::time::Instant;
 use super::drift::DriftMemory;
 use super::health::Waiting;
 use super::held::Lacking;
-use super::remembered::{Detections, Found, FoundTokens, HandledTriggers, Met, Undrained, Unserved};
+use super::remembered::{Detections, Found, FoundTokens, HandledTriggers, Met, Unmoved, Unserved};
 use crate::reconcile::failure::{Failed, FailedAttempt, Obstacle};
 use crate::status::reason::Reason;
 use crate::status::{Condition, Fault, PlanReport, RETRIES_EXCEEDED, condition};
@@ -112,8 +112,8 @@ pub(crate) struct ResourceMemory {
     pub(crate) competitor: Option<Box<Met>>,
     /// What its next action waits for, if it could not begin.
     pub(crate) lacking: Option<Box<Lacking>>,
-    /// The refusals of the server to let it go to another shard.
-    pub(crate) undrained: Option<Box<Undrained>>,
+    /// The refusals of the server to let it go to another shard, or to let this one take it over.
+    pub(crate) unmoved: Option<Box<Unmoved>>,
 }
 
 /// The history of a resource's status writes.
@@ -439,7 +439,7 @@ impl ResourceMemory {
             triggers: Triggers { handled: None, found: None, resynced: None, test_again: None },
             competitor: None,
             lacking: None,
-            undrained: None,
+            unmoved: None,
         } = self
         else {
             return false;

@@ -48,19 +48,19 @@ impl Unserved {
     }
 }
 
-/// The longest wait before another attempt to give a resource up. It is short, because no shard serves the resource
-/// meanwhile.
-const LONGEST_DRAIN: Duration = Duration::from_secs(30);
+/// The longest wait before another attempt to give a resource up or to take it over. It is short, because no shard
+/// serves the resource meanwhile.
+const LONGEST_MOVE: Duration = Duration::from_secs(30);
 
-/// How often in a row the server refused to let a resource go to another shard.
+/// How often in a row the server refused what moves a resource to another shard, or to this one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Undrained {
+pub(crate) struct Unmoved {
     refusals: u32,
     /// The last reason.
     why: String,
 }
 
-impl Undrained {
+impl Unmoved {
     /// Counts a refusal. Returns whether its reason is new.
     pub(crate) fn refuse(&mut self, why: &str) -> bool {
         self.refusals = self.refusals.saturating_add(1);
@@ -71,7 +71,7 @@ impl Undrained {
 
     /// Returns how long to wait before the next attempt.
     pub(crate) fn wait(&self) -> Duration {
-        backoff::wait(self.refusals).min(LONGEST_DRAIN)
+        backoff::wait(self.refusals).min(LONGEST_MOVE)
     }
 }
 
@@ -149,13 +149,13 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     #[test]
-    fn a_refused_drain_waits_ever_longer_up_to_half_a_minute_and_is_new_with_each_other_reason() {
-        let mut undrained = Undrained::default();
+    fn a_refused_move_waits_ever_longer_up_to_half_a_minute_and_is_new_with_each_other_reason() {
+        let mut unmoved = Unmoved::default();
         for (why, is_new, seconds) in [("a", true, 0), ("a", false, 1), ("b", true, 2), ("b", false, 4)] {
-            assert_eq!((undrained.refuse(why), undrained.wait().as_secs()), (is_new, seconds), "{why}");
+            assert_eq!((unmoved.refuse(why), unmoved.wait().as_secs()), (is_new, seconds), "{why}");
         }
-        (0..100).for_each(|_| _ = undrained.refuse("b"));
-        assert_eq!(undrained.wait(), LONGEST_DRAIN);
+        (0..100).for_each(|_| _ = unmoved.refuse("b"));
+        assert_eq!(unmoved.wait(), LONGEST_MOVE);
     }
 
     #[tokio::test(start_paused = true)]
