@@ -37,7 +37,7 @@ impl EventHandler<Received> for Primaries {
         shared.primary_replaced(&key, primary.uid());
         let is_drained = primary.is_drained;
         if comes_late(shared, epoch) && primary.was_served() && shared.cache.primary(&key).is_none() {
-            shared.arrivals.add(&key);
+            restore::came(shared, &key);
         }
         shared.register_dependencies(&primary);
         shared.watch_chart(&primary);

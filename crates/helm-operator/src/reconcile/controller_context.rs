@@ -291,7 +291,7 @@ impl ControllerContext {
             self.turns.note(key, None, outside::now()).into_iter().for_each(|next| self.wake(next));
             self.announce_rollout();
             self.queue.forget(key);
-            if self.unseen.recorded(key) && !self.unseen.is_any() {
+            if self.unseen.forget(key) && !self.unseen.is_any() {
                 self.wake_all();
             }
         }

@@ -103,7 +103,7 @@ pub(crate) async fn catch_up(shared: &ControllerContext, key: &ResourceKey) -> O
             shared.arrivals.add(key);
             return Some(back_off(shared, key, &primary, TAKE_OVER, &chain(&error)));
         }
-        shared.cache.primary(key).iter().for_each(|primary| restore::restore_one(shared, primary));
+        restore::restore_late(shared, key);
     }
     if shared.shard.is_some() {
         shared.memory.change(key, |memory| memory.unmoved = None);

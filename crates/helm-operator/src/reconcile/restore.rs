@@ -39,7 +39,7 @@ fn restore_turns(context: &ControllerContext) {
 }
 
 /// Restores what is remembered of a resource: its last failure, its tokens, and its upgrade slot.
-pub(crate) fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
+fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
     let (key, now) = (primary.key(), Instant::now());
     // Its deletion may be noticed meanwhile, and would then have nothing to forget.
     let is_known = || context.cache.primary_with_uid(&key, primary.uid()).is_some();
@@ -53,15 +53,30 @@ pub(crate) fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
     restore_slot(context, primary);
 }
 
+/// Records that a resource came after the start.
+pub(crate) fn came(context: &ControllerContext, key: &ResourceKey) {
+    context.unseen.came(key);
+    context.arrivals.add(key);
+}
+
+/// Restores what is remembered of a resource that came after the start, before its first reconcile.
+pub(crate) fn restore_late(context: &ControllerContext, key: &ResourceKey) {
+    context.cache.primary(key).iter().for_each(|primary| restore_one(context, primary));
+    if context.unseen.restored(key) {
+        resume(context);
+    }
+}
+
 /// Handles the end of a scope's list. If the first one was refused, other releases get slots only after those that the
 /// upgrades of its resources had are restored.
 pub(crate) fn listed(context: &ControllerContext, scope: &WatchScope) {
-    // What came to a shard may have newer records than the cache: its reconcile reads them.
-    if context.shard.is_none() {
-        let came = context.arrivals.within(scope);
-        came.iter().filter_map(|key| context.cache.primary(key)).for_each(|primary| restore_slot(context, &primary));
-    }
-    if context.unseen.listed(scope) && context.queue.is_open() {
+    // What came to a shard may have newer records than the cache: its reconcile reads them before it restores the slot.
+    let came = if context.shard.is_none() { context.arrivals.within(scope) } else { Vec::new() };
+    came.iter().filter_map(|key| context.cache.primary(key)).for_each(|primary| restore_slot(context, &primary));
+    let unrestored = context.unseen.unrestored(scope).into_iter();
+    let gone = unrestored.filter(|key| context.cache.primary(key).is_none());
+    came.into_iter().chain(gone).for_each(|key| _ = context.unseen.restored(&key));
+    if context.unseen.listed(scope) {
         resume(context);
     }
 }
@@ -71,15 +86,15 @@ pub(crate) fn see_records(context: &ControllerContext) {
     let mut seen = context.unseen.unrecorded();
     seen.retain(|key| !context.cache.is_blind(key));
     seen.iter().filter_map(|key| context.cache.primary(key)).for_each(|primary| restore_slot(context, &primary));
-    seen.iter().for_each(|key| _ = context.unseen.recorded(key));
-    if !seen.is_empty() && context.queue.is_open() {
+    seen.iter().for_each(|key| context.unseen.recorded(key));
+    if !seen.is_empty() {
         resume(context);
     }
 }
 
-/// Lets upgrades begin once all releases are known.
+/// Lets upgrades begin once all releases are known, unless the start itself does.
 fn resume(context: &ControllerContext) {
-    if !context.unseen.is_any() {
+    if context.queue.is_open() && !context.unseen.is_any() {
         restore_turns(context);
         context.wake_all();
     }

@@ -159,7 +159,7 @@ pub(super) fn show(server: &MemoryApi, hidden: Vec<(String, Value)>) {
 
 /// Creates two releases at v1. Then `x`, which is in another namespace, fails with v2 and keeps the only place. Returns
 /// the keys of `x` and the other.
-async fn with_a_failure_elsewhere() -> (Arc<MemoryApi>, ResourceKey, ResourceKey) {
+pub(super) async fn with_a_failure_elsewhere() -> (Arc<MemoryApi>, ResourceKey, ResourceKey) {
     let server = Arc::new(MemoryApi::new());
     server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
     let world = serving(server, "v1", 1);
@@ -176,7 +176,7 @@ async fn with_a_failure_elsewhere() -> (Arc<MemoryApi>, ResourceKey, ResourceKey
 }
 
 /// Returns the status, the reason and the message of what a release waits for.
-fn waits(world: &World, key: &ResourceKey) -> String {
+pub(super) fn waits(world: &World, key: &ResourceKey) -> String {
     world.condition_of(key, "Reconciling").unwrap_or_default()
 }
 

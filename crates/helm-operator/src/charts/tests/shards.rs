@@ -7,6 +7,7 @@ use controller::shards::{Ring, ShardSelector};
 use tokio::time::sleep;
 
 use super::hooks::{JOBS, count, hook, phases, reconcile, with_hooks};
+use super::rollout::{hide, show, waits, with_a_failure_elsewhere};
 use super::*;
 use crate::charts::handlers::Primaries;
 
@@ -338,6 +339,77 @@ fn is_woken(world: &World) -> bool {
         is_woken = true;
     }
     is_woken
+}
+
+/// Assigns all resources to a shard with one place for upgrades to the second chart. Another namespace is not listed
+/// yet, and the resources there are hidden.
+fn with_one_place(server: Arc<MemoryApi>, unlisted: &WatchScope) -> (World, Vec<(String, Value)>) {
+    for path in server.paths().into_iter().filter(|path| path.contains("/memcacheds/")) {
+        let mut resource = server.object(&path).unwrap();
+        resource["metadata"]["labels"] = json!({SHARD: "a"});
+        server.put(&path, resource, "sharder");
+    }
+    let hidden = hide(&server, &format!("/{}/memcacheds/", unlisted.only().unwrap()));
+    let share = Some(Ring::new("ring", Some("a")).unwrap().into());
+    let world = World::start(
+        server,
+        Arc::new(Stub { chart: "v2", ..Stub::default() }),
+        Events::default(),
+        ChartObjects::Watched,
+        |settings| settings.max_parallel_upgrades = 1,
+        Acceptance { share, ..Acceptance::default() },
+        Extensions::default(),
+    );
+    world.shared.unseen.require([unlisted.clone()]);
+    world.shared.queue.open();
+    (world, hidden)
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gets_a_place_in_a_shard_before_the_reconciles_of_those_that_are_listed_late_read_their_records() {
+    let (server, x, b) = with_a_failure_elsewhere().await;
+    let other = WatchScope::namespace("other");
+    let (a, resource) = with_one_place(server, &other);
+    show(&a.server, resource);
+    a.relist(&other, "other");
+    a.reconcile_one(&b).await;
+    assert_eq!(a.value_of("b"), "x by v1");
+    assert!(waits(&a, &b).starts_with("True/RolloutUnknown/"), "{}", waits(&a, &b));
+    a.reconcile_one(&x).await;
+    assert!(a.shared.rollout.holds(&x) && !a.shared.unseen.is_any());
+    a.reconcile_one(&b).await;
+    assert_eq!(a.value_of("b"), "x by v1");
+    assert!(waits(&a, &b).starts_with("True/UpgradeQueued/"), "{}", waits(&a, &b));
+    a.server.accept();
+    for _ in 0..3 {
+        a.reconcile_one(&x).await;
+        a.reconcile_one(&b).await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert_eq!((a.value_of("b"), waits(&a, &b)), (json!("x by v2"), String::new()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_gets_a_place_in_a_shard_while_the_records_of_those_that_are_listed_late_may_not_be_read() {
+    let (server, x, b) = with_a_failure_elsewhere().await;
+    let other = WatchScope::namespace("other");
+    let records = hide(&server, "/other/secrets/");
+    let (a, resource) = with_one_place(server, &other);
+    a.releases.lost(&other);
+    a.server.refuse(|call| {
+        let is_record = call.path.starts_with("/api/v1/namespaces/other/secrets");
+        is_record.then(|| Error::from_status(403, "Forbidden", "no role"))
+    });
+    show(&a.server, resource);
+    a.feed();
+    restore::listed(&a.shared, &other);
+    a.reconcile_one(&x).await;
+    a.reconcile_one(&b).await;
+    assert_eq!(a.value_of("b"), "x by v1");
+    assert!(waits(&a, &b).starts_with("True/RolloutUnknown/"), "{}", waits(&a, &b));
+    show(&a.server, records);
+    a.relist(&other, "other");
+    assert!(!a.shared.unseen.is_any());
 }
 
 /// Delivers the deletion of a resource of which this is the last state.

@@ -17,6 +17,8 @@ pub(crate) struct Unseen(Mutex<State>);
 struct State {
     /// The scopes whose resources were never listed. A later refusal hides only what came since.
     unlisted: Vec<WatchScope>,
+    /// The resources in them that came since, until the upgrade slots that they may have are restored.
+    unrestored: BTreeSet<ResourceKey>,
     /// The resources whose records could not be watched when the resource came, nor since.
     unrecorded: BTreeSet<ResourceKey>,
 }
@@ -32,20 +34,45 @@ impl Unseen {
         self.state().unlisted.extract_if(.., |unlisted| unlisted == scope).count() > 0
     }
 
+    /// Records that a resource came. Only those whose scope was never listed before matter.
+    pub(crate) fn came(&self, key: &ResourceKey) {
+        let mut state = self.state();
+        if state.unlisted.iter().any(|scope| scope.covers(&key.namespace)) {
+            state.unrestored.insert(key.clone());
+        }
+    }
+
+    /// Records that the upgrade slot that a resource may have is restored; returns whether that was awaited.
+    pub(crate) fn restored(&self, key: &ResourceKey) -> bool {
+        self.state().unrestored.remove(key)
+    }
+
+    /// Returns the resources of a scope whose upgrade slots are not restored yet.
+    pub(crate) fn unrestored(&self, scope: &WatchScope) -> Vec<ResourceKey> {
+        self.state().unrestored.iter().filter(|key| scope.covers(&key.namespace)).cloned().collect()
+    }
+
     /// Records that the records of a resource cannot be watched.
     pub(crate) fn lack_records(&self, key: &ResourceKey) {
         self.state().unrecorded.insert(key.clone());
     }
 
-    /// Records that the records of a resource are known, or that it is gone; returns whether they were unknown before.
-    pub(crate) fn recorded(&self, key: &ResourceKey) -> bool {
-        self.state().unrecorded.remove(key)
+    /// Records that the records of a resource are known.
+    pub(crate) fn recorded(&self, key: &ResourceKey) {
+        self.state().unrecorded.remove(key);
+    }
+
+    /// Records that a resource is gone; returns whether anything of it was missing.
+    pub(crate) fn forget(&self, key: &ResourceKey) -> bool {
+        let mut state = self.state();
+        let was_unrestored = state.unrestored.remove(key);
+        state.unrecorded.remove(key) || was_unrestored
     }
 
     /// Returns whether anything is missing.
     pub(crate) fn is_any(&self) -> bool {
         let state = self.state();
-        !state.unlisted.is_empty() || !state.unrecorded.is_empty()
+        !state.unlisted.is_empty() || !state.unrestored.is_empty() || !state.unrecorded.is_empty()
     }
 
     /// Returns the scopes whose resources were never listed.
@@ -78,9 +105,25 @@ mod tests {
         unseen.lack_records(&key);
         assert!(unseen.listed(&b) && unseen.is_any());
         assert_eq!(unseen.unrecorded(), std::slice::from_ref(&key));
-        assert!(unseen.recorded(&key) && !unseen.recorded(&key) && !unseen.is_any());
+        unseen.recorded(&key);
+        assert!(!unseen.is_any());
         unseen.require([a]);
         unseen.require([]);
         assert!(!unseen.is_any(), "its kind is not served");
+    }
+
+    #[test]
+    fn what_comes_before_the_first_list_ends_is_awaited_until_it_is_restored_or_gone() {
+        let (unseen, [a, b]) = (Unseen::default(), ["a", "b"].map(WatchScope::namespace));
+        let [early, gone, late, other] = ["early", "gone", "late", "other"].map(|name| ResourceKey::new("a", name));
+        unseen.require([a.clone()]);
+        for key in [&early, &gone, &ResourceKey::new("b", "web")] {
+            unseen.came(key);
+        }
+        assert_eq!((unseen.unrestored(&a), unseen.unrestored(&b)), (vec![early.clone(), gone.clone()], vec![]));
+        assert!(unseen.listed(&a) && unseen.is_any());
+        unseen.came(&late);
+        assert!(unseen.restored(&early) && !unseen.restored(&late) && unseen.is_any(), "a later one is not awaited");
+        assert!(!unseen.forget(&other) && unseen.forget(&gone) && !unseen.is_any());
     }
 }
