@@ -14,6 +14,7 @@ use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::rollout;
 use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::triggers;
+use crate::status::Status;
 use crate::view::primary::Primary;
 
 /// Restores, at startup, what is remembered of all resources.
@@ -84,9 +85,11 @@ pub(crate) fn listed(context: &ControllerContext, scope: &WatchScope) {
 /// Restores the upgrade slots of the resources whose records can be watched only now.
 pub(crate) fn see_records(context: &ControllerContext) {
     let mut seen = context.unseen.unrecorded();
-    seen.retain(|key| !context.cache.is_blind(key));
-    seen.iter().filter_map(|key| context.cache.primary(key)).for_each(|primary| restore_slot(context, &primary));
-    seen.iter().for_each(|key| context.unseen.recorded(key));
+    seen.retain(|(key, _)| !context.cache.is_blind(key));
+    for (key, status) in &seen {
+        context.cache.primary(key).iter().for_each(|primary| restore_slot_by(context, primary, status));
+        context.unseen.recorded(key);
+    }
     if !seen.is_empty() {
         resume(context);
     }
@@ -100,37 +103,43 @@ fn resume(context: &ControllerContext) {
     }
 }
 
-/// Restores the upgrade slot that the previous process's upgrade held. It keeps the slot until the release is ready,
-/// unless the resource itself changed, or the release was ready since: then only until it is stalled.
+/// Restores the upgrade slot that the previous process's upgrade held, or makes upgrades wait for the records.
 fn restore_slot(context: &ControllerContext, primary: &Primary) {
-    if !context.rollout.is_limited() {
-        return;
+    if context.rollout.is_limited() {
+        await_records(context, primary);
+        restore_slot_by(context, primary, &primary.status);
     }
+}
+
+/// Restores the upgrade slot that the previous process's upgrade held, as the records and this status say. It keeps the
+/// slot until the release is ready, unless the resource itself changed, or the release was ready since: then only until
+/// it is stalled.
+fn restore_slot_by(context: &ControllerContext, primary: &Primary, status: &Status) {
     let key = primary.key();
-    await_records(context, &key);
     let is_known = || context.cache.primary_with_uid(&key, primary.uid()).is_some();
     let release = context.cache.release_or_beside(primary).unwrap_or_default();
-    if let Some(before) = rollout::unfinished(&release, &inputs::own_digest(primary), &primary.status) {
+    if let Some(before) = rollout::unfinished(&release, &inputs::own_digest(primary), status) {
         context.rollout.restore(is_known, &key, before);
     }
 }
 
 /// Makes upgrades wait for the records of a resource if they cannot be watched.
-fn await_records(context: &ControllerContext, key: &ResourceKey) {
-    if !context.cache.is_blind(key) {
+fn await_records(context: &ControllerContext, primary: &Primary) {
+    let key = primary.key();
+    if !context.cache.is_blind(&key) {
         return;
     }
-    context.unseen.lack_records(key);
+    context.unseen.lack_records(&key, &primary.status);
     // Whoever noticed before that they can be watched, or that the resource is gone, could not end the wait.
-    if !context.cache.is_blind(key) || context.cache.primary(key).is_none() {
-        context.unseen.recorded(key);
+    if !context.cache.is_blind(&key) || context.cache.primary(&key).is_none() {
+        context.unseen.recorded(&key);
     }
 }
 
 /// Logs what upgrades wait for, which their conditions do not name.
 fn report_unseen(context: &ControllerContext) {
     let resources = context.unseen.unlisted().into_iter().map(|scope| scope.of(&context.resource.kind));
-    let namespaces = context.unseen.unrecorded().into_iter().map(|key| context.cache.namespace_of_records(&key));
+    let namespaces = context.unseen.unrecorded().into_iter().map(|(key, _)| context.cache.namespace_of_records(&key));
     let namespaces: BTreeSet<_> = namespaces.collect();
     let records = namespaces.iter().map(|name| WatchScope::namespace(name).of("release records (Secrets)"));
     let missing: Vec<String> = resources.chain(records).collect();

@@ -232,6 +232,34 @@ async fn nobody_gets_a_place_before_the_records_of_the_releases_that_may_have_it
     }
 }
 
+/// The report that the records are not watched replaces the status that said so.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_ready_takes_no_place_once_its_records_are_watched() {
+    let mut server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let x = ResourceKey::new("other", "x");
+    for chart in ["v1", "v2"] {
+        let world = serving(server, chart, 1);
+        if chart == "v1" {
+            world.add("other", "x", json!({"maps": ["x"], "value": "x"}));
+        }
+        world.reconcile_one(&x).await;
+        world.reconcile_one(&x).await;
+        assert!(world.condition_of(&x, "Ready").unwrap().starts_with("True/Ready/"));
+        server = world.server;
+    }
+    let (resource, records) = (hide(&server, "/other/memcacheds/"), hide(&server, "/other/secrets/"));
+    let (world, other) = (serving(server, "v3", 1), WatchScope::namespace("other"));
+    world.releases.lost(&other);
+    world.shared.queue.open();
+    show(&world.server, resource);
+    world.reconcile_one(&x).await;
+    assert!(world.condition_of(&x, "Ready").unwrap().starts_with("False/RecordsForbidden/"));
+    show(&world.server, records);
+    world.relist(&other, "other");
+    assert!(!world.shared.unseen.is_any() && !world.shared.rollout.holds(&x));
+}
+
 /// Sets the annotation that leaves a release alone.
 fn suspend(world: &World, name: &str) {
     let path = primary("ns", name, Value::Null).0;

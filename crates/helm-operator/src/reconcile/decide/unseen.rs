@@ -2,12 +2,14 @@
 //! records of those in one whose records it may not watch. Until it has, it is unknown which releases have an upgrade
 //! slot or fail the gate of a rollout, so no other release gets a slot.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
 
 use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::WatchScope;
 use outside::sync;
+
+use crate::status::Status;
 
 /// What one controller has not seen.
 #[derive(Default)]
@@ -19,8 +21,9 @@ struct State {
     unlisted: Vec<WatchScope>,
     /// The resources in them that came since, until the upgrade slots that they may have are restored.
     unrestored: BTreeSet<ResourceKey>,
-    /// The resources whose records could not be watched when the resource came, nor since.
-    unrecorded: BTreeSet<ResourceKey>,
+    /// The resources whose records could not be watched when the resource came, nor since; each with its status then,
+    /// which the report of that replaces.
+    unrecorded: BTreeMap<ResourceKey, Status>,
 }
 
 impl Unseen {
@@ -52,9 +55,9 @@ impl Unseen {
         self.state().unrestored.iter().filter(|key| scope.covers(&key.namespace)).cloned().collect()
     }
 
-    /// Records that the records of a resource cannot be watched.
-    pub(crate) fn lack_records(&self, key: &ResourceKey) {
-        self.state().unrecorded.insert(key.clone());
+    /// Records that the records of a resource with this status cannot be watched. Its first status is kept.
+    pub(crate) fn lack_records(&self, key: &ResourceKey, status: &Status) {
+        self.state().unrecorded.entry(key.clone()).or_insert_with(|| status.clone());
     }
 
     /// Records that the records of a resource are known.
@@ -66,7 +69,7 @@ impl Unseen {
     pub(crate) fn forget(&self, key: &ResourceKey) -> bool {
         let mut state = self.state();
         let was_unrestored = state.unrestored.remove(key);
-        state.unrecorded.remove(key) || was_unrestored
+        state.unrecorded.remove(key).is_some() || was_unrestored
     }
 
     /// Returns whether anything is missing.
@@ -80,9 +83,9 @@ impl Unseen {
         self.state().unlisted.clone()
     }
 
-    /// Returns the resources whose records are unknown.
-    pub(crate) fn unrecorded(&self) -> Vec<ResourceKey> {
-        self.state().unrecorded.iter().cloned().collect()
+    /// Returns the resources whose records are unknown, each with the status that it came with.
+    pub(crate) fn unrecorded(&self) -> Vec<(ResourceKey, Status)> {
+        self.state().unrecorded.iter().map(|(key, status)| (key.clone(), status.clone())).collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -102,9 +105,11 @@ mod tests {
         assert!(unseen.listed(&a) && !unseen.listed(&a), "a later list brings no news");
         assert_eq!(unseen.unlisted(), std::slice::from_ref(&b));
         let key = ResourceKey::new("b", "web");
-        unseen.lack_records(&key);
+        let later = Status { observed_generation: Some(2), ..Status::default() };
+        unseen.lack_records(&key, &Status::default());
+        unseen.lack_records(&key, &later);
         assert!(unseen.listed(&b) && unseen.is_any());
-        assert_eq!(unseen.unrecorded(), std::slice::from_ref(&key));
+        assert_eq!(unseen.unrecorded(), [(key.clone(), Status::default())], "with the first status");
         unseen.recorded(&key);
         assert!(!unseen.is_any());
         unseen.require([a]);
