@@ -66,6 +66,7 @@ pub(crate) fn restore_late(context: &ControllerContext, key: &ResourceKey) {
     if context.unseen.restored(key) {
         resume(context);
     }
+    report_unseen(context);
 }
 
 /// Handles the end of a scope's list. If the first one was refused, other releases get slots only after those that the
@@ -80,6 +81,10 @@ pub(crate) fn listed(context: &ControllerContext, scope: &WatchScope) {
     if context.unseen.listed(scope) {
         resume(context);
     }
+    // Before, the start has not listed everything, and reports what it could not list.
+    if context.queue.is_open() {
+        report_unseen(context);
+    }
 }
 
 /// Restores the upgrade slots of the resources whose records can be watched only now.
@@ -92,6 +97,7 @@ pub(crate) fn see_records(context: &ControllerContext) {
     }
     if !seen.is_empty() {
         resume(context);
+        report_unseen(context);
     }
 }
 
@@ -136,14 +142,14 @@ fn await_records(context: &ControllerContext, primary: &Primary) {
     }
 }
 
-/// Logs what upgrades wait for, which their conditions do not name.
+/// Logs what upgrades wait for, which their conditions do not name, if that has changed.
 fn report_unseen(context: &ControllerContext) {
     let resources = context.unseen.unlisted().into_iter().map(|scope| scope.of(&context.resource.kind));
     let namespaces = context.unseen.unrecorded().into_iter().map(|(key, _)| context.cache.namespace_of_records(&key));
     let namespaces: BTreeSet<_> = namespaces.collect();
     let records = namespaces.iter().map(|name| WatchScope::namespace(name).of("release records (Secrets)"));
     let missing: Vec<String> = resources.chain(records).collect();
-    if !missing.is_empty() {
+    if context.unseen.report(&missing) && !missing.is_empty() {
         tracing::warn!(
             controller = &*context.settings.controller,
             missing = missing.join(", "),

@@ -24,6 +24,8 @@ struct State {
     /// The resources whose records could not be watched when the resource came, nor since; each with its status then,
     /// which the report of that replaces.
     unrecorded: BTreeMap<ResourceKey, Status>,
+    /// What was last logged as missing.
+    reported: Vec<String>,
 }
 
 impl Unseen {
@@ -76,6 +78,14 @@ impl Unseen {
     pub(crate) fn is_any(&self) -> bool {
         let state = self.state();
         !state.unlisted.is_empty() || !state.unrestored.is_empty() || !state.unrecorded.is_empty()
+    }
+
+    /// Records that this is logged as missing; returns whether it differs from what was logged before.
+    pub(crate) fn report(&self, missing: &[String]) -> bool {
+        let mut state = self.state();
+        let is_news = state.reported != missing;
+        missing.clone_into(&mut state.reported);
+        is_news
     }
 
     /// Returns the scopes whose resources were never listed.
