@@ -27,6 +27,7 @@ use crate::reconcile::decide::rollout::Rollout;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::decide::unseen::Unseen;
 use crate::reconcile::diagnoses::Diagnoses;
+use crate::reconcile::restore;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
 use crate::values_from::ValuesSource;
@@ -291,9 +292,7 @@ impl ControllerContext {
             self.turns.note(key, None, outside::now()).into_iter().for_each(|next| self.wake(next));
             self.announce_rollout();
             self.queue.forget(key);
-            if self.unseen.forget(key) && !self.unseen.is_any() {
-                self.wake_all();
-            }
+            restore::forget(self, key);
         }
     }
 

@@ -101,6 +101,14 @@ pub(crate) fn see_records(context: &ControllerContext) {
     }
 }
 
+/// Ends the wait for a resource that is gone.
+pub(crate) fn forget(context: &ControllerContext, key: &ResourceKey) {
+    if context.unseen.forget(key) {
+        resume(context);
+        report_unseen(context);
+    }
+}
+
 /// Lets upgrades begin once all releases are known, unless the start itself does.
 fn resume(context: &ControllerContext) {
     if context.queue.is_open() && !context.unseen.is_any() {

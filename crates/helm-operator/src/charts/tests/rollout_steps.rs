@@ -367,6 +367,33 @@ async fn no_step_begins_before_the_canaries_may_be_listed() {
     assert_eq!(with_chart(&world, "v2"), NAMES);
 }
 
+#[tokio::test(start_paused = true)]
+async fn no_step_begins_without_the_canaries_once_the_last_release_whose_records_were_unknown_is_gone() {
+    let world = installed(OnGateFailure::Halt).await;
+    let last = world.add("other", "z", json!({"maps": ["z"], "value": "x"}));
+    world.reconcile_one(&last).await;
+    let canaries = ["x", "y"].map(|name| hide(&world.server, &primary("ns", name, Value::Null).0));
+    let unrecorded = hide(&world.server, "/other/memcacheds/");
+    let (world, scope) = (serving(world.server, "v2", OnGateFailure::Halt), WatchScope::namespace("ns"));
+    world.releases.lost(&WatchScope::namespace("other"));
+    world.shared.unseen.require([scope.clone()]);
+    world.shared.queue.open();
+    show(&world.server, unrecorded);
+    reconcile_all(&world, 1).await;
+    canaries.into_iter().for_each(|canary| show(&world.server, canary));
+    world.relist(&scope, "ns");
+    assert!(world.shared.unseen.is_any());
+    world.server.remove(&primary("other", "z", Value::Null).0);
+    world.feed();
+    assert!(!world.shared.unseen.is_any());
+    for name in ["a", "b", "c", "d"] {
+        reconcile::reconcile(&world.shared, &ResourceKey::new("ns", name), &(), Priority::Retry).await;
+    }
+    assert_eq!(with_chart(&world, "v2"), [""; 0], "the canaries come first");
+    reconcile_all(&world, 6).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+}
+
 /// Changes a resource's `spec` as its owner would.
 fn edit(world: &World, name: &str, field: &str, value: Value) {
     let path = primary("ns", name, Value::Null).0;
