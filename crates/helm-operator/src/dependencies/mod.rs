@@ -16,7 +16,7 @@ use kube::core::{Selector, SelectorExt as _};
 use crate::cel::Expression;
 
 pub(crate) use decode::parse;
-pub(crate) use graph::{cycle, reaching};
+pub(crate) use graph::{cycle, in_cycle_with};
 pub(crate) use missing::{
     Access, CYCLE, Gap, HELD, Missing, NOT_READY, Standing, UNLISTED, Waiting, describe_cycle, describe_gaps,
     describe_holders, describe_unlisted,

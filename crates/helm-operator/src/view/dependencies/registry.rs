@@ -104,12 +104,14 @@ impl Dependencies {
             return;
         }
         let kinds: BTreeSet<KindKey> = on.iter().map(|one| key_of(&one.query)).collect();
+        let mut members = state.in_cycle_with(&user.1);
         state.replace_user(user, on);
         for kind in kinds {
             self.watch(&mut state, &kind);
         }
-        // A cycle may have formed or ended.
-        state.wake_all(&state.all_waiting_for(&user.1));
+        // A cycle may have formed or ended, which only its members report and act on.
+        members.extend(state.in_cycle_with(&user.1));
+        members.iter().filter(|node| **node != user.1).for_each(|node| state.wake_node(node));
     }
 
     /// Drops a deleted resource, and wakes those that waited for its deletion.

@@ -134,16 +134,16 @@ impl State {
         }
     }
 
-    /// Returns the users that wait for a resource, directly or through others.
-    pub(super) fn all_waiting_for(&self, node: &Node) -> BTreeSet<User> {
-        let direct = |node: &Node| -> Vec<User> {
-            let kind = self.kinds.get(&(node.group.clone(), node.kind.clone()));
-            kind.map(|kind| kind.waiting_for(node)).unwrap_or_default()
-        };
-        let nodes = |node: &Node| direct(node).into_iter().map(|(_, node)| node).collect();
-        let all = dependencies::reaching(node, nodes);
-        let own = direct(node).into_iter();
-        own.chain(all.iter().flat_map(direct)).filter(|user| user.1 != *node).collect()
+    /// Returns the resources that are in a cycle with this one; nothing if it is in none.
+    pub(super) fn in_cycle_with(&self, node: &Node) -> BTreeSet<Node> {
+        dependencies::in_cycle_with(node, |node| self.waits_for(node), |node| self.waiting_for(node))
+    }
+
+    /// Returns the resources that wait for this one.
+    fn waiting_for(&self, node: &Node) -> Vec<Node> {
+        let kind = self.kinds.get(&(node.group.clone(), node.kind.clone()));
+        let users = kind.map(|kind| kind.waiting_for(node)).unwrap_or_default();
+        users.into_iter().map(|(_, node)| node).collect()
     }
 
     pub(super) fn wake_all(&self, users: &BTreeSet<User>) {

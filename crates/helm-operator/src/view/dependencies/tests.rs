@@ -197,6 +197,43 @@ async fn a_resource_is_woken_once_nothing_depends_on_it_any_longer() {
     assert_eq!(*world.woken.lock().unwrap(), ["db"]);
 }
 
+/// Returns an entry that means another resource of the kind.
+fn on_database(name: &str) -> Value {
+    json!({"group": "db.example.com", "kind": "Database", "name": name})
+}
+
+#[tokio::test]
+async fn only_the_members_of_a_cycle_are_woken_when_it_forms_or_ends() {
+    let world = World::new();
+    let woken = || std::mem::take(&mut *world.woken.lock().unwrap());
+    for (name, on) in [("waits", "a"), ("a", "b"), ("b", "c")] {
+        world.depend(name, &on_database(on));
+    }
+    assert_eq!(woken(), [""; 0], "there is no cycle yet");
+    for on in ["a", "free"] {
+        world.depend("c", &on_database(on));
+        assert_eq!(woken(), ["a", "b"], "c waits for {on}");
+    }
+    world.depend("c", &on_database("other"));
+    assert_eq!(woken(), [""; 0]);
+}
+
+/// Each of the resources waits for the next twenty.
+#[tokio::test]
+async fn the_resources_of_a_chain_wake_nobody_in_whatever_order_they_come() {
+    let orders: [Vec<usize>; 3] =
+        [(0..200).collect(), (0..200).rev().collect(), (0..200).map(|at| at * 77 % 200).collect()];
+    for order in orders {
+        let world = World::new();
+        for at in order {
+            let name = format!("db-{at}");
+            let on = |next: usize| wanted(&name, &on_database(&format!("db-{next}")));
+            world.registry.depend(&user(&name), (at + 1..=at + 20).map(on).collect());
+        }
+        assert_eq!(world.woken.lock().unwrap().len(), 0);
+    }
+}
+
 #[tokio::test]
 async fn a_watch_ends_with_the_last_query_that_it_covers_and_not_while_its_resource_is_edited() {
     let mapper = Applier::new(Arc::new(MemoryApi::new())).mapper;
