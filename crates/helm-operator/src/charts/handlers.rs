@@ -32,9 +32,10 @@ impl EventHandler<Received> for Primaries {
             return;
         }
         let left = Departure::of(shared, &received);
-        let Some(primary) = shared.admit(received) else { return shared.primary_left(&left) };
+        let Some(primary) = shared.admit(received) else { return leave(shared, &left) };
         let Departure { key, .. } = left;
         shared.primary_replaced(&key, primary.uid());
+        restore::without_gone(shared);
         let is_drained = primary.is_drained;
         if comes_late(shared, epoch) && primary.was_served() && shared.cache.primary(&key).is_none() {
             restore::came(shared, &key);
@@ -52,7 +53,7 @@ impl EventHandler<Received> for Primaries {
 
     fn deleted(&self, received: Received) {
         // It may exist, without the labels that the watch selects.
-        self.0.primary_left(&Departure::of(&self.0, &received));
+        leave(&self.0, &Departure::of(&self.0, &received));
     }
 
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
@@ -84,6 +85,12 @@ impl EventHandler<Received> for Primaries {
     fn description(&self) -> String {
         format!("{} resources", self.0.resource.kind)
     }
+}
+
+/// Forgets a resource that left.
+fn leave(shared: &ControllerContext, left: &Departure) {
+    shared.primary_left(left);
+    restore::without_gone(shared);
 }
 
 /// Returns whether a resource that is new in this epoch was missing when the controller started. The first list may have

@@ -27,7 +27,6 @@ use crate::reconcile::decide::rollout::Rollout;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::decide::unseen::Unseen;
 use crate::reconcile::diagnoses::Diagnoses;
-use crate::reconcile::restore;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
 use crate::values_from::ValuesSource;
@@ -292,7 +291,7 @@ impl ControllerContext {
             self.turns.note(key, None, outside::now()).into_iter().for_each(|next| self.wake(next));
             self.announce_rollout();
             self.queue.forget(key);
-            restore::forget(self, key);
+            self.unseen.forget(key);
         }
     }
 

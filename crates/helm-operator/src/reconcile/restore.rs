@@ -78,7 +78,8 @@ pub(crate) fn listed(context: &ControllerContext, scope: &WatchScope) {
     let unrestored = context.unseen.unrestored(scope).into_iter();
     let gone = unrestored.filter(|key| context.cache.primary(key).is_none());
     came.into_iter().chain(gone).for_each(|key| _ = context.unseen.restored(&key));
-    if context.unseen.listed(scope) {
+    let is_one_gone = context.unseen.settle_gone();
+    if context.unseen.listed(scope) || is_one_gone {
         resume(context);
     }
     // Before, the start has not listed everything, and reports what it could not list.
@@ -101,9 +102,9 @@ pub(crate) fn see_records(context: &ControllerContext) {
     }
 }
 
-/// Ends the wait for a resource that is gone.
-pub(crate) fn forget(context: &ControllerContext, key: &ResourceKey) {
-    if context.unseen.forget(key) {
+/// Ends the wait for resources that are gone.
+pub(crate) fn without_gone(context: &ControllerContext) {
+    if context.unseen.settle_gone() {
         resume(context);
         report_unseen(context);
     }

@@ -34,7 +34,7 @@ const CANARIES: [&str; 8] = [CANARY, SOURCED, OVERRIDDEN, ESCAPED, LISTED[0], LI
 
 /// Collects every event of every level with its fields.
 #[derive(Clone, Default)]
-pub(super) struct Log(pub(super) Arc<Mutex<String>>);
+struct Log(Arc<Mutex<String>>);
 
 impl<S: tracing::Subscriber> tracing_subscriber::Layer<S> for Log {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {

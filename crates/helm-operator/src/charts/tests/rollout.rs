@@ -1,10 +1,8 @@
 //! Tests of `maxParallelUpgrades`: a new chart reaches a few releases at a time, and a broken one stops there.
 
 use helm_release::storage::Before;
-use tracing_subscriber::layer::SubscriberExt as _;
 
 use super::hooks::{complete, filled, hook};
-use super::leaks::Log;
 use super::*;
 use crate::values_from::ValuesSource;
 use crate::watches::OnFailure;
@@ -235,22 +233,20 @@ async fn nobody_gets_a_place_before_the_records_of_the_releases_that_may_have_it
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_log_names_once_what_upgrades_wait_for_since_a_later_list() {
-    let log = Log::default();
-    let _logging = tracing::subscriber::set_default(tracing_subscriber::registry().with(log.clone()));
+async fn what_upgrades_wait_for_since_a_later_list_is_logged() {
     let (server, x, _) = with_a_failure_elsewhere().await;
     let resource = hide(&server, "/other/memcacheds/");
     let (world, other) = (serving(server, "v2", 1), WatchScope::namespace("other"));
     world.releases.lost(&other);
     world.shared.queue.open();
-    let named = || log.0.lock().unwrap().matches("release records (Secrets) in namespace other").count();
-    for reports in [1, 2] {
+    let records = ["release records (Secrets) in namespace other".to_owned()];
+    for _ in 0..2 {
         show(&world.server, resource.clone());
         world.feed();
-        world.feed();
         world.reconcile_one(&x).await;
-        assert_eq!(named(), reports, "once for each time");
+        assert!(!world.shared.unseen.report(&records), "it was, and would be no news");
         world.relist(&other, "other");
+        assert!(!world.shared.unseen.report(&[]), "they may be watched");
         hide(&world.server, "/other/memcacheds/");
         world.feed();
         world.releases.lost(&other);

@@ -24,6 +24,8 @@ struct State {
     /// The resources whose records could not be watched when the resource came, nor since; each with its status then,
     /// which the report of that replaces.
     unrecorded: BTreeMap<ResourceKey, Status>,
+    /// Whether one of these resources is gone, which has had no effect yet.
+    is_one_gone: bool,
     /// What was last logged as missing.
     reported: Vec<String>,
 }
@@ -67,17 +69,23 @@ impl Unseen {
         self.state().unrecorded.remove(key);
     }
 
-    /// Records that a resource is gone; returns whether anything of it was missing.
-    pub(crate) fn forget(&self, key: &ResourceKey) -> bool {
-        let mut state = self.state();
-        let was_unrestored = state.unrestored.remove(key);
-        state.unrecorded.remove(key).is_some() || was_unrestored
+    /// Records that a resource is gone. If anything of it was missing, something counts as missing until
+    /// [`Unseen::settle_gone`].
+    pub(crate) fn forget(&self, key: &ResourceKey) {
+        let state = &mut *self.state();
+        let was_missing = state.unrestored.remove(key) | state.unrecorded.remove(key).is_some();
+        state.is_one_gone |= was_missing;
+    }
+
+    /// Takes note that resources are gone; returns whether anything of them was missing.
+    pub(crate) fn settle_gone(&self) -> bool {
+        std::mem::take(&mut self.state().is_one_gone)
     }
 
     /// Returns whether anything is missing.
     pub(crate) fn is_any(&self) -> bool {
         let state = self.state();
-        !state.unlisted.is_empty() || !state.unrestored.is_empty() || !state.unrecorded.is_empty()
+        state.is_one_gone || !state.unlisted.is_empty() || !state.unrestored.is_empty() || !state.unrecorded.is_empty()
     }
 
     /// Records that this is logged as missing; returns whether it differs from what was logged before.
@@ -139,6 +147,9 @@ mod tests {
         assert!(unseen.listed(&a) && unseen.is_any());
         unseen.came(&late);
         assert!(unseen.restored(&early) && !unseen.restored(&late) && unseen.is_any(), "a later one is not awaited");
-        assert!(!unseen.forget(&other) && unseen.forget(&gone) && !unseen.is_any());
+        unseen.forget(&other);
+        assert!(!unseen.settle_gone() && unseen.is_any());
+        unseen.forget(&gone);
+        assert!(unseen.is_any() && unseen.settle_gone() && !unseen.is_any());
     }
 }
