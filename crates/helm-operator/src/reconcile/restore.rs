@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::inputs;
 use crate::reconcile::decide::memory::ResourceMemory;
+use crate::reconcile::decide::remembered::FoundTokens;
 use crate::reconcile::decide::rollout;
 use crate::reconcile::step_context::StepContext;
-use crate::reconcile::steps::triggers;
 use crate::status::Status;
 use crate::view::primary::Primary;
 
@@ -48,7 +48,7 @@ fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
         report_restored(primary, &memory, now);
         context.memory.change_if(is_known, &key, |known| *known = memory);
     }
-    if let Some(found) = triggers::unreported(primary) {
+    if let Some(found) = FoundTokens::unreported(primary) {
         context.memory.change_if(is_known, &key, |known| known.triggers.found = Some(Box::new(found)));
     }
     restore_slot(context, primary);

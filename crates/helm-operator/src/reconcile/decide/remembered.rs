@@ -9,6 +9,7 @@ use helm_release::kube::{Mark, ObjectKey};
 use tokio::time::Instant;
 
 use crate::status::Handled;
+use crate::view::primary::Primary;
 
 /// The requested and scheduled actions that this process has done. Rare.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,21 @@ pub(crate) struct FoundTokens {
     pub(crate) tokens: Handled,
     /// Whether they count as handled, because the status cannot report tokens. They wait until that is known.
     pub(crate) are_handled: bool,
+}
+
+impl FoundTokens {
+    /// Returns the tokens of a resource that its status does not report; `None` if there are none.
+    pub(crate) fn unreported(primary: &Primary) -> Option<FoundTokens> {
+        let reported = primary.status.last_handled();
+        let new = |token: Option<&str>, reported: Option<Box<str>>| -> Option<Box<str>> {
+            token.filter(|token| reported.as_deref() != Some(*token)).map(Box::from)
+        };
+        let tokens = Handled {
+            reconcile_now: new(primary.annotations.reconcile_now(), reported.reconcile_now),
+            retry_now: new(primary.annotations.retry_now(), reported.retry_now),
+        };
+        (tokens != Handled::default()).then_some(FoundTokens { tokens, are_handled: false })
+    }
 }
 
 /// How long a failed attempt predicts its retries. Its output may also depend on its lookups.

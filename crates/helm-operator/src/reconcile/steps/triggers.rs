@@ -8,7 +8,7 @@
 use tokio::time::Instant;
 
 use crate::reconcile::decide::gate::{self, Gate};
-use crate::reconcile::decide::remembered::{FoundTokens, HandledTriggers};
+use crate::reconcile::decide::remembered::HandledTriggers;
 use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::{Again, Inputs};
 use crate::reconcile::failure::Failed;
@@ -171,19 +171,6 @@ impl StepContext<'_> {
         let is_followed = self.full_reconcile(primary).is_some() || self.is_test_due(primary);
         is_followed.then_some(Learned::Judged(Inputs::RenderedSame))
     }
-}
-
-/// Returns the tokens of a resource that its status does not report; `None` if there are none.
-pub(crate) fn unreported(primary: &Primary) -> Option<FoundTokens> {
-    let reported = primary.status.last_handled();
-    let new = |token: Option<&str>, reported: Option<Box<str>>| -> Option<Box<str>> {
-        token.filter(|token| reported.as_deref() != Some(*token)).map(Box::from)
-    };
-    let tokens = Handled {
-        reconcile_now: new(primary.annotations.reconcile_now(), reported.reconcile_now),
-        retry_now: new(primary.annotations.retry_now(), reported.retry_now),
-    };
-    (tokens != Handled::default()).then_some(FoundTokens { tokens, are_handled: false })
 }
 
 /// Returns whether an annotation leaves the resource alone. Of a deleted one, only `pause` does.
