@@ -32,7 +32,7 @@ async fn read_discovery(shared: &ControllerContext) {
                 "The cluster serves other kinds: rendering again"
             );
             known = now;
-            shared.cache.primaries().iter().for_each(|primary| shared.wake(shared.acceptance.key_of(primary)));
+            shared.wake_all();
         }
     }
 }

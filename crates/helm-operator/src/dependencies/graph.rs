@@ -25,7 +25,7 @@ pub(crate) fn in_cycle_with<N: Ord + Clone>(
     waits_for: impl Fn(&N) -> Vec<N>,
     waiting_for: impl Fn(&N) -> Vec<N>,
 ) -> BTreeSet<N> {
-    // Most resources that come have nobody waiting for them.
+    // Nothing waits for most new resources.
     if waiting_for(start).is_empty() {
         return BTreeSet::new();
     }

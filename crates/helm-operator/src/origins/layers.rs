@@ -22,7 +22,7 @@ pub(super) fn of(inputs: &Inputs<'_>) -> Result<(Vec<Given>, Vec<Layer>), Error>
     for found in inputs.sources.iter().filter(|found| found.bytes.is_some()) {
         given.push(Given::Source(found.source.clone()));
         let own = merge(std::slice::from_ref(found), &nothing)?;
-        // Nobody asks for what each source results in, and its copies would multiply.
+        // Nothing shows the values after each source, and a copy for each would cost memory.
         layers.push(Layer { own: Some(own), merged: Map::default() });
     }
     given.push(Given::Spec);

@@ -61,7 +61,7 @@ fn back_off(
     what: &str,
     error: &str,
 ) -> ReconcileResult {
-    let is_there = || shared.cache.primary_with_uid(key, primary.uid()).is_some();
+    let is_there = || shared.cache.has_primary(key, primary.uid());
     let counted = shared.memory.change_if(is_there, key, |memory| {
         let unmoved = memory.unmoved.get_or_insert_default();
         (unmoved.refuse(error), unmoved.wait())

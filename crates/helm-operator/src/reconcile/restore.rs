@@ -43,7 +43,7 @@ fn restore_turns(context: &ControllerContext) {
 fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
     let (key, now) = (primary.key(), Instant::now());
     // Its deletion may be noticed meanwhile, and would then have nothing to forget.
-    let is_known = || context.cache.primary_with_uid(&key, primary.uid()).is_some();
+    let is_known = || context.cache.has_primary(&key, primary.uid());
     if let Some(memory) = ResourceMemory::restore(primary, now, outside::now()) {
         report_restored(primary, &memory, now);
         context.memory.change_if(is_known, &key, |known| *known = memory);
@@ -82,7 +82,7 @@ pub(crate) fn listed(context: &ControllerContext, scope: &WatchScope) {
     if context.unseen.listed(scope) || is_one_gone {
         resume(context);
     }
-    // Before, the start has not listed everything, and reports what it could not list.
+    // During the start, the lists are not complete. The start itself reports what it could not list.
     if context.queue.is_open() {
         report_unseen(context);
     }
@@ -91,9 +91,11 @@ pub(crate) fn listed(context: &ControllerContext, scope: &WatchScope) {
 /// Restores the upgrade slots of the resources whose records can be watched only now.
 pub(crate) fn see_records(context: &ControllerContext) {
     let mut seen = context.unseen.unrecorded();
-    seen.retain(|(key, _)| !context.cache.is_blind(key));
-    for (key, status) in &seen {
-        context.cache.primary(key).iter().for_each(|primary| restore_slot_by(context, primary, status));
+    seen.retain(|key| !context.cache.is_blind(key));
+    for key in &seen {
+        if let (Some(primary), Some(status)) = (context.cache.primary(key), context.unseen.first_status(key)) {
+            restore_slot_by(context, &primary, &status);
+        }
         context.unseen.recorded(key);
     }
     if !seen.is_empty() {
@@ -131,7 +133,7 @@ fn restore_slot(context: &ControllerContext, primary: &Primary) {
 /// it is stalled.
 fn restore_slot_by(context: &ControllerContext, primary: &Primary, status: &Status) {
     let key = primary.key();
-    let is_known = || context.cache.primary_with_uid(&key, primary.uid()).is_some();
+    let is_known = || context.cache.has_primary(&key, primary.uid());
     let release = context.cache.release_or_beside(primary).unwrap_or_default();
     if let Some(before) = rollout::unfinished(&release, &inputs::own_digest(primary), status) {
         context.rollout.restore(is_known, &key, before);
@@ -154,7 +156,7 @@ fn await_records(context: &ControllerContext, primary: &Primary) {
 /// Logs what upgrades wait for, which their conditions do not name, if that has changed.
 fn report_unseen(context: &ControllerContext) {
     let resources = context.unseen.unlisted().into_iter().map(|scope| scope.of(&context.resource.kind));
-    let namespaces = context.unseen.unrecorded().into_iter().map(|(key, _)| context.cache.namespace_of_records(&key));
+    let namespaces = context.unseen.unrecorded().into_iter().map(|key| context.cache.namespace_of_records(&key));
     let namespaces: BTreeSet<_> = namespaces.collect();
     let records = namespaces.iter().map(|name| WatchScope::namespace(name).of("release records (Secrets)"));
     let missing: Vec<String> = resources.chain(records).collect();

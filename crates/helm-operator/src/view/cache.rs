@@ -192,6 +192,11 @@ impl Cache {
         self.primary(key).filter(|known| known.uid() == uid)
     }
 
+    /// Returns whether the resource with this uid is cached.
+    pub(crate) fn has_primary(&self, key: &ResourceKey, uid: &str) -> bool {
+        self.primary_with_uid(key, uid).is_some()
+    }
+
     /// Stores a resource from a watch; returns whether it may need reconciling.
     pub(crate) fn store_primary(&self, primary: Primary, epoch: Epoch) -> bool {
         let primary = self.reduced(primary);

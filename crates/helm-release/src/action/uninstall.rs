@@ -103,18 +103,27 @@ async fn abandon_running(env: &Environment<'_>, at: &mut Uninstalling) -> Result
     if release.info.status != Status::Uninstalling {
         return Ok(());
     }
-    let records = Records { storage: env.storage, marks: &at.marks };
+    if end_running(env, &mut release, &at.marks).await? {
+        at.take(env.storage.update(&release, &at.marks).await)?;
+    }
+    Ok(())
+}
+
+/// Ends the hooks of a release that still run, as far as its record says, or else deletes what those that succeeded left.
+/// Returns whether any ran, so that the record changes.
+async fn end_running(env: &Environment<'_>, release: &mut Release, marks: &Marks) -> Result<bool, Error> {
+    let records = Records { storage: env.storage, marks };
     let run = env.hook_run(&records);
     if !release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
-        env.applier.delete_succeeded(&release, &run).await;
-        return Ok(());
+        env.applier.delete_succeeded(release, &run).await;
+        return Ok(false);
     }
-    env.applier.abandon_hooks(&mut release, &run).await?;
-    Ok(at.take(env.storage.update(&release, &at.marks).await)?)
+    env.applier.abandon_hooks(release, &run).await?;
+    Ok(true)
 }
 
 /// Records that a release whose resource stays is about to lose its objects. From then on, nothing of it is repaired or
-/// upgraded, and the uninstall goes on until it has ended, in another process as well. Call it between
+/// upgraded, and the uninstall continues to its end, even after a restart. Call it between
 /// [`run_pre_delete`] and [`delete_objects`], whether or not the release has hooks or they are disabled. A record that
 /// already says so stays, as does one that is lost or damaged, or that this operator did not write.
 ///
@@ -200,13 +209,7 @@ pub async fn call_off(env: &Environment<'_>, version: u32, when: CallOff) -> Res
     if marks.hooks_done || (when == CallOff::IfFailed && !has_failed) {
         return Ok(None);
     }
-    let records = Records { storage: env.storage, marks: &marks };
-    let run = env.hook_run(&records);
-    if release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
-        env.applier.abandon_hooks(&mut release, &run).await?;
-    } else {
-        env.applier.delete_succeeded(&release, &run).await;
-    }
+    end_running(env, &mut release, &marks).await?;
     release.info.deleted = None;
     release.set_status(Status::Deployed, "Uninstall called off before it deleted anything");
     let written = env.storage.update(&release, &marks).await?;

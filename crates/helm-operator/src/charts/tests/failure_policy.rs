@@ -254,17 +254,21 @@ async fn upgrade_until(world: &World, change: impl FnOnce(&World)) {
     .await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_failure_of_a_hook_deletes_nothing_of_a_release_that_was_pinned_meanwhile() {
+/// Returns a release whose upgrade failed right after this annotation was set, and the uids of its objects, which stay.
+async fn failed_after_annotating(key: &str, value: &str) -> (World, Vec<Value>) {
     let world = world(OnFailure::Uninstall, None);
     world.reconcile().await;
     let before = uids(&world);
-    let pin = |world: &World| {
-        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pin": "1"}));
-    };
-    upgrade_until(&world, pin).await;
+    let annotations = json!({format!("helm.sdk.operatorframework.io/{key}"): value});
+    upgrade_until(&world, |world| world.edit(|p| p["metadata"]["annotations"] = annotations)).await;
     assert_eq!((before.len(), uids(&world)), (3, before.clone()));
     assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+    (world, before)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_failure_of_a_hook_deletes_nothing_of_a_release_that_was_pinned_meanwhile() {
+    let (world, before) = failed_after_annotating("pin", "1").await;
     world.reconcile().await;
     assert_eq!((uids(&world), world.value_of("a")), (before, json!("1")));
     assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "it returns to what is pinned");
@@ -292,15 +296,7 @@ async fn the_failure_of_a_hook_deletes_nothing_of_a_release_whose_values_came_to
 
 #[tokio::test(start_paused = true)]
 async fn the_failure_of_a_hook_deletes_nothing_of_a_resource_that_was_paused_meanwhile() {
-    let world = world(OnFailure::Uninstall, None);
-    world.reconcile().await;
-    let before = uids(&world);
-    let pause = |world: &World| {
-        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pause": "true"}));
-    };
-    upgrade_until(&world, pause).await;
-    assert_eq!((before.len(), uids(&world)), (3, before.clone()));
-    assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+    let (world, before) = failed_after_annotating("pause", "true").await;
     world.edit(|p| {
         p["metadata"]["annotations"] = json!({});
         p["spec"] = spec();

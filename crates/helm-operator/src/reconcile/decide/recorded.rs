@@ -113,7 +113,7 @@ impl ReleaseRecords {
         self.newest().filter(|(_, newest)| newest.is_sealed() && newest.status.is_pending())
     }
 
-    /// Returns the revision whose uninstall this operator has begun after a later one failed, and which has not ended.
+    /// Returns the revision that this operator is uninstalling because a later one failed.
     pub(crate) fn begun_uninstall(&self) -> Option<(u32, &Revision)> {
         let (newest, _) = self.newest()?;
         let earlier = self.base().filter(|(version, _)| *version < newest);

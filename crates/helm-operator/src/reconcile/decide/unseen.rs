@@ -1,6 +1,6 @@
-//! What a controller has not seen of its resources since it started: those in a namespace that it may not list, and the
-//! records of those in one whose records it may not watch. Until it has, it is unknown which releases have an upgrade
-//! slot or fail the gate of a rollout, so no other release gets a slot.
+//! What a controller does not know of its resources since it started: those in a namespace that it may not list, and the
+//! records in one whose records it may not watch. Until it does, any of these releases may have an upgrade slot or fail
+//! the gate of a rollout, so no other release gets a slot.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard};
@@ -11,7 +11,7 @@ use outside::sync;
 
 use crate::status::Status;
 
-/// What one controller has not seen.
+/// What one controller does not know yet.
 #[derive(Default)]
 pub(crate) struct Unseen(Mutex<State>);
 
@@ -64,6 +64,11 @@ impl Unseen {
         self.state().unrecorded.entry(key.clone()).or_insert_with(|| status.clone());
     }
 
+    /// Returns the status that a resource whose records are unknown came with.
+    pub(crate) fn first_status(&self, key: &ResourceKey) -> Option<Status> {
+        self.state().unrecorded.get(key).cloned()
+    }
+
     /// Records that the records of a resource are known.
     pub(crate) fn recorded(&self, key: &ResourceKey) {
         self.state().unrecorded.remove(key);
@@ -101,9 +106,9 @@ impl Unseen {
         self.state().unlisted.clone()
     }
 
-    /// Returns the resources whose records are unknown, each with the status that it came with.
-    pub(crate) fn unrecorded(&self) -> Vec<(ResourceKey, Status)> {
-        self.state().unrecorded.iter().map(|(key, status)| (key.clone(), status.clone())).collect()
+    /// Returns the resources whose records are unknown.
+    pub(crate) fn unrecorded(&self) -> Vec<ResourceKey> {
+        self.state().unrecorded.keys().cloned().collect()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -127,7 +132,8 @@ mod tests {
         unseen.lack_records(&key, &Status::default());
         unseen.lack_records(&key, &later);
         assert!(unseen.listed(&b) && unseen.is_any());
-        assert_eq!(unseen.unrecorded(), [(key.clone(), Status::default())], "with the first status");
+        assert_eq!(unseen.unrecorded(), std::slice::from_ref(&key));
+        assert_eq!(unseen.first_status(&key), Some(Status::default()), "not the later one");
         unseen.recorded(&key);
         assert!(!unseen.is_any());
         unseen.require([a]);

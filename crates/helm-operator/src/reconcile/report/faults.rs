@@ -92,7 +92,7 @@ impl StepContext<'_> {
         primary: &Primary,
         change: impl FnOnce(&mut ResourceMemory) -> T,
     ) -> Option<T> {
-        let is_there = || self.shared.cache.primary_with_uid(self.key, primary.uid()).is_some();
+        let is_there = || self.shared.cache.has_primary(self.key, primary.uid());
         self.shared.memory.change_if(is_there, self.key, change)
     }
 
@@ -139,8 +139,8 @@ impl StepContext<'_> {
         });
     }
 
-    /// Clears the report that someone else is working on the release, once they are done. For a resource that is left
-    /// alone, no step of its own does.
+    /// Clears the report that someone else is working on the release, once they are done. No step clears it while the
+    /// resource is left alone.
     pub(crate) fn clear_ended_work(&self, primary: &Primary) {
         let until = self.release().and_then(|release| release.in_flight(&primary.owner(), outside::now()));
         if until.is_none() {

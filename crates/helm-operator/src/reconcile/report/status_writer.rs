@@ -50,7 +50,7 @@ pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>,
         None
     };
     // It may have been deleted, or have left the watch, during the diagnosis.
-    if context.shared.cache.primary_with_uid(context.key, primary.uid()).is_none() {
+    if !context.shared.cache.has_primary(context.key, primary.uid()) {
         return ReconcileResult::Success;
     }
     let known_health = found.as_ref().map(|(health, _)| health.clone());

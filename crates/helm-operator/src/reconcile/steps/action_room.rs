@@ -54,7 +54,7 @@ impl StepContext<'_> {
     pub(crate) fn reserve(&self, primary: &Primary, bytes: Option<usize>) -> bool {
         let has_room = self.takes_room(primary, bytes);
         let lacking = bytes.filter(|_| !has_room).map(|bytes| Lacking { attempt: self.attempt(primary), bytes });
-        let is_there = || self.shared.cache.primary_with_uid(self.key, primary.uid()).is_some();
+        let is_there = || self.shared.cache.has_primary(self.key, primary.uid());
         self.shared.memory.change_if(is_there, self.key, |memory| memory.lacking = lacking.map(Box::new));
         has_room
     }

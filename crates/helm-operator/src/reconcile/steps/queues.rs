@@ -88,9 +88,9 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns whether the resource has not left since it was read.
+    /// Returns whether the resource is still there.
     fn is_known(&self, primary: &Primary) -> bool {
-        self.shared.cache.primary_with_uid(self.key, primary.uid()).is_some()
+        self.shared.cache.has_primary(self.key, primary.uid())
     }
 
     /// Returns the release's state before an upgrade. What an earlier attempt left behind does not count: the release's

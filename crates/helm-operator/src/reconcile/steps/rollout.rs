@@ -42,7 +42,7 @@ impl StepContext<'_> {
     /// changes.
     pub(crate) fn note_part(&self, primary: &Primary, health: Option<&Health>) {
         if self.shared.turns.rule().is_some() {
-            let is_known = || self.shared.cache.primary_with_uid(self.key, primary.uid()).is_some();
+            let is_known = || self.shared.cache.has_primary(self.key, primary.uid());
             let member = Some(self.member(primary, health));
             let woken = self.shared.turns.note_if(is_known, self.key, member, outside::now());
             woken.into_iter().filter(|key| key != self.key).for_each(|key| self.shared.wake(key));

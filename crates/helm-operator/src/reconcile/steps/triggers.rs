@@ -66,8 +66,10 @@ impl StepContext<'_> {
 
     /// Returns the token of a full reconcile that neither this process nor an earlier one has completed.
     pub(crate) fn full_reconcile<'p>(&self, primary: &'p Primary) -> Option<&'p str> {
-        let found = self.found_tokens().reconcile_now;
-        let token = primary.annotations.reconcile_now().filter(|token| found.as_deref() != Some(*token))?;
+        let token = primary.annotations.reconcile_now()?;
+        if self.found_tokens().reconcile_now.as_deref() == Some(token) {
+            return None;
+        }
         let handled = self.handled_triggers();
         let is_ours = handled.tokens.reconcile_now.as_deref() == Some(token);
         let is_reported = primary.status.last_handled().reconcile_now.as_deref() == Some(token);

@@ -61,7 +61,7 @@ impl Applier {
             answer => answer?.parse::<Value>()?,
         };
         let is = |field: &str, observed: &str| live["metadata"][field] == observed;
-        let may_have_other_owner = !is_ours(&live, options.decoration) && !is("resourceVersion", version);
+        let may_have_other_owner = !is("resourceVersion", version) && !is_ours(&live, options.decoration);
         if !is("uid", uid) || may_have_other_owner {
             return Err(changed(body));
         }
