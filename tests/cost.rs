@@ -125,6 +125,7 @@ fn a_resource_costs_no_more_than_before() {
     costs.note("repair");
     namespace.kubectl(["delete", "holders", "--all"]).unwrap();
     costs.note("uninstall");
+    eprintln!("{:?}", costs.found);
     let is_off = |(phase, found): &(&'static str, f64)| {
         budget(phase).is_some_and(|budget| !(budget * 0.9..=budget * 1.1).contains(found))
     };

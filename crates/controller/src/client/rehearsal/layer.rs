@@ -243,12 +243,12 @@ impl Work {
         let Some(before) = before.filter(|_| (200..300).contains(&code) && self.request.is_apply()) else {
             return Ok((code, body));
         };
-        let (answered, answer) = self.request.dry_run(&self.client).await?;
+        let Ok(mut sent) = serde_json::from_slice(&self.request.body) else { return Ok((code, body)) };
+        let (answered, answer) = self.request.in_any_state(&mut sent).dry_run(&self.client).await?;
         if !(200..300).contains(&answered) {
             return Ok((code, body));
         }
         let mut object: Value = serde_json::from_slice(&body)?;
-        let sent = serde_json::from_slice(&self.request.body).unwrap_or_default();
         defaults::add(&mut object, &before, &sent, &serde_json::from_slice(&answer)?);
         if defaults::has_lost(&object, &before)
             && let Some(substitute) = Substitute::of(&self.request, path)
@@ -291,6 +291,17 @@ impl Sent {
         let content = self.parts.headers.get(header::CONTENT_TYPE).and_then(|content| content.to_str().ok());
         let is_whole = Target::of(self.parts.uri.path()).is_some_and(|target| target.subresource.is_empty());
         is_whole && content.is_some_and(|content| content.starts_with("application/apply-patch"))
+    }
+
+    /// Returns this request, whose body is `sent`, without the resource version that it requires. The version is that of
+    /// an earlier write, which the API server does not have.
+    fn in_any_state(&self, sent: &mut Value) -> Sent {
+        let mut parts = self.parts.clone();
+        parts.headers.remove(header::CONTENT_LENGTH);
+        if let Some(metadata) = sent["metadata"].as_object_mut() {
+            metadata.remove("resourceVersion");
+        }
+        Sent { parts, body: sent.to_string().into_bytes() }
     }
 
     fn whole(&self, uri: Uri) -> Request<Body> {

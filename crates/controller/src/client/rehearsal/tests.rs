@@ -167,10 +167,13 @@ async fn an_object_that_is_applied_again_gets_the_servers_defaults() {
     let (server, rehearsal) = (server(), rehearsal());
     let client = defaulting(&server, "2");
     let label = json!({"metadata": {"labels": {"a": "b"}}}).to_string().into_bytes();
-    let apply = || Call::apply(format!("{MAP}?fieldManager=f&force=true"), map("2").to_string().into_bytes());
     let applied = rehearsal.record(async {
-        send(&client, Call::merge(MAP, label)).await.unwrap();
-        send(&client, apply()).await.unwrap().parse::<Value>().unwrap()
+        let labelled = send(&client, Call::merge(MAP, label)).await.unwrap().parse::<Value>().unwrap();
+        let mut object = map("2");
+        // The API server has another version: the earlier write did not reach it.
+        object["metadata"]["resourceVersion"] = labelled["metadata"]["resourceVersion"].clone();
+        let apply = Call::apply(format!("{MAP}?fieldManager=f&force=true"), object.to_string().into_bytes());
+        send(&client, apply).await.unwrap().parse::<Value>().unwrap()
     });
     let applied = applied.await;
     assert_eq!(applied["data"], json!({"x": "2", "default": "d"}));
