@@ -277,15 +277,16 @@ fn observed(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Found {
     env.live.cached(key, &env.decoration).into()
 }
 
-/// Records that we own every object of a deployed revision, and seals the record.
+/// Records what is known of the objects of a deployed revision, and seals the record: complete marks say that we own every
+/// one of them, and others how far a takeover got.
 ///
 /// # Errors
 /// The record cannot be written.
-pub async fn record_ownership(env: &Environment<'_>, admitted: Admitted, marks: &Marks) -> Result<Written, Error> {
+pub async fn record_ownership(env: &Environment<'_>, admitted: &Admitted, marks: &Marks) -> Result<Written, Error> {
     let Admitted { release, is_as_stored } = admitted;
     let first = marks.first_deployed.or(release.get().info.first_deployed);
     if release.get().apply_method == "ssa" || !is_as_stored {
-        let mut release = release.into_inner();
+        let mut release = release.get().clone();
         if release.apply_method == "ssa" {
             // Our field manager now owns what Helm's did.
             release.apply_method = HELM_APPLY_METHOD.into();

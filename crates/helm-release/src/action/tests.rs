@@ -879,7 +879,7 @@ async fn recording_ownership_changes_the_apply_method_for_helm() {
         let record = |world: &World| world.server.object(RECORD).unwrap()["data"].clone();
         let before = record(&world);
         let marks = Marks { complete: true, ..Marks::default() };
-        let written = record_ownership(&world.env(), release.into(), &marks).await.unwrap();
+        let written = record_ownership(&world.env(), &release.into(), &marks).await.unwrap();
         let version = world.server.object(RECORD).unwrap()["metadata"]["resourceVersion"].clone();
         assert_eq!(version, written.resource_version.to_string());
         let read = world.storage.get("ns", "web", 1).await.unwrap().release.sealed().unwrap();

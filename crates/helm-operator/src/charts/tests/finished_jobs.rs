@@ -588,23 +588,33 @@ async fn runs_once_more(
     (writes, before): (usize, &Value),
     history: &str,
 ) -> bool {
-    world.server.fail_after(Some(writes));
-    reconcile(&world).await;
-    let died = world.server.writes_left() == Some(0);
-    world.server.fail_after(None);
-    let world = process(world.server);
-    for _ in 0..3 {
-        reconcile(&world).await;
-        tokio::time::advance(Duration::from_secs(600)).await;
-    }
-    assert_ne!(uid(&world), *before, "after {writes} writes");
-    assert_eq!(world.server.object(LOAD).unwrap()["spec"]["image"], "a", "after {writes} writes");
-    world.server.remove(LOAD);
-    reconcile(&world).await;
-    assert!(!exists(&world), "it has finished, after {writes} writes");
-    assert_eq!(world.history(), [history]);
+    let died = dies_after(&world, writes).await;
+    goes_on_and_runs_it_once_more(&process(world.server), (writes, before), history).await;
     assert!(died || writes > 3, "the scenario wrote nothing");
     died
+}
+
+/// Reconciles in a process that ends after some writes. Returns whether it died.
+async fn dies_after(world: &World, writes: usize) -> bool {
+    world.server.fail_after(Some(writes));
+    reconcile(world).await;
+    let died = world.server.writes_left() == Some(0);
+    world.server.fail_after(None);
+    died
+}
+
+async fn goes_on_and_runs_it_once_more(world: &World, (writes, before): (usize, &Value), history: &str) {
+    for _ in 0..3 {
+        reconcile(world).await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert!(exists(world), "after {writes} writes: {:#?}", world.server.log());
+    assert_ne!(uid(world), *before, "after {writes} writes");
+    assert_eq!(world.server.object(LOAD).unwrap()["spec"]["image"], "a", "after {writes} writes");
+    world.server.remove(LOAD);
+    reconcile(world).await;
+    assert!(!exists(world), "it has finished, after {writes} writes");
+    assert_eq!(world.history(), [history]);
 }
 
 #[tokio::test(start_paused = true)]
@@ -650,6 +660,66 @@ async fn a_job_that_a_takeover_deleted_runs_once_wherever_the_takeover_is_interr
             return;
         }
     }
+}
+
+/// Returns a release whose running Job is of a kept upgrade, and whose deployed revision has no seal, as if Helm had written
+/// it.
+async fn with_an_unproven_record() -> World {
+    let world = with_the_job_of_a_kept_upgrade(&["b"]).await;
+    let mut record = world.server.object(&record_path(1)).unwrap();
+    record["metadata"]["annotations"] = Value::Null;
+    world.server.restore(&record_path(1), record);
+    world
+}
+
+/// Returns a controller that can compare a record with the chart and the values, as it must before it takes over one
+/// without a seal.
+fn comparing_elsewhere(server: Arc<MemoryApi>) -> World {
+    recording(server, with_sources())
+}
+
+/// Removes the objects from the marks that an unfinished takeover has sealed, as if they were too many.
+async fn omit_what_is_taken_over(world: &World) {
+    let storage = &world.shared.storage;
+    let Ok(imported) = storage.get("ns", "web", 3).await else { return };
+    if let Some(marks) = imported.marks.filter(|marks| !marks.complete) {
+        storage.update(imported.release.facts(), &marks.without_inventory()).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_the_takeover_of_an_unproven_record_deleted_runs_once_wherever_it_is_interrupted() {
+    for has_too_many_objects in [false, true] {
+        for writes in 0.. {
+            let world = with_an_unproven_record().await;
+            let before = uid(&world);
+            let world = comparing_elsewhere(world.server);
+            let died = dies_after(&world, writes).await;
+            if has_too_many_objects {
+                omit_what_is_taken_over(&world).await;
+            }
+            let world = comparing_elsewhere(world.server);
+            goes_on_and_runs_it_once_more(&world, (writes, &before), "3 deployed").await;
+            if !died {
+                assert!(writes > 4, "the scenario wrote nothing");
+                break;
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_nobody_proves_is_sealed_before_its_takeover_deletes_a_job() {
+    let world = comparing_elsewhere(with_an_unproven_record().await.server);
+    world.server.refuse(|call| {
+        let is_deletion = call.method == http::Method::DELETE && call.path.starts_with(LOAD);
+        is_deletion.then(|| Error::from_status(500, "InternalError", "away"))
+    });
+    reconcile(&world).await;
+    let imported = world.shared.storage.get("ns", "web", 3).await.unwrap();
+    let marks = imported.marks.unwrap();
+    let load = marks.objects.iter().find(|object| &*object.key.name == "load").unwrap();
+    assert_eq!((marks.complete, load.deleted, load.expires), (false, true, false));
 }
 
 #[tokio::test(start_paused = true)]

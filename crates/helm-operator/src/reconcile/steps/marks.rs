@@ -3,9 +3,9 @@
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
-use helm_release::action::{self, Environment};
+use helm_release::action::{self, Admitted, Environment};
 use helm_release::kube::{Applied, ApplyMethod, DeletionError, Deletions, ObjectKey};
-use helm_release::storage::{MarkedObject, Marks};
+use helm_release::storage::{MarkedObject, Marks, Stored, Written};
 use outside::sync::lock;
 
 use crate::reconcile::step_context::{StepContext, finished_for_former};
@@ -62,14 +62,15 @@ async fn write_if_new(
 }
 
 /// The deletions of Jobs that a repair or a takeover recreates, noted in the marks of the deployed revision before they
-/// are sent. Otherwise, a Job that was deleted and not yet created would count as finished after a restart. A record that
-/// this operator did not write notes nothing: while it is taken over, such a Job is lost if the process dies.
+/// are sent. Otherwise, a Job that was deleted and not yet created would count as finished after a restart.
 pub(super) struct RepairDeletions<'a> {
     context: &'a StepContext<'a>,
     primary: &'a Primary,
     version: u32,
     /// The marks as written last.
     marks: Mutex<Arc<Marks>>,
+    /// The release that is taken over.
+    taken: Option<(&'a Environment<'a>, &'a Admitted)>,
 }
 
 impl<'a> RepairDeletions<'a> {
@@ -80,7 +81,13 @@ impl<'a> RepairDeletions<'a> {
         version: u32,
         marks: &Arc<Marks>,
     ) -> RepairDeletions<'a> {
-        RepairDeletions { context, primary, version, marks: Mutex::new(marks.clone()) }
+        RepairDeletions { context, primary, version, marks: Mutex::new(marks.clone()), taken: None }
+    }
+
+    /// Lets the first note of a takeover seal the record of this release, if the operator did not write it. Without a seal,
+    /// the next process would not believe the note.
+    pub(super) fn sealing(self, env: &'a Environment<'a>, admitted: &'a Admitted) -> RepairDeletions<'a> {
+        RepairDeletions { taken: Some((env, admitted)), ..self }
     }
 
     /// Returns the revision's marks, with the deletions.
@@ -106,10 +113,25 @@ impl<'a> RepairDeletions<'a> {
         }
     }
 
-    async fn write(&self, noted: Marks) -> Result<(), action::Error> {
-        write_marks(self.context, self.primary, self.version, noted.clone()).await?;
+    async fn write(&self, mut noted: Marks) -> Result<(), action::Error> {
+        match self.taken.filter(|_| !self.is_sealed()) {
+            Some((env, admitted)) => {
+                // The takeover has yet to end.
+                noted.complete = false;
+                self.context.note_replacement();
+                let written = action::record_ownership(env, admitted, &noted).await?;
+                keep_written(self.context, self.version, noted.clone(), written);
+            }
+            None => write_marks(self.context, self.primary, self.version, noted.clone()).await?,
+        }
         *lock(&self.marks) = Arc::new(noted);
         Ok(())
+    }
+
+    /// Returns whether marks can be written for the record as it is, because this operator wrote it.
+    fn is_sealed(&self) -> bool {
+        let release = self.context.release().unwrap_or_default();
+        release.revisions.get(&self.version).is_some_and(|revision| revision.body(self.version).is_some())
     }
 }
 
@@ -146,4 +168,16 @@ pub(super) async fn write_marks(
         }
     });
     Ok(())
+}
+
+/// Stores a record that this process has written.
+pub(super) fn keep_written(context: &StepContext<'_>, version: u32, marks: Marks, written: Written) {
+    context.shared.cache.change_release(context.key, |release| {
+        if let Some(revision) = release.revisions.get_mut(&version) {
+            revision.marks = Some(Arc::new(marks));
+            revision.trust = Trust::Written(Some(written.packed.content()));
+            revision.rewritten(written.resource_version);
+        }
+        release.packed = Some((version, Stored::Sealed(written.packed)));
+    });
 }

@@ -6,10 +6,10 @@ use controller::report::Outcome;
 use helm_release::action::{self, Action, Admitted, Environment, Repaired, Unbound};
 use helm_release::kube::{Applied, ApplyError, ApplyMethod, Live, ObjectKey, OwnershipLoss, intern};
 use helm_release::release::{Packed, Status};
-use helm_release::storage::{MarkedObject, Marks, Stored, Written};
+use helm_release::storage::{MarkedObject, Marks, Stored};
 use tokio::time::Instant;
 
-use super::marks::{RepairDeletions, note_made_again, update_marks, write_marks};
+use super::marks::{RepairDeletions, keep_written, note_made_again, update_marks, write_marks};
 use super::remediate;
 use crate::reconcile::changes::{self, put_back};
 use crate::reconcile::failure::Failed;
@@ -19,7 +19,7 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::status::{Fault, MAX_NAMED, condition};
 use crate::view::primary::Primary;
-use crate::view::release::{Holder, Revision, Trust};
+use crate::view::release::{Holder, Revision};
 
 /// Applies the objects that are missing or lost fields of ours.
 pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
@@ -176,7 +176,7 @@ pub(crate) async fn read(context: &StepContext<'_>, primary: &Primary) -> Result
             marks = action::with_unsuccessful_before(&env, version, marks).await.map_err(|e| fault(&e))?;
         }
         let known = release.revisions.get(&version).and_then(|revision| revision.marks.as_deref());
-        match known.filter(|known| !known.inputs.is_empty()) {
+        match known.filter(|known| !known.inputs.is_empty() || !known.adopted.is_empty()) {
             // They lack only the objects, which were too many.
             Some(known) => marks = known.with_inventory(marks.objects),
             None => {
@@ -241,7 +241,7 @@ async fn take(
     // The record may have had other hooks than the chart, which count.
     whole.delete_hooks = admitted.has_delete_hooks();
     env.decoration.tie = whole.tie();
-    let noted = RepairDeletions::new(context, primary, version, marks);
+    let noted = RepairDeletions::new(context, primary, version, marks).sealing(&env, &admitted);
     noted.note_jobs_of_former(&env).await.map_err(|e| fault(&e))?;
     let known = noted.marks();
     let taken = action::take_ownership(&env, &admitted, &known, &noted).await.map_err(|e| fault(&e))?;
@@ -270,7 +270,7 @@ async fn take(
         whole.objects.extend(listed);
     }
     context.note_replacement();
-    let written = action::record_ownership(&env, admitted, &whole).await.map_err(|e| fault(&e))?;
+    let written = action::record_ownership(&env, &admitted, &whole).await.map_err(|e| fault(&e))?;
     if !marks.owner.is_empty() && marks.owner_type != whole.owner_type {
         context.shared.memory.change(context.key, |memory| memory.release.took_over = true);
     }
@@ -373,18 +373,6 @@ pub(crate) fn cache_repaired(context: &StepContext<'_>, applied: &[Applied], fai
         Some(_) => context.shared.cache.store_applied(applied, context.key),
         None => cache_applied(context, applied),
     }
-}
-
-/// Stores a record that this process has written.
-fn keep_written(context: &StepContext<'_>, version: u32, marks: Marks, written: Written) {
-    context.shared.cache.change_release(context.key, |release| {
-        if let Some(revision) = release.revisions.get_mut(&version) {
-            revision.marks = Some(Arc::new(marks));
-            revision.trust = Trust::Written(Some(written.packed.content()));
-            revision.rewritten(written.resource_version);
-        }
-        release.packed = Some((version, Stored::Sealed(written.packed)));
-    });
 }
 
 pub(crate) fn fault(error: &action::Error) -> Failed {
