@@ -134,7 +134,7 @@ mod tests {
     fn a_repair_names_fields_and_manager_as_far_as_they_are_known() {
         let fields = vec![".data.a".to_owned()];
         let losses = [
-            (key("a"), OwnershipLoss { gone: false, manager: Some("kubectl".into()), fields }),
+            (key("a"), OwnershipLoss { manager: Some("kubectl".into()), fields, ..OwnershipLoss::default() }),
             (key("b"), OwnershipLoss { gone: true, ..OwnershipLoss::default() }),
             (key("c"), OwnershipLoss::default()),
         ];

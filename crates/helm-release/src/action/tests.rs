@@ -841,31 +841,41 @@ async fn taking_ownership_leaves_a_finished_job_finished_unless_it_was_deleted_b
 #[tokio::test]
 async fn taking_ownership_runs_no_job_again_whose_fields_something_else_has_decided() {
     const LOAD: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
-    let world = World::new();
-    world.server.make_immutable("jobs", "/spec/template");
-    let mut job = made_by_helm("load", "web");
-    job.as_object_mut().unwrap().remove("data");
-    job["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "Helm"});
-    (job["apiVersion"], job["kind"]) = ("batch/v1".into(), "Job".into());
-    // A webhook has changed it when it was created.
-    job["spec"] = json!({"template": "mirror/a"});
-    world.server.put(LOAD, job, "helm");
-    let before = world.server.object(LOAD).unwrap();
-    let metadata = json!({"name": "load"});
-    let chart = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": "a"}});
-    let manifest = format!("---\n{chart}\n");
-    let release = recorded(Release { manifest, ..sample::release() }).into();
-    let taken = take_ownership(&world.env(), &release, &Marks::default(), &()).await.unwrap();
-    let after = world.server.object(LOAD).unwrap();
-    assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
-    assert_eq!(after["spec"], before["spec"]);
-    assert!(!world.server.log().iter().any(|line| line.starts_with("DELETE") || line.starts_with("POST")));
-    // Watches show it, and nothing has drifted.
-    assert_eq!(after["metadata"]["labels"]["helm.sdk.operatorframework.io/chart"], "memcached");
-    assert_eq!(after["metadata"]["ownerReferences"][0]["uid"], "u1");
-    assert!(after["metadata"]["managedFields"].as_array().unwrap().iter().all(|entry| entry["manager"] != "helm"));
-    let live: Live = serde_json::from_value(after).unwrap();
-    assert!(live.mark.is_some() && taken.applied[0].live.mark == live.mark);
+    for is_interrupted in [false, true] {
+        let world = World::new();
+        world.server.make_immutable("jobs", "/spec/template");
+        let mut job = made_by_helm("load", "web");
+        job.as_object_mut().unwrap().remove("data");
+        job["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "Helm"});
+        (job["apiVersion"], job["kind"]) = ("batch/v1".into(), "Job".into());
+        // A webhook has changed it when it was created.
+        job["spec"] = json!({"template": "mirror/a"});
+        world.server.put(LOAD, job, "helm");
+        let before = world.server.object(LOAD).unwrap();
+        let metadata = json!({"name": "load"});
+        let chart = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": "a"}});
+        let manifest = format!("---\n{chart}\n");
+        let release = recorded(Release { manifest, ..sample::release() }).into();
+        if is_interrupted {
+            // After Helm's fields became ours, and before the apply.
+            world.server.fail_after(Some(1));
+            assert!(take_ownership(&world.env(), &release, &Marks::default(), &()).await.unwrap().failed.is_some());
+            world.server.fail_after(None);
+        }
+        let taken = take_ownership(&world.env(), &release, &Marks::default(), &()).await.unwrap();
+        let after = world.server.object(LOAD).unwrap();
+        assert_eq!(after["metadata"]["uid"], before["metadata"]["uid"]);
+        assert_eq!(after["spec"], before["spec"]);
+        assert!(!world.server.log().iter().any(|line| line.starts_with("DELETE") || line.starts_with("POST")));
+        // Watches show it, and nothing has drifted.
+        assert_eq!(after["metadata"]["labels"]["helm.sdk.operatorframework.io/chart"], "memcached");
+        assert_eq!(after["metadata"]["ownerReferences"][0]["uid"], "u1");
+        assert!(after["metadata"]["managedFields"].as_array().unwrap().iter().all(|entry| entry["manager"] != "helm"));
+        let taken_managers = after["metadata"]["managedFields"].to_string();
+        let live: Live = serde_json::from_value(after).unwrap();
+        assert!(live.mark.is_some() && taken.applied[0].live.mark == live.mark);
+        assert!(!taken_managers.contains("unapplied"), "{taken_managers}");
+    }
 }
 
 #[tokio::test]

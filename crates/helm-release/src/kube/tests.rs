@@ -323,6 +323,27 @@ async fn the_mark_reveals_lost_fields_and_applying_restores_it() {
 }
 
 #[tokio::test]
+async fn fields_that_became_ours_count_as_drift_until_an_apply_has_set_them() {
+    let (server, applier) = server();
+    let mark = put(&applier, Rule::Import).await.unwrap().live.mark;
+    let live = || server.object(SERVICE).unwrap();
+    let port = || live()["spec"]["port"].clone();
+    let live_mark = || serde_json::from_value::<Live>(live()).unwrap().mark;
+    let is_drift = async || !applier.inspect(&service(), &decoration(), &[]).await.unwrap().loss.is_none();
+    let mut drifted = live();
+    drifted["spec"]["port"] = 9.into();
+    server.put(SERVICE, drifted, "helm");
+    // The process dies between the two writes of a repair.
+    server.fail_after(Some(1));
+    put(&applier, Rule::Keep).await.unwrap_err();
+    server.fail_after(None);
+    assert!(live()["metadata"]["managedFields"].as_array().unwrap().iter().all(|one| one["manager"] != "helm"));
+    assert_eq!((port(), live_mark() == mark, is_drift().await), (json!(9), false, true), "a watch and a read show it");
+    put(&applier, Rule::Keep).await.unwrap();
+    assert_eq!((port(), live_mark() == mark, is_drift().await), (json!(1), true, false));
+}
+
+#[tokio::test]
 async fn only_proven_objects_are_deleted() {
     let (server, applier) = server();
     let key = put(&applier, Rule::Import).await.unwrap().key;

@@ -460,13 +460,53 @@ async fn a_detected_autoscaler_is_no_drift() {
     assert_eq!(requests(&world).await, [""; 0]);
 }
 
+/// Returns the rule that a field of the ConfigMap `b` is ignored.
+fn ignoring(pointer: &str) -> IgnoreRule {
+    let objects = ObjectRule { name: Some("b".into()), ..ObjectRule::default() };
+    IgnoreRule { objects, paths: vec![Pointer::parse(pointer).unwrap()] }
+}
+
+/// Creates a controller that must read `b` before it repairs it, because others may own another field of it.
+fn reading_b(server: Arc<MemoryApi>, objects: ChartObjects) -> World {
+    let change = |settings: &mut Settings| {
+        settings.watch_dependents = objects == ChartObjects::Watched;
+        settings.drift.ignore = [ignoring("/data/other")].into();
+    };
+    let (renderer, events) = (Arc::new(Stub::default()), Events::default());
+    World::start(server, renderer, events, objects, change, Acceptance::default(), Extensions::default())
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_helm_changed_is_put_back_wherever_a_repair_that_takes_its_fields_is_interrupted() {
+    for objects in [ChartObjects::Watched, ChartObjects::Unwatched] {
+        for writes in 0.. {
+            let world = reading_b(World::new(spec()).server, objects);
+            world.reconcile().await;
+            change(&world, "b", "mine", "helm");
+            tokio::time::advance(60 * SECOND).await;
+            world.server.fail_after(Some(writes));
+            world.reconcile().await;
+            let died = world.server.writes_left() == Some(0);
+            world.server.fail_after(None);
+            let world = reading_b(world.server, objects);
+            for _ in 0..2 {
+                world.reconcile().await;
+                tokio::time::advance(600 * SECOND).await;
+            }
+            let is_watched = objects == ChartObjects::Watched;
+            assert_eq!(world.value_of("b"), "1", "watched: {is_watched}, after {writes} writes");
+            if !died {
+                assert!(writes > 2, "the scenario wrote nothing");
+                break;
+            }
+        }
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn ignored_fields_may_change_freely() {
     let server = World::new(spec()).server;
-    let rule = IgnoreRule {
-        objects: ObjectRule { name: Some("b".into()), ..ObjectRule::default() },
-        paths: vec![Pointer::parse("/data/value").unwrap()],
-    };
+    let rule = ignoring("/data/value");
     let world = World::with_events(server, Arc::new(Stub::default()), |settings| settings.drift.ignore = [rule].into());
     world.reconcile().await;
     assert_eq!(world.value_of("b"), "1");

@@ -107,7 +107,7 @@ fn without_ca_bundles(fields: &Value, depth: usize) -> Value {
 }
 
 /// Returns a set of fields without those of another.
-fn without(fields: &Value, moved: &Value, depth: usize) -> Value {
+pub(in crate::kube) fn without(fields: &Value, moved: &Value, depth: usize) -> Value {
     let Some(fields) = fields.as_object().filter(|_| depth <= MAX_DEPTH) else { return json!({}) };
     let rest = fields.iter().filter_map(|(key, inner)| match moved.get(key) {
         None => Some((key.clone(), inner.clone())),

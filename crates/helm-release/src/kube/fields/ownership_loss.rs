@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value, json};
 
 use crate::kube::fields::migrate::union;
+use crate::kube::fields::unapplied::is_unapplied;
 use crate::kube::{FIELD_MANAGER, ObjectKey};
 
 /// Maximum number of fields that one message names.
@@ -19,6 +20,8 @@ pub(in crate::kube) const ABSENT: &str = "[]";
 pub struct OwnershipLoss {
     /// Whether the object does not exist.
     pub gone: bool,
+    /// Whether fields of others became ours, and no apply has set their values yet.
+    pub unapplied: bool,
     /// The manager that last took over one of the fields; `None` if no entry has them.
     pub manager: Option<String>,
     /// Fields that we apply and no longer own, such as `.spec.replicas`.
@@ -68,7 +71,7 @@ impl OwnershipLoss {
 
     /// Returns whether the object has all fields that the release applies.
     pub fn is_none(&self) -> bool {
-        !self.gone && self.fields.is_empty()
+        !self.gone && !self.unapplied && self.fields.is_empty()
     }
 }
 
@@ -88,6 +91,7 @@ pub(in crate::kube) fn ownership_loss(live: &Value, applied: &Value) -> Ownershi
     let other = others.max_by_key(|entry| entry["time"].as_str().unwrap_or_default());
     OwnershipLoss {
         gone: false,
+        unapplied: is_unapplied(&live["metadata"]["managedFields"]),
         manager: other.and_then(|entry| entry["manager"].as_str()).map(str::to_owned),
         fields: lost.iter().map(|path| display_path(path)).collect(),
     }
@@ -317,7 +321,8 @@ mod tests {
         let key = ObjectKey { group: "".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: "b".into() };
         let describe = |gone, manager: Option<&str>, fields: usize| {
             let fields = (0..fields).map(|n| format!(".f{n}")).collect();
-            OwnershipLoss { gone, manager: manager.map(str::to_owned), fields }.describe(&key)
+            let manager = manager.map(str::to_owned);
+            OwnershipLoss { gone, manager, fields, ..OwnershipLoss::default() }.describe(&key)
         };
         assert_eq!(describe(true, None, 0), "someone keeps deleting ConfigMap \"b\"");
         assert_eq!(describe(false, None, 0), "someone keeps changing ConfigMap \"b\"");
@@ -342,5 +347,8 @@ mod tests {
         );
         let gone = OwnershipLoss { gone: true, ..OwnershipLoss::default() };
         assert_eq!((gone.describe_once(&key), gone.is_none()), ("ConfigMap \"b\" is gone".to_owned(), false));
+        let unapplied = OwnershipLoss { unapplied: true, ..OwnershipLoss::default() };
+        let expected = ("someone changed ConfigMap \"b\"".to_owned(), None, false);
+        assert_eq!((unapplied.describe_once(&key), unapplied.describe_change(), unapplied.is_none()), expected);
     }
 }

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kube::fields::handover::hand_over;
 use crate::kube::fields::migrate::migrated_managers;
+use crate::kube::fields::unapplied::as_unapplied;
 use crate::kube::fields::{replaced, unowned};
 use crate::kube::writes::apply::{Applier, ApplyError, bytes};
 use crate::kube::writes::autoscaler::has_replicas;
@@ -460,10 +461,10 @@ pub(in crate::kube) fn metadata_patch(mut changes: Map<String, Value>, metadata:
 }
 
 /// Returns the object to apply over an existing one, and the managed fields to set first: earlier managers' fields
-/// become ours, and those that are handed over are released.
+/// become ours, which our entry says until the apply, and those that are handed over are released.
 fn taken_over(body: &Body, existing: &Existing) -> (Body, Option<Value>) {
     let managed_fields = existing.managed_fields.json();
-    let migrated = migrated_managers(managed_fields, &body.owner);
+    let migrated = migrated_managers(managed_fields, &body.owner).map(as_unapplied);
     let Some(live) = &existing.whole else { return (body.clone(), migrated) };
     let managers = migrated.as_ref().unwrap_or(managed_fields);
     let handed_over = hand_over(&body.json, live, managers, &body.handed_over);

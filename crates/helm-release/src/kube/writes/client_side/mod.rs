@@ -16,6 +16,7 @@ use outside::{Call, Error};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use crate::kube::fields::unapplied::as_applied;
 use crate::kube::writes::apply::{Applier, bytes};
 use crate::kube::writes::found::Found;
 use crate::kube::writes::write::{Body, WriteOptions};
@@ -145,12 +146,17 @@ fn patch_over(
     if is_hooks(live) && !is_hooks(&new) {
         patch["metadata"]["annotations"][HOOK_RUN_ANNOTATION] = Value::Null;
     }
-    if patch == json!({}) {
+    // An apply that was rejected has left fields of others to us, whose values are set now.
+    let settled = as_applied(&live["metadata"]["managedFields"]);
+    if patch == json!({}) && settled.is_none() {
         return None;
     }
     patch["metadata"]["uid"] = live["metadata"]["uid"].clone();
-    if shared::is_changed_by(&patch) || !is_ours(live, decoration) {
+    if shared::is_changed_by(&patch) || settled.is_some() || !is_ours(live, decoration) {
         patch["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+    }
+    if let Some(managers) = settled {
+        patch["metadata"]["managedFields"] = managers;
     }
     Some(patch)
 }

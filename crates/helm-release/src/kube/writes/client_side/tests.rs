@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::patch::three_way;
 use super::schema::Document;
 use super::*;
+use crate::kube::fields::unapplied::is_unapplied;
 use crate::kube::{
     Adopt, Applied, ApplyError, ApplyMethod, Decoration, Disturbance, MemoryApi, Policy, Previous, Proven, Purpose,
     Rule, Target, Tie,
@@ -385,6 +386,25 @@ async fn a_kept_built_in_object_loses_only_our_owner_reference() {
     let patch = patch_over(Some(&object), &body, &kept, &live, document.schema("Deployment")).unwrap();
     let (owners, version) = (&patch["metadata"]["ownerReferences"], &patch["metadata"]["resourceVersion"]);
     assert_eq!((owners, version), (&json!([{"$patch": "delete", "uid": "u1"}]), &json!("7")));
+}
+
+#[tokio::test]
+async fn fields_that_became_ours_for_an_apply_that_is_rejected_are_set_by_the_merge() {
+    let world = server();
+    let server = &world.0;
+    let annotations = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
+    let mut helms = deployment("old").body;
+    helms["metadata"]["annotations"] = annotations;
+    server.put(DEPLOYMENT, helms, "helm");
+    let merged = apply(&world, &deployment("odd"), Policy::Auto, &(), Mode::Adopt).await.unwrap();
+    assert!(matches!(merged.method, ApplyMethod::Client { refused: Some(_) }), "{:?}", merged.method);
+    let live = server.object(DEPLOYMENT).unwrap();
+    let managers = &live["metadata"]["managedFields"];
+    assert!(managers.as_array().unwrap().iter().all(|entry| entry["manager"] == "helm-operator"), "{managers}");
+    assert_eq!((&live["spec"]["image"], is_unapplied(managers)), (&json!("odd"), false));
+    let previous = server.log().len();
+    apply(&world, &deployment("odd"), Policy::Auto, &(), Mode::Client).await.unwrap();
+    assert_eq!(log(server, previous), ["GET deployments/web"], "nothing is left to do");
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use tokio::time::Instant;
 
 use self::decide::Desired;
 use crate::kube::fields::migrate::migrated_managers;
+use crate::kube::fields::unapplied::as_applied;
 use crate::kube::live_state::live::Proven;
 use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::without_slot;
@@ -286,7 +287,11 @@ impl Applier {
     /// Makes an object part of the release without changing any field that the chart sets: earlier writers' fields
     /// become ours, and the metadata names the release.
     async fn take_over(&self, body: &Body, mut live: Value) -> Result<Live, Error> {
-        if let Some(managers) = migrated_managers(&live["metadata"]["managedFields"], &body.owner) {
+        let managers = &live["metadata"]["managedFields"];
+        let migrated = migrated_managers(managers, &body.owner);
+        // No apply follows that would do it.
+        let settled = as_applied(migrated.as_ref().unwrap_or(managers)).or(migrated);
+        if let Some(managers) = settled {
             live = self.set_managers_of(&live, &body.path, &managers).await?.parse()?;
         }
         if let Some(patch) = decide::tying(&body.json["metadata"], &live["metadata"]) {
