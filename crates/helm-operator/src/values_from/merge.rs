@@ -124,7 +124,7 @@ fn encoded(merged: &Value) -> Result<Spec, Error> {
 ///
 /// # Errors
 /// [`Error::TooLarge`].
-pub(crate) fn check_size(bytes: usize) -> Result<(), Error> {
+pub(super) fn check_size(bytes: usize) -> Result<(), Error> {
     if bytes > MAX_BYTES { Err(Error::TooLarge) } else { Ok(()) }
 }
 

@@ -4,6 +4,7 @@
 //! Counterpart: Flux's `spec.valuesFrom`. docs/decisions/0026-values-from.md has the reasons.
 
 mod content;
+mod contents;
 mod merge;
 
 use std::fmt;
@@ -15,7 +16,8 @@ use helm::strvals;
 use serde::Deserialize;
 
 pub(crate) use content::Content;
-pub(crate) use merge::{Error as MergeError, Found, check_size, merge};
+pub(crate) use contents::{Contents, keys_of};
+pub(crate) use merge::{Error as MergeError, Found, merge};
 
 /// The type of the Secret with the key of release records. Neither templates nor `valuesFrom` see its content, in any
 /// namespace.

@@ -11,7 +11,7 @@ use crate::inspect::model::Name;
 use crate::origins::rows::{Row, rows};
 use crate::origins::{self, Inputs};
 use crate::reconcile::controller_context::ControllerContext;
-use crate::values_from::{self, Content, Resolved, SourceKind};
+use crate::values_from::{self, Content, Contents, Resolved, keys_of};
 use crate::view::sources::named::named;
 use crate::watches::OverrideValuesType;
 
@@ -38,13 +38,14 @@ pub(crate) async fn values(found: &Found, access: &dyn Access, which: ValueRows)
     let mut shown = Values { resource: found.name(), which, rows: Vec::new(), omitted: 0, notes: Vec::new() };
     let settings = &controller.settings;
     let sources = match named(primary, &settings.values_from, &settings.values_from_annotation) {
-        Ok(named) => read(controller, access, named, &mut shown.notes).await?,
+        Ok(sources) => sources,
         Err(error) => {
             shown.notes.push(chain(&error));
             return Ok(shown);
         }
     };
-    match traced(found, sources).await {
+    let Some(contents) = read(controller, access, &sources, &mut shown.notes).await? else { return Ok(shown) };
+    match traced(found, sources, contents).await {
         Ok((rows, warnings)) => {
             shown.rows = rows;
             shown.notes.extend(warnings);
@@ -57,46 +58,58 @@ pub(crate) async fn values(found: &Found, access: &dyn Access, which: ValueRows)
     Ok(shown)
 }
 
-/// Reads the sources that the caller may get; `None` instead of others, which a note names.
+/// Reads the sources that the caller may get; notes name the others. Returns `None` with a note if they are too large
+/// together for a reconcile, too.
 async fn read(
     controller: &ControllerContext,
     access: &dyn Access,
-    named: Vec<Resolved>,
+    sources: &[Resolved],
     notes: &mut Vec<String>,
-) -> Result<Vec<(Resolved, Option<Content>)>, Error> {
-    let mut sources = Vec::new();
-    for source in named {
-        let namespace = source.key.namespace.clone();
-        let plural = match source.key.kind {
-            SourceKind::Secret => "secrets",
-            SourceKind::ConfigMap => "configmaps",
-        };
-        if !access.has(Right { verb: "get", group: "", plural, namespace: &namespace }).await? {
-            notes.push(format!("You may not get {source}, in namespace {namespace:?}: what it sets is not shown."));
-            sources.push((source, None));
-            continue;
-        }
-        let content = match controller.api.send(Call::get(source.key.path())).await {
-            Ok(answer) => Content::read(source.key.kind, &answer.body, &|key| key == source.values_key),
-            Err(error) if error.is_not_found() => {
-                notes.push(format!("{source}, in namespace {namespace:?}, does not exist."));
-                None
+) -> Result<Option<Contents>, Error> {
+    let mut contents = Contents::default();
+    for source in sources {
+        let namespace = &source.key.namespace;
+        if contents.get(source).is_none() {
+            let content = match content(controller, access, source, sources).await? {
+                Ok(content) => content,
+                Err(why) => {
+                    notes.push(why);
+                    continue;
+                }
+            };
+            if let Err(error) = contents.add(source.key.clone(), content) {
+                notes.push(chain(&error));
+                return Ok(None);
             }
-            Err(_) => {
-                notes.push(format!("{source}, in namespace {namespace:?}, cannot be read: what it sets is not shown."));
-                None
-            }
-        };
-        if content.as_ref().is_some_and(|content| content.get(&source.values_key).is_none()) {
-            notes.push(format!("{source}, in namespace {namespace:?}, has no such key."));
         }
-        sources.push((source, content));
+        notes.extend(contents.lack(source).map(|what| format!("{source}, in namespace {namespace:?}, {what}.")));
     }
-    Ok(sources)
+    Ok(Some(contents))
+}
+
+/// Reads the keys of a source's object that any source names; returns a note if that is not possible.
+async fn content(
+    controller: &ControllerContext,
+    access: &dyn Access,
+    source: &Resolved,
+    sources: &[Resolved],
+) -> Result<Result<Content, String>, Error> {
+    let (kind, namespace) = (source.key.kind, &source.key.namespace);
+    if !access.has(Right { verb: "get", group: "", plural: kind.plural(), namespace }).await? {
+        return Ok(Err(format!("You may not get {source}, in namespace {namespace:?}: what it sets is not shown.")));
+    }
+    let keys = keys_of(sources, &source.key);
+    let content = match controller.api.send(Call::get(source.key.path())).await {
+        Ok(answer) => Content::read(kind, &answer.body, &|key| keys.contains(key)),
+        Err(error) if error.is_not_found() => Some(Content::default()),
+        Err(_) => None,
+    };
+    let unread = || format!("{source}, in namespace {namespace:?}, cannot be read: what it sets is not shown.");
+    Ok(content.ok_or_else(unread))
 }
 
 /// Traces the values, apart from other work: charts and specs may be large.
-async fn traced(found: &Found, sources: Vec<(Resolved, Option<Content>)>) -> Result<(Vec<Row>, Vec<String>), String> {
+async fn traced(found: &Found, sources: Vec<Resolved>, contents: Contents) -> Result<(Vec<Row>, Vec<String>), String> {
     let (renderer, spec) = (found.controller.renderer.clone(), found.primary.spec.clone());
     let keeps_strings = found.records.as_ref().is_some_and(|release| release.has_string_overrides());
     let work = move || {
@@ -107,13 +120,8 @@ async fn traced(found: &Found, sources: Vec<(Resolved, Option<Content>)>) -> Res
         let overrides = renderer.overrides().unwrap_or(&nothing);
         let open = if keeps_strings { OverrideValuesType::String } else { OverrideValuesType::Typed };
         let overrides_type = overrides.kind().unwrap_or(open);
-        let found: Vec<values_from::Found<'_>> = sources
-            .iter()
-            .map(|(source, content)| values_from::Found {
-                source,
-                bytes: content.as_ref().and_then(|content| content.get(&source.values_key)),
-            })
-            .collect();
+        let found: Vec<values_from::Found<'_>> =
+            sources.iter().map(|source| values_from::Found { source, bytes: contents.bytes(source) }).collect();
         let inputs = Inputs { sources: &found, spec: &spec, overrides, overrides_type };
         let values = origins::values(&chart, &inputs).map_err(|error| chain(&error))?;
         Ok((rows(&values), values.traced.warnings.clone()))

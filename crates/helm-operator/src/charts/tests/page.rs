@@ -334,6 +334,44 @@ async fn values_have_origins_and_those_of_secrets_are_masked() {
     assert_eq!(world.server.log().len(), before, "nothing is read for a caller who may not");
 }
 
+/// Returns a resource whose values come from these entries of `valuesFrom`.
+fn with_maps(entries: &[Value]) -> World {
+    let sources: Vec<ValuesSource> = serde_json::from_value(entries.into()).unwrap();
+    let server = World::new(json!({"maps": ["m"]})).server;
+    World::with_events(server, Arc::new(Stub::default()), |settings| settings.values_from = sources.into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn sources_that_are_too_large_together_are_read_no_further_than_by_a_reconcile() {
+    let world = with_maps(&["a", "b", "c"].map(|name| json!({"kind": "ConfigMap", "name": name})));
+    for name in ["a", "b", "c"] {
+        let data = json!({"values.yaml": format!("value: {}", "x".repeat(600_000))});
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data});
+        world.server.put(&format!("{MAPS}/{name}"), object, "user");
+    }
+    world.reconcile().await;
+    let expected = "valuesFrom: the sources have more than 1048576 bytes";
+    assert_eq!(world.condition("Irreconcilable").unwrap(), format!("True/InvalidValues/{expected}"));
+    let before = world.server.log().len();
+    let reader = Caller::of(READ, &["ns"]).reading(&["configmaps"]);
+    let (status, html) = load(&world, &reader, "/Memcached.cache.my.domain/ns/web?view=values", false).await;
+    assert!(status == 200 && html.contains(expected), "{html}");
+    assert_eq!(world.server.log()[before..], [format!("GET {MAPS}/a"), format!("GET {MAPS}/b")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_several_sources_name_is_read_once() {
+    let world = with_maps(&["one", "two"].map(|key| json!({"kind": "ConfigMap", "name": "a", "valuesKey": key})));
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"one": "a: 1"}});
+    world.server.put(&format!("{MAPS}/a"), object, "user");
+    world.feed();
+    let before = world.server.log().len();
+    let reader = Caller::of(READ, &["ns"]).reading(&["configmaps"]);
+    let (_, html) = load(&world, &reader, "/Memcached.cache.my.domain/ns/web?view=values", false).await;
+    assert!(html.contains("key &quot;two&quot;, in namespace &quot;ns&quot;, has no such key."), "{html}");
+    assert_eq!(world.server.log()[before..], [format!("GET {MAPS}/a")]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_overview_says_how_far_a_rollout_is_without_numbers_of_releases() {
     let canary = kube::core::Selector::from_iter([("tier", "canary")]);

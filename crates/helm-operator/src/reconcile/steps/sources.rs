@@ -1,7 +1,7 @@
 //! Handles the value sources in a reconcile: which ones a resource has, whether they have changed, and their values
 //! while they are needed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use controller::report::chain;
@@ -19,7 +19,7 @@ use crate::reconcile::report::faults::invalid_annotation;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::values::Spec;
-use crate::values_from::{self, Content, Found, MergeError, Resolved, SourceKey, SourceKind};
+use crate::values_from::{self, Content, Contents, Found, MergeError, Resolved, SourceKey, SourceKind, keys_of};
 use crate::view::primary::Primary;
 use crate::view::sources::named::{Unnamed, named};
 use crate::view::sources::registry::{Known, Read};
@@ -131,27 +131,24 @@ impl StepContext<'_> {
     async fn merged(&self, primary: &Primary, sources: &[Resolved]) -> Result<(Vec<Value>, Spec, Mask), Failed> {
         let invalid = |error: MergeError| FailedAttempt::invalid_values(error.to_string());
         let _permit = if sources.is_empty() { None } else { self.shared.sources.loading().await };
-        let (mut contents, mut bytes) = (BTreeMap::new(), 0);
+        let mut contents = Contents::default();
         for source in sources {
-            if !contents.contains_key(&source.key) {
-                let named = sources.iter().filter(|other| other.key == source.key);
-                let named: BTreeSet<&str> = named.map(|other| other.values_key.as_str()).collect();
-                let content = read_source(self.shared, &source.key, &named).await?;
-                bytes += content.size();
-                values_from::check_size(bytes).map_err(invalid)?;
-                contents.insert(source.key.clone(), content);
+            if contents.get(source).is_none() {
+                let content = read_source(self.shared, &source.key, &keys_of(sources, &source.key)).await?;
+                contents.add(source.key.clone(), content).map_err(invalid)?;
             }
         }
         let mut found = Vec::new();
         for source in sources {
-            let content = &contents[&source.key];
-            let bytes = content.get(&source.values_key);
-            if bytes.is_none() && !source.optional {
-                return Err(missing(source, content).into());
+            match contents.lack(source) {
+                Some(what) if !source.optional => return Err(missing(source, what).into()),
+                _ => found.push(Found { source, bytes: contents.bytes(source) }),
             }
-            found.push(Found { source, bytes });
         }
-        let of = |source: &Resolved| digest(source, contents[&source.key].digest(&source.values_key).as_deref());
+        let of = |source: &Resolved| {
+            let content = contents.get(source).and_then(|content| content.digest(&source.values_key));
+            digest(source, content.as_deref())
+        };
         let digests = sources.iter().map(of).collect();
         let (spec, mask) = values_from::merge(&found, &primary.spec).map_err(invalid)?;
         Ok((digests, spec, mask))
@@ -221,9 +218,8 @@ fn digest(source: &Resolved, of: Option<&str>) -> Value {
 }
 
 /// Describes a missing source. It may be missing only for a moment, so this does not condemn the inputs.
-fn missing(source: &Resolved, content: &Content) -> Unanswered {
+fn missing(source: &Resolved, what: &str) -> Unanswered {
     let namespace = &source.key.namespace;
-    let what = if content.version == 0 { "does not exist" } else { "has no such key" };
     let message = format!("{source}, in namespace {namespace:?}: {} {what}", source.key.kind.as_str());
     unanswered(Reason::ValuesSourceMissing, message)
 }
