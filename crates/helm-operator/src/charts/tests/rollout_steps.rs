@@ -28,9 +28,17 @@ fn serving(server: Arc<MemoryApi>, chart: &'static str, on_failure: OnGateFailur
 
 /// Creates six releases of one chart.
 async fn installed(on_failure: OnGateFailure) -> World {
+    install(serving(empty(), "v1", on_failure)).await
+}
+
+/// Returns a server without resources.
+fn empty() -> Arc<MemoryApi> {
     let server = Arc::new(MemoryApi::new());
     server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
-    let world = serving(server, "v1", on_failure);
+    server
+}
+
+async fn install(world: World) -> World {
     for name in NAMES {
         let (path, mut resource) = primary("ns", name, json!({"maps": [name], "value": "x"}));
         let tier = if name < "x" { "other" } else { "canary" };
@@ -41,6 +49,21 @@ async fn installed(on_failure: OnGateFailure) -> World {
         world.reconcile_one(&key).await;
     }
     world
+}
+
+/// Makes a release look as if an upstream operator had made it.
+fn give_to_upstream(world: &World, name: &str) {
+    let (path, record) = (primary("ns", name, Value::Null).0, format!("{SECRETS}/sh.helm.release.v1.{name}.v1"));
+    let mut resource = world.server.object(&path).unwrap();
+    resource["status"] = Value::Null;
+    let uid = resource["metadata"]["uid"].clone();
+    world.server.put(&path, resource, "user");
+    let mut secret = world.server.object(&record).unwrap();
+    let owner = json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "name": name, "uid": uid});
+    (secret["metadata"]["annotations"], secret["metadata"]["ownerReferences"]) = (json!({}), json!([owner]));
+    let labels = secret["metadata"]["labels"].as_object_mut().unwrap();
+    labels.retain(|label, _| ["name", "owner", "status", "version"].contains(&label.as_str()));
+    world.server.put(&record, secret, "manager");
 }
 
 /// Reconciles each release this many times, ten minutes apart.
@@ -83,6 +106,62 @@ async fn a_new_chart_reaches_the_canaries_then_a_share_then_the_others() {
     [0..2, 2..4, 4..6].into_iter().for_each(|step| order[step].sort());
     assert_eq!(order, ["x", "y", "a", "b", "c", "d"]);
     assert!(NAMES.iter().all(|name| reconciling(&world, name).is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases_that_are_yet_to_be_taken_over_take_their_turns() {
+    let world = installed(OnGateFailure::Halt).await;
+    NAMES.iter().for_each(|name| give_to_upstream(&world, name));
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    let from = world.server.log().len();
+    world.work_for(10 * SECOND).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+    let order = order(&world, from);
+    let last = |names: [&str; 2]| order.iter().rposition(|name| names.contains(&name.as_str())).unwrap();
+    let first = |names: [&str; 2]| order.iter().position(|name| names.contains(&name.as_str())).unwrap();
+    assert!(last(["x", "y"]) < first(["a", "b"]) && last(["a", "b"]) < first(["c", "d"]), "{order:?}");
+    assert!(NAMES.iter().all(|name| reconciling(&world, name).is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failing_canary_that_is_yet_to_be_taken_over_halts_the_rollout_over_restarts() {
+    let world = installed(OnGateFailure::Halt).await;
+    ["a", "x"].iter().for_each(|name| give_to_upstream(&world, name));
+    refuse(&world.server, "x");
+    let mut world = serving(world.server, "v2", OnGateFailure::Halt);
+    for _ in 0..2 {
+        reconcile_all(&world, 5).await;
+        assert_eq!(with_chart(&world, "v2"), [""; 0]);
+        assert_eq!(["a", "b"].map(|name| reconciling(&world, name)), ["True/RolloutHalted"; 2]);
+        // Events are published in the background.
+        let sent = || world.server.log().iter().filter(|line| !line.contains("/events")).count();
+        let before = sent();
+        world.reconcile_one(&keys()[0]).await;
+        assert_eq!(sent(), before, "it is compared once");
+        world = serving(world.server, "v2", OnGateFailure::Halt);
+    }
+    world.server.accept();
+    reconcile_all(&world, 8).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases_that_are_taken_over_as_they_are_begin_no_rollout() {
+    let serving = |server: Arc<MemoryApi>| {
+        World::with_events(server, Arc::new(with_sources()), |settings| {
+            settings.rollout = Some(rule(OnGateFailure::Halt));
+        })
+    };
+    let world = install(serving(empty())).await;
+    NAMES.iter().for_each(|name| give_to_upstream(&world, name));
+    let world = serving(world.server);
+    reconcile_all(&world, 3).await;
+    for key in keys() {
+        let release = world.shared.cache.release(&key).unwrap();
+        let (version, newest) = release.newest().unwrap();
+        assert!(version == 1 && newest.is_sealed(), "{key}: {newest:?}");
+    }
+    assert_eq!(rollout_events(&world).await, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]

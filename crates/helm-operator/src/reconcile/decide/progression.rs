@@ -19,6 +19,9 @@ pub(crate) enum Part {
     None,
     /// It still has the previous inputs. `failed`: an attempt failed before it changed anything, or was undone.
     Waiting { failed: bool },
+    /// This operator did not record its deployed revision, and has not compared it yet. It counts as waiting, because the
+    /// rollout may change it, but begins no rollout. `failed`: the comparison failed.
+    Uncompared { failed: bool },
     /// The rollout has reached it. `since`: when it entered this state.
     Reached { state: Reached, since: Option<Timestamp> },
     /// The rollout had reached it, and took it back.
@@ -173,7 +176,7 @@ pub(crate) fn progress(members: &Members, rollout: &RolloutRule, now: Timestamp)
     if groups.is_taken_back {
         return at(Phase::TakingBack, 0, &[]);
     }
-    if groups.canaries.is_empty() && groups.others.is_empty() {
+    if !groups.is_under_way {
         return RolloutProgress { counts: groups.counts(0), ..RolloutProgress::default() };
     }
     let mut step = groups.first_step(rollout);
@@ -219,6 +222,8 @@ struct Waiting<'m> {
 /// The releases of a rollout, sorted by what they are to it.
 #[derive(Default)]
 struct Groups<'m> {
+    /// Whether a release is known to wait.
+    is_under_way: bool,
     /// The waiting releases, in the order in which the rollout reaches them.
     canaries: Vec<Waiting<'m>>,
     others: Vec<Waiting<'m>>,
@@ -238,11 +243,14 @@ impl<'m> Groups<'m> {
     fn of(members: &'m Members) -> Groups<'m> {
         let mut groups = Groups::default();
         for (key, Member { is_canary, part }) in members {
+            groups.is_under_way |= matches!(part, Part::Waiting { .. });
             match *part {
                 Part::None => {}
                 Part::TakenBack => groups.is_taken_back = true,
-                Part::Waiting { failed } if *is_canary => groups.canaries.push(Waiting { key, failed }),
-                Part::Waiting { failed } => groups.others.push(Waiting { key, failed }),
+                Part::Waiting { failed } | Part::Uncompared { failed } => {
+                    let group = if *is_canary { &mut groups.canaries } else { &mut groups.others };
+                    group.push(Waiting { key, failed });
+                }
                 Part::Reached { state, since } => groups.add(*is_canary, state, since),
             }
         }
@@ -319,11 +327,15 @@ mod tests {
 
     use super::*;
     use crate::watches::rollout_of;
-    use Part::{TakenBack, Waiting as Held};
+    use Part::{TakenBack, Uncompared, Waiting as Held};
     use Reached::{Ailing, Failed, Moving, Ready};
 
     const WAITS: Part = Held { failed: false };
     const BROKEN: Part = Held { failed: true };
+    const UNKNOWN: Part = Uncompared { failed: false };
+
+    /// The rest of the second share of 20.
+    const EIGHT_MORE: &str = "r02 r03 r04 r05 r06 r07 r08 r09";
 
     fn reached(state: Reached) -> Part {
         Part::Reached { state, since: Some(at(100)) }
@@ -389,6 +401,23 @@ mod tests {
             ),
         ] {
             let now = progress(&members(&canaries, &others), &rollout(OnGateFailure::Halt), at(second));
+            assert_eq!(((now.phase, now.step), free(&now).as_str()), (expected, free_now), "{behaviour}");
+        }
+    }
+
+    #[test]
+    fn releases_that_are_not_compared_yet_hold_their_place_but_begin_no_rollout() {
+        let (done, beyond_repair) = (reached(Ready), Uncompared { failed: true });
+        for (behaviour, canaries, others, expected, free_now) in [
+            ("nothing is known to differ", vec![UNKNOWN; 2], vec![UNKNOWN; 20], (Phase::Over, 0), ""),
+            ("nor after a rollout", vec![done], vec![done, UNKNOWN, beyond_repair], (Phase::Over, 0), ""),
+            ("canaries first", vec![UNKNOWN; 2], vec![WAITS; 20], (Phase::Moving, 0), "c00 c01"),
+            ("all canaries", vec![done, UNKNOWN], vec![WAITS; 20], (Phase::Moving, 0), "c01"),
+            ("a share of all", vec![], first(&[(1, UNKNOWN)], 20), (Phase::Moving, 1), "r00 r01"),
+            ("and the next one", vec![done], first(&[(2, done), (17, UNKNOWN)], 20), (Phase::Moving, 2), EIGHT_MORE),
+            ("one that fails is judged", vec![beyond_repair; 2], vec![WAITS; 2], (Phase::Halted, 0), "c00 c01"),
+        ] {
+            let now = progress(&members(&canaries, &others), &rollout(OnGateFailure::Halt), at(160));
             assert_eq!(((now.phase, now.step), free(&now).as_str()), (expected, free_now), "{behaviour}");
         }
     }

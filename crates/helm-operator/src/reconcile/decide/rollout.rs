@@ -322,13 +322,17 @@ fn origin(release: &ReleaseRecords) -> Option<u32> {
 /// unfinished, or left the release unready. Returns `None` if there is no such upgrade. `own` is the digest of the
 /// resource's own part: if that has changed since, the next upgrade needs no slot.
 pub(crate) fn unfinished(release: &ReleaseRecords, own: &str, status: &Status) -> Option<Before> {
-    let deployed = release.deployed_marks()?;
-    let (version, newest) = release.newest()?;
+    let ((_, deployed), (version, newest)) = (release.deployed()?, release.newest()?);
+    // The record of helm or an upstream operator is not read yet. One of ours after it is an upgrade that took it over.
+    if deployed.marks.is_none() && !newest.is_sealed() {
+        return None;
+    }
+    let replaced = deployed.marks.as_ref().map_or("", |marks| marks.inputs.as_str());
     let before = newest.marks.as_ref().and_then(|marks| marks.before);
     let is_described = status.deployed_release.as_ref().is_some_and(|deployed| deployed.revision == version);
     let has_failed = |c: &Condition| *c.status == *"True" && *c.reason == Reason::UpgradeError;
     let unfinished = if status.find(condition::RELEASE_FAILED).is_some_and(has_failed) {
-        before.or_else(|| (!has_failed_by_sources(release, &deployed.inputs)).then_some(Before::Ready))
+        before.or_else(|| (!has_failed_by_sources(release, replaced)).then_some(Before::Ready))
     } else if newest.status.is_pending() || !is_described {
         // The status may still describe the previous revision.
         before
@@ -338,7 +342,7 @@ pub(crate) fn unfinished(release: &ReleaseRecords, own: &str, status: &Status) -
     } else {
         before.filter(|_| !is_ready(status))
     };
-    unfinished.filter(|_| inputs::has_own(&deployed.inputs, own))
+    unfinished.filter(|_| inputs::has_own(replaced, own))
 }
 
 /// Returns whether a release was ready with its newest revision before it became unready.
@@ -366,6 +370,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::view::release::Trust;
 
     fn key(name: &str) -> ResourceKey {
         ResourceKey::new("ns", name)
@@ -641,6 +646,26 @@ mod tests {
             let status = status(ready, since, revision);
             assert_eq!(unfinished(was_ready, &status), expected, "{status:?}");
             assert_eq!(unfinished(None, &status), None, "it took no place: {status:?}");
+        }
+    }
+
+    #[test]
+    fn after_a_restart_an_upgrade_that_took_over_a_release_keeps_its_place() {
+        let failed = json!({"type": "ReleaseFailed", "status": "True", "reason": "UpgradeError"});
+        let status: Status = serde_json::from_value(json!({"conditions": [failed]})).unwrap();
+        for (behaviour, next, expected) in [
+            ("it failed", Some((Outcome::Failed, Before::Ready)), Some(Before::Ready)),
+            ("it is unfinished", Some((Outcome::PendingUpgrade, Before::Unready)), Some(Before::Unready)),
+            ("it has not begun, but one of operator-sdk failed", None, None),
+        ] {
+            let marks = |before| Marks { inputs: "2:new.own".into(), before: Some(before), ..Marks::default() };
+            let helms = (Outcome::Deployed, Marks::default());
+            let next = next.map(|(outcome, before)| (outcome, marks(before)));
+            let all: Vec<_> = std::iter::once(helms).chain(next).collect();
+            let mut release = records(&all, None);
+            let unread = release.revisions.get_mut(&1).unwrap();
+            (unread.marks, unread.trust) = (None, Trust::Foreign);
+            assert_eq!(super::unfinished(&release, "own", &status), expected, "{behaviour}");
         }
     }
 }

@@ -73,6 +73,11 @@ impl Turns {
         self.rule.is_none() || sync::lock(&self.state).members.contains_key(key)
     }
 
+    /// Returns the part of a release, as far as it is known.
+    pub(crate) fn part(&self, key: &ResourceKey) -> Option<Part> {
+        sync::lock(&self.state).members.get(key).map(|member| member.part)
+    }
+
     /// Stores the state of a release; `None` means that it no longer exists. Returns the releases whose turn that
     /// changes.
     pub(crate) fn note(&self, key: &ResourceKey, member: Option<Member>, now: Timestamp) -> Vec<ResourceKey> {
@@ -123,6 +128,7 @@ impl Turns {
                 RolloutTurn::Held(state.progress.clone())
             }
             Some(Part::TakenBack) => RolloutTurn::Held(state.progress.clone()),
+            // One that is to be compared has to be, and nothing follows before.
             _ => RolloutTurn::Free,
         }
     }
@@ -169,7 +175,7 @@ impl State {
         // A pause that begins has a timer in each release that waits.
         let bakes = matches!(new.phase, Phase::Baking(_)) && old.phase != new.phase;
         let wakes = |(key, member): (&ResourceKey, &Member)| match member.part {
-            Part::None => false,
+            Part::None | Part::Uncompared { .. } => false,
             Part::Waiting { .. } => is_other || bakes || (new.free.contains(key) && !old.free.contains(key)),
             Part::Reached { .. } | Part::TakenBack => is_other,
         };
@@ -225,6 +231,19 @@ mod tests {
         assert_eq!(turns.note(&key("a"), ready, at(20)), [key("b"), key("c")], "each has a timer");
         assert_eq!(turns.note(&key("a"), ready, at(50)), [], "the pause does not begin again");
         assert!(is_held("b", 79) && !is_held("b", 80) && !is_held("c", 80));
+    }
+
+    #[test]
+    fn a_release_is_compared_at_once_and_waits_for_its_turn_if_it_differs() {
+        let turns = turns(OnGateFailure::Halt);
+        let (uncompared, waits) = (Part::Uncompared { failed: false }, Part::Waiting { failed: false });
+        assert_eq!(turns.note(&key("d"), member(uncompared), at(10)), [key("b")], "30% of four are two");
+        assert_eq!(turns.part(&key("d")), Some(uncompared));
+        assert_eq!(turns.turn(&key("d"), at(10)), RolloutTurn::Free);
+        assert_eq!(turns.note(&key("d"), member(waits), at(20)), []);
+        assert!(matches!(turns.turn(&key("d"), at(20)), RolloutTurn::Held(_)));
+        assert_eq!(turns.note(&key("d"), member(Part::None), at(30)), [], "it would be the same");
+        assert_eq!(turns.turn(&key("d"), at(30)), RolloutTurn::Free);
     }
 
     #[test]

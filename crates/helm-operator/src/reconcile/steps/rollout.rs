@@ -10,6 +10,7 @@ use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::decide::inputs::{self, NamedInput};
 use crate::reconcile::decide::progression::{Member, Part, Phase, Reached, RolloutProgress};
 use crate::reconcile::decide::rollout::Cause;
+use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::decide::turns::RolloutTurn;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::StepContext;
@@ -30,7 +31,7 @@ impl StepContext<'_> {
         if turns.rule().is_none() {
             return RolloutTurn::Free;
         }
-        if !turns.knows(self.key) {
+        if !turns.knows(self.key) || self.has_compared_foreign() {
             self.note_part(primary, None);
         }
         let turn = turns.turn(self.key, outside::now());
@@ -73,10 +74,12 @@ impl StepContext<'_> {
 
     fn part(&self, primary: &Primary, release: &ReleaseRecords, health: Option<&Health>) -> Part {
         let is_new = |recorded: &str| self.is_of_edition(recorded);
-        let Some((version, newest)) = release.newest().filter(|(_, newest)| newest.is_sealed()) else {
+        let (Some((version, newest)), Some((_, deployed))) = (release.newest(), release.deployed()) else {
             return Part::None;
         };
-        let (Some(marks), Some(deployed)) = (&newest.marks, release.deployed_marks()) else { return Part::None };
+        let Some(marks) = newest.marks.as_ref().filter(|_| newest.is_sealed()) else {
+            return self.part_of_foreign(primary, release, deployed);
+        };
         if self.rejected_by(release) == Some(RejectedBy::Tests) {
             return Part::Reached { state: Reached::Failed, since: newest.written };
         }
@@ -90,11 +93,37 @@ impl StepContext<'_> {
             };
             return Part::Reached { state, since: rested(primary, newest, state) };
         }
-        // A change by the resource's owner never waits.
-        match inputs::has_own(&deployed.inputs, &inputs::own_digest(primary)) {
-            true => Part::Waiting { failed: has_failed || self.has_failed_before(release) },
-            false => Part::None,
+        let failed = has_failed || self.has_failed_before(release);
+        if is_own_unchanged(primary, deployed) { Part::Waiting { failed } } else { Part::None }
+    }
+
+    /// Returns the part of a release whose newest revision this operator did not write: one that is yet to be taken over
+    /// from helm or an upstream operator, or that a person has changed with helm.
+    fn part_of_foreign(&self, primary: &Primary, release: &ReleaseRecords, deployed: &Revision) -> Part {
+        let has_edition = |one: &Revision| one.marks.as_ref().is_some_and(|marks| self.is_of_edition(&marks.inputs));
+        let own = release.revisions.values().rev().find(|one| one.is_sealed());
+        // If this operator has made one with what is rolled out, the rest is what a person changed.
+        if self.recorded(primary) == Recorded::Foreign || own.is_some_and(has_edition) {
+            return Part::None;
         }
+        let failed = self.has_failed(primary);
+        match (self.found.judged, self.shared.turns.part(self.key)) {
+            _ if deployed.is_sealed() && !is_own_unchanged(primary, deployed) => Part::None,
+            _ if deployed.is_sealed() => Part::Waiting { failed },
+            (Some(Inputs::Same | Inputs::RenderedSame), _) => Part::None,
+            (Some(Inputs::Changed | Inputs::RenderedOther), _) => Part::Waiting { failed },
+            // An earlier reconcile has compared it.
+            (_, Some(Part::Waiting { .. })) => Part::Waiting { failed },
+            (_, Some(Part::None)) => Part::None,
+            _ => Part::Uncompared { failed },
+        }
+    }
+
+    /// Returns whether this reconcile has compared a release whose newest revision this operator did not write.
+    fn has_compared_foreign(&self) -> bool {
+        let release = self.release();
+        let newest = release.as_deref().and_then(ReleaseRecords::newest);
+        self.found.judged.is_some() && newest.is_some_and(|(_, newest)| !newest.is_sealed())
     }
 
     fn state(&self, primary: &Primary, (version, newest): (u32, &Revision), health: Option<&Health>) -> Reached {
@@ -230,6 +259,13 @@ impl StepContext<'_> {
 /// How to continue a rollout.
 const GO_ON: &str = "change the chart or the override values to begin another, or set the annotation \
     helm.sdk.operatorframework.io/reconcile-now to upgrade this release alone";
+
+/// Returns whether the resource's owner has changed nothing since this revision. Such a change never waits. A revision
+/// that this operator did not record counts as unchanged.
+fn is_own_unchanged(primary: &Primary, revision: &Revision) -> bool {
+    let recorded = revision.marks.as_ref().map_or("", |marks| marks.inputs.as_str());
+    inputs::has_own(recorded, &inputs::own_digest(primary))
+}
 
 /// Returns when a release stopped changing, if its record and status say so.
 fn rested(primary: &Primary, newest: &Revision, state: Reached) -> Option<Timestamp> {
