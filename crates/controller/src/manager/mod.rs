@@ -2,6 +2,7 @@
 //!
 //! Counterpart: controller-runtime's `pkg/manager`.
 
+mod election;
 mod reach;
 mod run;
 #[cfg(test)]

@@ -539,7 +539,7 @@ fn the_lease_of_a_pod_may_be_elsewhere_and_its_service_is_not() {
         (&missing, "leases", Some("leases")),
         (&missing, "", None),
     ] {
-        assert_eq!(run::own_namespace(file, lease).as_deref(), expected, "{file:?} {lease}");
+        assert_eq!(election::own_namespace(file, lease).as_deref(), expected, "{file:?} {lease}");
     }
 }
 
