@@ -182,7 +182,9 @@ fn shards_are_replicas_that_share_a_ring_instead_of_a_leader() {
     assert_eq!(installed["spec"]["replicas"], 3);
     let arguments = arguments(installed);
     assert!(arguments.contains(&"--controller-ring=rel-hybrid-helm-operator"), "{arguments:?}");
-    assert!(!arguments.iter().any(|argument| argument.contains("leader")), "{arguments:?}");
+    assert!(!arguments.contains(&"--leader-elect"), "{arguments:?}");
+    let leader = "--leader-election-id=rel-hybrid-helm-operator";
+    assert!(arguments.contains(&leader), "a shard waits for the leader before it: {arguments:?}");
     let ring = of_kind(&objects, "ControllerRing")[0];
     assert_eq!(ring["metadata"]["name"], "rel-hybrid-helm-operator");
     assert_eq!(ring["spec"]["resources"], serde_json::json!([{"group": "a.b", "resource": "shops"}]));

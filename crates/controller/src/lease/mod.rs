@@ -10,6 +10,7 @@ mod decide;
 mod others;
 #[cfg(test)]
 mod ring_tests;
+mod rivals;
 mod term;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ use crate::runtime::last_error::{LastError, Transition};
 use crate::runtime::readiness::Requirement;
 use decide::{Claimant, Rule, Seen, Step, is_before, next_step};
 pub use others::warn_of_others;
+pub use rivals::Rivals;
 pub use term::{Term, UnderWay};
 
 /// client-go's three durations. Each must be longer than the next.
@@ -109,6 +111,8 @@ pub struct Election {
     took_over: bool,
     /// The kinds that the holder serves, for operators without leader election to read.
     serves: String,
+    /// The lease of the leader that the shard's ring takes the place of, for leaders to read.
+    instead_of: String,
     holder: Holder,
     witness: Option<Arc<dyn Witness>>,
     /// The time in the lease as this process last wrote it.
@@ -142,6 +146,7 @@ impl Election {
             requirement: None,
             took_over: false,
             serves: String::new(),
+            instead_of: String::new(),
             holder: Holder::default(),
             witness: None,
             written: None,
@@ -159,6 +164,11 @@ impl Election {
     pub fn of_shard(mut self, labels: BTreeMap<String, String>) -> Election {
         self.claimant.rule = Rule::Shard { acquired: None };
         Election { labels, ..self }
+    }
+
+    /// Sets the lease of the leader that the shard's ring takes the place of. Default: none.
+    pub fn instead_of(self, leader: &str) -> Election {
+        Election { instead_of: leader.to_owned(), ..self }
     }
 
     /// Sets where to show who holds the lease.
@@ -231,6 +241,8 @@ impl Election {
     pub async fn release(&mut self) {
         let Some(observed) = self.observed.take().filter(|o| o.held_by(&self.claimant)) else { return };
         self.term.set_end(Instant::now());
+        // The sharder deletes released leases, which is no sign of a restored server.
+        self.written = None;
         if !self.term.settle(SETTLING).await {
             tracing::warn!(lease = self.name, "Leaving the lease to expire: a write has not been answered");
             return;
@@ -341,10 +353,12 @@ impl Election {
         let mut labels = metadata.labels.take().unwrap_or_default();
         labels.extend(self.labels.clone());
         let mut annotations = metadata.annotations.take().unwrap_or_default();
-        // The last holder may have served other kinds.
-        annotations.remove(others::SERVES);
-        if !self.serves.is_empty() {
-            annotations.insert(others::SERVES.to_owned(), self.serves.clone());
+        // The last holder may have written others.
+        for (key, value) in [(others::SERVES, &self.serves), (rivals::INSTEAD_OF, &self.instead_of)] {
+            annotations.remove(key);
+            if !value.is_empty() {
+                annotations.insert(key.to_owned(), value.clone());
+            }
         }
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),
@@ -388,8 +402,8 @@ impl Election {
     }
 }
 
-/// The permissions that an election needs in the lease's namespace.
-const RULE: &str = "{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}";
+/// The permissions that an election needs in the lease's namespace. A leader lists the leases of shards.
+const RULE: &str = "{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, list, create, update]}";
 
 /// Returns the error's message and what to do about it.
 fn explain(error: &kube::Error) -> String {

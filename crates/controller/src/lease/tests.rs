@@ -266,7 +266,7 @@ async fn a_candidate_is_ready_once_it_has_read_the_lease_and_says_why_it_cannot(
     for (code, said) in [
         (
             403,
-            "lease: no; add this rule to the operator's role in the lease's namespace: {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}",
+            "lease: no; add this rule to the operator's role in the lease's namespace: {apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, list, create, update]}",
         ),
         (500, "lease: no"),
     ] {

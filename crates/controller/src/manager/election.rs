@@ -1,4 +1,4 @@
-//! Which lease a process has, and where.
+//! Which lease a process has, and where, and which other leases it waits for.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use kube::Client;
 
 use crate::context::Context;
-use crate::lease::{self, Election};
+use crate::lease::{self, Election, Rivals};
 use crate::manager::{Config, Error};
 use crate::shards::{RING_LABEL, Ring};
 
@@ -60,7 +60,27 @@ fn shard(
     let lock = (namespace.as_str(), ring.shard());
     let election = Election::new(client, lock, ring.shard().to_owned(), (lease::Timing::default(), term));
     let labels = [(RING_LABEL.to_owned(), ring.name().to_owned())];
-    Ok(election.of_shard(labels.into()).required(requirement).witnessed_by(Arc::new(context.contact.clone())))
+    let election = election.of_shard(labels.into()).instead_of(&config.leader_election_id);
+    Ok(election.required(requirement).witnessed_by(Arc::new(context.contact.clone())))
+}
+
+/// Returns the processes that serve the same resources with other leases: of a shard, the leader whose place its ring
+/// takes; of a leader, such shards. They are unknown if the shards do not know the name of the leader's lease.
+pub(super) fn rivals(context: &Context, config: &Config, client: Client) -> Result<Option<Rivals>, Error> {
+    let (id, controllers) = (&config.leader_election_id, &config.controllers);
+    let has_lease = controllers.ring.is_some() || config.leader_elect;
+    if id.is_empty() || !has_lease || controllers.shard_selector.is_some() {
+        return Ok(None);
+    }
+    let namespace = lease_namespace(config)?;
+    let leader = (namespace.as_str(), id.as_str());
+    Ok(Some(match &controllers.ring {
+        Some(ring) => {
+            let requirement = context.readiness.require(&format!("lease {namespace}/{}", ring.shard()), "not read yet");
+            Rivals::of_shard(client, leader, requirement)
+        }
+        None => Rivals::of_leader(client, leader, RING_LABEL),
+    }))
 }
 
 /// Returns the name of the process's lease. Each range has its own: otherwise only one of them would be served.

@@ -59,7 +59,8 @@ pub struct Config {
     /// own lease instead.
     pub leader_elect: bool,
     /// The lease's name; required with `leader_elect`. With a [`ControllerConfig::shard_selector`], the selector's
-    /// digest is appended, so that processes of other ranges do not wait.
+    /// digest is appended, so that processes of other ranges do not wait. With a [`ControllerConfig::ring`], the name of
+    /// the leader's lease before the ring: it and the shards then wait for each other.
     pub leader_election_id: String,
     /// The lease's namespace; empty means the pod's own. Outside a cluster, it also holds the webhooks' Secret.
     pub leader_election_namespace: String,

@@ -10,10 +10,10 @@ use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::election::{NAMESPACE_FILE, election, lease_name, own_namespace};
+use super::election::{NAMESPACE_FILE, election, lease_name, own_namespace, rivals};
 use super::reach;
 use crate::context::{Context, ControllerConfig};
-use crate::lease::{self, Election};
+use crate::lease::{self, Election, Rivals};
 use crate::manager::{Clients, Config, Error, Manager};
 use crate::notifications::Notifications;
 use crate::reconciler::{self, Controller};
@@ -64,6 +64,7 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     let client = clients.own;
     let election = election(&context, &config, (client.clone(), term))?;
     let mut election = election.map(|election| election.serving(&kinds).shown_by(holder));
+    let rivals = rivals(&context, &config, client.clone())?;
     let answers = context.readiness.require("API server", "has not answered yet");
     if election.is_none() {
         prepare(&context, &controllers);
@@ -91,7 +92,13 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
         }
         tokio::select! {
             biased;
-            result = lead((&context, &workers), &config, controllers, election.as_mut(), shutdown.clone()) => result,
+            result = lead(
+                (&context, &workers),
+                &config,
+                controllers,
+                (election.as_mut(), rivals),
+                shutdown.clone(),
+            ) => result,
             () = context.rights.look_for_namespaces() => Ok(()),
         }
     };
@@ -142,7 +149,7 @@ async fn lead(
     (context, workers): (&Context, &Handle),
     config: &Config,
     controllers: Vec<Named>,
-    mut election: Option<&mut Election>,
+    (mut election, rivals): (Option<&mut Election>, Option<Rivals>),
     shutdown: CancellationToken,
 ) -> Result<(), Error> {
     let mut context = context.clone();
@@ -151,15 +158,7 @@ async fn lead(
         tokio::select! {
             biased;
             () = shutdown.cancelled() => return Ok(()),
-            () = election.acquire() => {}
-        }
-        if election.took_over() {
-            tokio::select! {
-                biased;
-                () = shutdown.cancelled() => return Ok(()),
-                lost = election.hold() => return Err(lost.into()),
-                () = tokio::time::sleep(MOVES) => {}
-            }
+            begun = begin(election, rivals) => begun?,
         }
         context.metrics.leads(&lease_name(config));
         context.process = election.reference();
@@ -177,6 +176,40 @@ async fn lead(
     }
     stop(&mut running).await;
     result
+}
+
+/// Waits until this process holds its lease, and no process that holds another one may write.
+async fn begin(election: &mut Election, rivals: Option<Rivals>) -> Result<(), lease::Lost> {
+    match rivals {
+        None => election.acquire().await,
+        // The sharder would assign resources to a shard that has its lease.
+        Some(mut leader) if leader.goes_first() => loop {
+            leader.gone().await;
+            election.acquire().await;
+            if leader.running().await.is_none() {
+                break;
+            }
+            election.release().await;
+        },
+        Some(mut shards) => {
+            election.acquire().await;
+            if shards.running().await.is_some() {
+                tokio::select! {
+                    biased;
+                    lost = election.hold() => return Err(lost),
+                    () = shards.gone() => {}
+                }
+            }
+        }
+    }
+    if election.took_over() {
+        tokio::select! {
+            biased;
+            lost = election.hold() => return Err(lost),
+            () = tokio::time::sleep(MOVES) => {}
+        }
+    }
+    Ok(())
 }
 
 /// Aborts the controllers that are still running, and waits until they are dropped: they must not act after the lease

@@ -326,7 +326,8 @@ async fn a_lost_lease_stops_everything_at_once() {
         leader_election_namespace: "ns".into(),
         ..config()
     };
-    let (diary, ended) = run(leader, 0, None, 2).await;
+    // The lease is read and created, and the shards' are listed.
+    let (diary, ended) = run(leader, 0, None, 3).await;
     assert_eq!((diary, ended.as_str()), (vec!["start"], "leader election lost"));
 }
 
@@ -474,6 +475,53 @@ async fn a_shard_that_takes_a_lease_over_starts_only_once_earlier_moves_have_end
         let manager = Manager::new(shard.clone()).controller(controller);
         manager.run_until(Client::new(service, "default"), shutdown).await.unwrap();
         assert_eq!(diary.lock().unwrap().contains(&"start"), starts, "after {seconds} s");
+    }
+}
+
+/// Runs a process on this server, after so many seconds, until the token is cancelled.
+async fn run_on(
+    server: &Arc<outside::MemoryApi>,
+    (config, after): (Config, u64),
+    diary: Diary,
+    stop: CancellationToken,
+) -> Result<(), Error> {
+    tokio::time::sleep(Duration::from_secs(after)).await;
+    let client = crate::testing::client(server, &Arc::default());
+    Manager::new(config).controller(Fake { diary, finish: Duration::ZERO, ends: None }).run_until(client, stop).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_and_a_shard_of_one_operator_never_run_at_the_same_time() {
+    let ring = crate::shards::Ring::new("memcached", Some("pod-1")).unwrap();
+    let (leader_election_id, leader_election_namespace) = ("lock".to_owned(), "ns".to_owned());
+    let both = Config { leader_election_id, leader_election_namespace, ..config() };
+    let controllers = ControllerConfig { ring: Some(ring), ..ControllerConfig::default() };
+    let (leader, shard) = (Config { leader_elect: true, ..both.clone() }, Config { controllers, ..both });
+    for (leads_after, shares_after) in [(0, 20), (20, 0), (0, 0)] {
+        let server = Arc::new(outside::MemoryApi::new());
+        server.serve("coordination.k8s.io/v1", "Lease", "leases");
+        let stops = [CancellationToken::new(), CancellationToken::new()];
+        let diaries = [Diary::default(), Diary::default()];
+        let starts = || [0, 1].map(|of: usize| diaries[of].lock().unwrap().contains(&"start"));
+        let script = async {
+            tokio::time::sleep(Duration::from_secs(120)).await;
+            let first = starts();
+            assert!(first[0] != first[1], "after {leads_after} s and {shares_after} s: {first:?}");
+            stops[usize::from(first[1])].cancel();
+            tokio::time::sleep(Duration::from_secs(120)).await;
+            assert_eq!(starts(), [true, true], "after {leads_after} s and {shares_after} s");
+            stops.iter().for_each(CancellationToken::cancel);
+            first
+        };
+        let (leading, sharing, first) = tokio::join!(
+            run_on(&server, (leader.clone(), leads_after), diaries[0].clone(), stops[0].clone()),
+            run_on(&server, (shard.clone(), shares_after), diaries[1].clone(), stops[1].clone()),
+            script,
+        );
+        assert!(leading.is_ok() && sharing.is_ok(), "{leading:?} {sharing:?}");
+        if leads_after != shares_after {
+            assert_eq!(first[0], leads_after < shares_after, "the one that runs goes on");
+        }
     }
 }
 

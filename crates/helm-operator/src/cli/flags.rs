@@ -182,7 +182,7 @@ pub(crate) struct Run {
     #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean, value_name = "BOOL")]
     enable_leader_election: Option<bool>,
 
-    /// Name of the lease
+    /// Name of the lease; of a shard, the name of the lease of the leader before it, which the shard waits for
     #[arg(long, value_name = "NAME")]
     leader_election_id: Option<String>,
 

@@ -1,0 +1,193 @@
+//! Keeps one leader and the shards of a ring apart when an operator changes from one to the other: they hold different
+//! leases, so an election alone does not notice them.
+//!
+//! A shard waits while the leader's lease is held. A leader, once it holds its own, waits while a shard that names that
+//! lease holds one. Each writes its own lease before it looks, so at least one of two that begin at the same time sees
+//! the other; then the shard gives way. Requests are sent only before a process begins to serve.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt as _};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::decide::Seen;
+use crate::report::chain;
+use crate::runtime::pages;
+use crate::runtime::readiness::Requirement;
+
+/// The annotation of a shard's lease that names the lease of the leader that its ring takes the place of.
+pub(super) const INSTEAD_OF: &str = "helm.sdk.operatorframework.io/instead-of";
+
+/// The pause between two looks.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// How long a look may take. It is shorter than the renew deadline, because a process that looks once does not renew.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// After how many seconds without a renewal a lease was left by a crashed process, by clocks that may differ. Otherwise
+/// each start would wait for such a lease.
+const LEFT: i64 = 3600;
+
+/// Processes that serve the same resources, and hold other leases than this one.
+pub struct Rivals {
+    api: Api<Lease>,
+    /// The name of the leader's lease.
+    leader: String,
+    /// The label of the leases of shards; `None` if the leader is the rival.
+    shards: Option<&'static str>,
+    /// The leases as last read, by name.
+    seen: BTreeMap<String, Seen>,
+    requirement: Option<Requirement>,
+}
+
+impl Rivals {
+    /// Creates the rivals of the leader with the lease `namespace/leader`: shards, whose leases have this label.
+    pub fn of_leader(client: Client, (namespace, leader): (&str, &str), label: &'static str) -> Rivals {
+        let api = Api::namespaced(client, namespace);
+        Rivals { api, leader: leader.to_owned(), shards: Some(label), seen: BTreeMap::new(), requirement: None }
+    }
+
+    /// Creates the rival of a shard: the leader with the lease `namespace/leader`. The first look meets the requirement,
+    /// because a Deployment ends the old pods only once the new ones are ready.
+    pub fn of_shard(client: Client, (namespace, leader): (&str, &str), requirement: Requirement) -> Rivals {
+        let api = Api::namespaced(client, namespace);
+        let requirement = Some(requirement);
+        Rivals { api, leader: leader.to_owned(), shards: None, seen: BTreeMap::new(), requirement }
+    }
+
+    /// Returns whether the rival goes first if both begin at the same time.
+    pub fn goes_first(&self) -> bool {
+        self.shards.is_none()
+    }
+
+    /// Waits until no rival may write. Cancel safe.
+    pub async fn gone(&mut self) {
+        let mut told = String::new();
+        while let Some(rival) = self.running().await {
+            if told != rival {
+                tracing::warn!("Waiting with all resources, so that no two processes write: {rival}");
+                told = rival;
+            }
+            sleep(PAUSE).await;
+        }
+    }
+
+    /// Looks for a rival that may write, and describes it; `None` if there is none, or if this process lacks the right to
+    /// look.
+    pub async fn running(&mut self) -> Option<String> {
+        let leases = match timeout(LIMIT, self.leases()).await {
+            Ok(Ok(leases)) => leases,
+            // A role from before rivals were looked for lacks the right.
+            Ok(Err(kube::Error::Api(status))) if matches!(status.code, 403 | 404) => {
+                let error = &status.message;
+                tracing::warn!(error, "Cannot look for processes that hold another lease: add {}", super::RULE);
+                Vec::new()
+            }
+            Ok(Err(error)) => return Some(self.unknown(&chain(&error))),
+            Err(_) => return Some(self.unknown("no answer in time")),
+        };
+        self.requirement.iter().for_each(Requirement::meet);
+        self.see(leases, Instant::now(), outside::now())
+    }
+
+    async fn leases(&self) -> Result<Vec<Lease>, kube::Error> {
+        match self.shards {
+            Some(label) => pages::list(self.api.clone(), ListParams::default().labels(label), Some).await,
+            None => Ok(self.api.get_opt(&self.leader).await?.into_iter().collect()),
+        }
+    }
+
+    fn unknown(&self, why: &str) -> String {
+        self.requirement.iter().for_each(|requirement| requirement.fails(why));
+        format!("their leases cannot be read: {why}")
+    }
+
+    /// Stores leases as they are now, and describes one that a rival may hold. One that is gone counts as held until it
+    /// would have expired.
+    fn see(&mut self, leases: Vec<Lease>, now: Instant, wall: Timestamp) -> Option<String> {
+        for lease in leases {
+            let name = lease.name_any();
+            let before = self.seen.remove(&name);
+            self.seen.insert(name, Seen::again(before, lease, now));
+        }
+        let is_running = |seen: &Seen| self.is_rival(&seen.lease) && seen.is_held(now) && !is_left(&seen.lease, wall);
+        let (lease, seen) = self.seen.iter().find(|(_, seen)| is_running(seen))?;
+        Some(format!("{} holds the lease {lease}", seen.holder().unwrap_or_default()))
+    }
+
+    /// Returns whether a lease is the leader's, or that of a shard that takes the leader's place. The sharder holds the
+    /// leases of silent shards.
+    fn is_rival(&self, lease: &Lease) -> bool {
+        let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref());
+        let leader = lease.metadata.annotations.as_ref().and_then(|all| all.get(INSTEAD_OF));
+        self.shards.is_none() || (leader == Some(&self.leader) && holder == lease.metadata.name.as_ref())
+    }
+}
+
+/// Returns whether a crashed process left the lease long ago.
+fn is_left(lease: &Lease, wall: Timestamp) -> bool {
+    let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
+    renewed.is_some_and(|renewed| wall.as_second() - renewed.0.as_second() > LEFT)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::runtime::readiness::Readiness;
+
+    /// The time in each lease.
+    const RENEWED: i64 = 10_000;
+
+    fn lease(name: &str, holder: &str, instead_of: &str) -> Lease {
+        let renewed = "1970-01-01T02:46:40.000000Z";
+        let spec = json!({"holderIdentity": holder, "leaseDurationSeconds": 15, "renewTime": renewed});
+        let lease = json!({"metadata": {"name": name, "annotations": {INSTEAD_OF: instead_of}}, "spec": spec});
+        serde_json::from_value(lease).unwrap()
+    }
+
+    fn rivals(of_shard: bool) -> Rivals {
+        let client = crate::testing::client(&Default::default(), &Default::default());
+        match of_shard {
+            true => Rivals::of_shard(client, ("ns", "lock"), Readiness::default().require("lease", "not read yet")),
+            false => Rivals::of_leader(client, ("ns", "lock"), "ring"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_a_lease_that_is_held_for_the_same_operator_makes_a_process_wait() {
+        let wall = |after: i64| Timestamp::from_second(RENEWED + after).unwrap();
+        for (behaviour, of_shard, lease, after, expected) in [
+            ("the leader runs", true, lease("lock", "a_1", ""), 0, Some("a_1 holds the lease lock")),
+            ("its clock is ahead", true, lease("lock", "a_1", ""), -60, Some("a_1 holds the lease lock")),
+            ("it has ended", true, lease("lock", "", ""), 0, None),
+            ("it crashed long ago", true, lease("lock", "a_1", ""), 3601, None),
+            ("a shard runs", false, lease("pod-1", "pod-1", "lock"), 0, Some("pod-1 holds the lease pod-1")),
+            ("it has ended", false, lease("pod-1", "", "lock"), 0, None),
+            ("the sharder has its lease", false, lease("pod-1", "shardlease-controller", "lock"), 0, None),
+            ("it is another operator's", false, lease("pod-1", "pod-1", "other"), 0, None),
+            ("it crashed long ago", false, lease("pod-1", "pod-1", "lock"), 3601, None),
+        ] {
+            let seen = rivals(of_shard).see(vec![lease], Instant::now(), wall(after));
+            assert_eq!(seen.as_deref(), expected, "{behaviour}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_that_does_not_change_or_is_gone_counts_until_it_has_expired() {
+        let (mut rivals, wall, start) = (rivals(true), Timestamp::from_second(RENEWED).unwrap(), Instant::now());
+        let mut see = |lease: Option<Lease>, second: u64| {
+            rivals.see(lease.into_iter().collect(), start + Duration::from_secs(second), wall).is_some()
+        };
+        let held = |holder: &str| Some(lease("lock", holder, ""));
+        assert!(see(held("a_1"), 0) && see(held("a_1"), 14) && see(None, 14));
+        assert!(!see(held("a_1"), 15));
+        assert!(see(held("b_1"), 20), "another process took it");
+        assert!(!see(held(""), 21), "it released it");
+    }
+}
