@@ -169,6 +169,8 @@ impl StepContext<'_> {
         let unfinished = release.unfinished().and_then(|(_, newest)| newest.marks.as_ref());
         let interrupted = unfinished.filter(|marks| *marks.owner == *primary.uid());
         let deployed = release.deployed();
+        // A revision that is deployed after it ends its uninstall.
+        let leaving = release.begun_uninstall().map(|(version, _)| version);
         let owner = primary.owner();
         let inventory = inventory(&release, &owner);
         Some(Current {
@@ -179,7 +181,7 @@ impl StepContext<'_> {
             marks: deployed
                 .filter(|(_, revision)| revision.is_sealed())
                 .and_then(|(_, revision)| revision.marks.clone()),
-            outdated: release.outdated(),
+            outdated: release.outdated().into_iter().chain(leaving).collect(),
             last_good: release.last_good(),
             never_deployed: was_never_deployed(&release),
             finished_for_former: finished_for_former(&release, &inventory, &owner),

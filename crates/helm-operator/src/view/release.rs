@@ -362,18 +362,25 @@ impl ReleaseRecords {
         self.packed.as_ref().filter(|(known, _)| *known == version).map(|(_, record)| record)
     }
 
-    /// Returns the deployed revisions that are not the newest, because a crash or a failed request came between two
-    /// writes.
+    /// Returns the revisions before the deployed one that are still recorded as deployed or as being uninstalled, because a
+    /// crash or a failed request came between two writes.
     pub(crate) fn outdated(&self) -> Vec<u32> {
-        let newest = self.deployed().map(|(version, _)| version);
-        let deployed = self.revisions.iter().filter(|(_, r)| r.status == Status::Deployed).map(|(v, _)| *v);
-        deployed.filter(|version| Some(*version) != newest).collect()
+        let deployed = self.deployed().map_or(0, |(version, _)| version);
+        let is_left = |revision: &Revision| match revision.status {
+            Status::Deployed => true,
+            Status::Uninstalling => revision.is_sealed(),
+            _ => false,
+        };
+        let older = self.revisions.iter().take_while(|(version, _)| **version < deployed);
+        older.filter(|(_, revision)| is_left(revision)).map(|(version, _)| *version).collect()
     }
 
-    /// Returns the deployed revision, or else the newest one that was ever deployed.
+    /// Returns the deployed revision, or else the one that is being uninstalled because a later one failed, or else the
+    /// newest one that was ever deployed.
     pub(crate) fn last_good(&self) -> Option<u32> {
         let newest = |status| self.revisions.iter().rev().find(|(_, r)| r.status == status).map(|(v, _)| *v);
-        newest(Status::Deployed).or_else(|| newest(Status::Superseded))
+        let leaving = || self.begun_uninstall().map(|(version, _)| version);
+        newest(Status::Deployed).or_else(leaving).or_else(|| newest(Status::Superseded))
     }
 
     /// Returns the holder of the release. The newest revision that names an owner decides, because a person's `helm

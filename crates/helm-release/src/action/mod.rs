@@ -24,7 +24,8 @@
 //!
 //! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], [`begin_deletion`] if the
 //! resource stays, the [`later_rounds`] of an ordered release, [`delete_objects`], [`run_post_delete`], then
-//! [`Storage::delete_all`].
+//! [`Storage::delete_all`]. If the resource stays, it may stop in between: [`call_off`] before anything is deleted, and
+//! [`end_delete_hooks`] before a revision that creates anew what is gone.
 //!
 //! # Guarantees
 //! - Every object in the cluster is in a record: nothing is created before its revision is recorded, except definitions
@@ -106,7 +107,8 @@ pub use start_over::expect_jobs_again;
 pub use test::{Tested, test};
 pub use uninstall::{
     CallOff, POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_deletion, begin_with_hooks, call_off,
-    delete_each, delete_objects, give_back, hand_over, inventory_of, later_rounds, run_post_delete, run_pre_delete,
+    delete_each, delete_objects, end_delete_hooks, give_back, hand_over, inventory_of, later_rounds, run_post_delete,
+    run_pre_delete,
 };
 pub use upgrade::upgrade;
 

@@ -63,7 +63,7 @@ pub enum PostDelete {
 /// A hook failed, and the record names it: do not delete anything yet. Or the record cannot be read or written.
 pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<Vec<HookError>, Error> {
     if env.options.disable_hooks {
-        abandon_running(env, at).await?;
+        end_delete_hooks(env, at).await?;
         return Ok(Vec::new());
     }
     let mut release = at.read(env).await?;
@@ -97,8 +97,11 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
 
 /// Ends the hooks of the uninstall that still run, as far as the record says, and deletes what those that succeeded left.
 /// Those that failed by themselves stay for their owner to look at. A lost or damaged record ends none, because disabling
-/// hooks is the remedy for it.
-async fn abandon_running(env: &Environment<'_>, at: &mut Uninstalling) -> Result<(), Error> {
+/// hooks is the remedy for it. The record still says that the uninstall has begun.
+///
+/// # Errors
+/// The record cannot be read or written.
+pub async fn end_delete_hooks(env: &Environment<'_>, at: &mut Uninstalling) -> Result<(), Error> {
     let Some(mut release) = at.read_own(env).await? else { return Ok(()) };
     if release.info.status != Status::Uninstalling {
         return Ok(());

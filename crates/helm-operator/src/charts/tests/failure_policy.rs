@@ -42,6 +42,19 @@ fn uninstalling(server: Arc<MemoryApi>) -> World {
     World::with_events(server, Arc::new(Stub::default()), uninstall)
 }
 
+/// Pins the release to its first revision.
+fn pin(world: &World) {
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pin": "1"}));
+}
+
+/// Refuses the deletion of the ConfigMap `b`.
+fn refuse_deletion(world: &World) {
+    world.server.refuse(|call| {
+        let deletes_b = call.method == http::Method::DELETE && call.path.starts_with(&format!("{MAPS}/b"));
+        deletes_b.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+}
+
 pub(super) async fn retry(world: &World) {
     tokio::time::advance(Duration::from_secs(600)).await;
     world.reconcile().await;
@@ -159,10 +172,7 @@ async fn an_uninstall_after_a_failed_upgrade_that_is_refused_halfway_goes_on_and
     let world = world(OnFailure::Uninstall, None);
     world.reconcile().await;
     refuse(&world, 422);
-    world.server.refuse(|call| {
-        let deletes_b = call.method == http::Method::DELETE && call.path.starts_with(&format!("{MAPS}/b"));
-        deletes_b.then(|| Error::from_status(403, "Forbidden", "no"))
-    });
+    refuse_deletion(&world);
     set(&world, "bad");
     world.reconcile().await;
     let left = world.maps();
@@ -236,6 +246,118 @@ async fn an_uninstall_whose_hook_failed_is_called_off_although_the_corrected_res
     retry(&world).await;
     assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
     assert_eq!((uids(&world), world.value_of("b")), (before, json!("2")), "nothing was deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pin_calls_an_uninstall_off_whose_hook_runs_or_was_started_by_a_dead_process() {
+    let spec = hooks::with_hooks(json!([hooks::hook("farewell", "pre-delete")]));
+    for dies in [false, true] {
+        let world = uninstalling(World::new(spec.clone()).server);
+        hooks::reconcile(&world, "Complete").await;
+        let before = uids(&world);
+        refuse(&world, 422);
+        set(&world, "bad");
+        let world = if dies {
+            hooks::killed_after(&world, 30).await;
+            pin(&world);
+            uninstalling(world.server)
+        } else {
+            hooks::reconcile_while(&world, pin).await;
+            world
+        };
+        assert_eq!(world.history(), ["1 uninstalling", "2 failed"], "dies: {dies}");
+        tokio::time::advance(Duration::from_secs(600)).await;
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "dies: {dies}");
+        assert_eq!((uids(&world), world.value_of("a")), (before, json!("1")), "nothing was deleted");
+        let job = world.server.object(&format!("{}/farewell", hooks::JOBS));
+        let runs = hooks::count(&world, &format!("POST {}", hooks::JOBS));
+        assert_eq!((job, runs, hooks::phases(&world, 1).await), (None, 1, vec!["farewell Failed".to_owned()]));
+        assert_eq!(world.state("Pinned"), "True/PinAnnotation");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pin_stops_an_uninstall_that_has_deleted_objects_and_none_of_its_hooks_runs_again() {
+    let spec = hooks::with_hooks(json!([hooks::hook("farewell", "pre-delete"), hooks::hook("gone", "post-delete")]));
+    for restarts in [false, true] {
+        let mut world = uninstalling(World::new(spec.clone()).server);
+        hooks::reconcile(&world, "Complete").await;
+        let uid = |world: &World| world.server.object(&format!("{MAPS}/b")).unwrap()["metadata"]["uid"].clone();
+        let before = uid(&world);
+        refuse(&world, 422);
+        refuse_deletion(&world);
+        set(&world, "bad");
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(world.history(), ["1 uninstalling", "2 failed"]);
+        assert!(world.maps().len() < 3, "{:?}", world.maps());
+        world.server.accept();
+        pin(&world);
+        if restarts {
+            world = uninstalling(world.server);
+        }
+        tokio::time::advance(Duration::from_secs(600)).await;
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "restarts: {restarts}");
+        assert_eq!((world.maps().len(), world.value_of("a"), uid(&world)), (3, json!("1"), before));
+        assert_eq!(world.state("Pinned"), "True/PinAnnotation");
+        world.edit(|p| p["metadata"]["annotations"] = json!({}));
+        set(&world, "2");
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!((world.history().last().unwrap().as_str(), world.value_of("b")), ("4 deployed", json!("2")));
+        // `farewell`, once.
+        assert_eq!(hooks::count(&world, &format!("POST {}", hooks::JOBS)), 1, "{:#?}", world.server.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_return_to_a_pinned_revision_from_a_half_done_uninstall_ends_alike_wherever_it_is_interrupted() {
+    let prepare = async || {
+        let world = world(OnFailure::Uninstall, None);
+        world.reconcile().await;
+        refuse(&world, 422);
+        refuse_deletion(&world);
+        set(&world, "bad");
+        world.reconcile().await;
+        assert_eq!(world.history(), ["1 uninstalling", "2 failed"]);
+        world.server.accept();
+        pin(&world);
+        world
+    };
+    survive(prepare, |world| {
+        assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "{:#?}", world.server.log());
+        assert_eq!((world.maps().len(), world.value_of("a")), (3, json!("1")));
+        assert_eq!(
+            (world.state("Pinned").as_str(), world.state("Ready").as_str()),
+            ("True/PinAnnotation", "True/Ready")
+        );
+    })
+    .await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_goes_on_if_the_return_to_a_pinned_revision_is_given_up() {
+    let world = uninstalling(World::new(hooks::with_hooks(json!([hooks::hook("farewell", "pre-delete")]))).server);
+    hooks::reconcile(&world, "Complete").await;
+    refuse(&world, 422);
+    refuse_deletion(&world);
+    set(&world, "bad");
+    hooks::reconcile(&world, "Complete").await;
+    pin(&world);
+    world.server.refuse(|call| {
+        let is_map = call.method == http::Method::PATCH && call.path.contains("/configmaps/");
+        is_map.then(|| Error::from_status(403, "Forbidden", "exceeded quota"))
+    });
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!(world.history(), ["1 uninstalling", "2 failed", "3 failed"]);
+    world.server.accept();
+    world.edit(|p| p["metadata"]["annotations"] = json!({}));
+    set(&world, "2");
+    for _ in 0..2 {
+        retry(&world).await;
+    }
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]), "it is installed again");
+    assert_eq!(hooks::count(&world, &format!("POST {}", hooks::JOBS)), 1, "{:#?}", world.server.log());
 }
 
 /// Upgrades the release. A hook of the upgrade fails at once after this change.

@@ -93,7 +93,8 @@ pub(crate) fn target(release: &ReleaseRecords, uid: &str) -> Option<u32> {
 }
 
 /// Returns how far a release is that a person pins to revision `to`; `None` if no such revision can be returned to, or
-/// if the newest record is older than `reported`, the revision in the resource's status: it does not show what runs.
+/// if the newest record is older than `reported`, the revision in the resource's status: it does not show what runs. The
+/// revision may be one that is being uninstalled because a later one failed.
 pub(crate) fn pin(release: &ReleaseRecords, to: u32, uid: &str, reported: u32) -> Option<Gate> {
     let newest = newest(release);
     if newest.as_ref().is_some_and(|newest| release.is_put_back(newest.version, reported)) {
@@ -103,7 +104,9 @@ pub(crate) fn pin(release: &ReleaseRecords, to: u32, uid: &str, reported: u32) -
         newest.is_deployed() && (newest.version == to || newest.marks.rolled_back_to == Some(to))
     });
     let was_deployed = |revision: &Revision| matches!(revision.status, Status::Deployed | Status::Superseded);
-    let may_return = || release.revisions.get(&to).is_some_and(was_deployed) && release.is_vouched(to, uid, to);
+    let is_leaving = || release.begun_uninstall().is_some_and(|(version, _)| version == to);
+    let is_good = || release.revisions.get(&to).is_some_and(was_deployed) || is_leaving();
+    let may_return = || is_good() && release.is_vouched(to, uid, to);
     match is_there {
         true => Some(Gate::Pinned),
         false => may_return().then_some(Gate::Pin),
@@ -135,7 +138,7 @@ pub(crate) fn gate(release: &ReleaseRecords, uid: &str, desired: &str, again: Op
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Status::{Deployed, Failed, PendingRollback, Superseded};
+    use Status::{Deployed, Failed, PendingRollback, Superseded, Uninstalling};
 
     const BAD: &str = "2:bad.own";
 
@@ -215,6 +218,13 @@ mod tests {
         let back = || Marks { rolled_back_to: Some(1), ..marks("2:good.own", None) };
         check(&[good(), now(), (Deployed, back())], 1, Some(Gate::Pinned));
         check(&[good(), now(), (PendingRollback, back())], 1, Some(Gate::Pin));
+        let (leaving, failed) = ((Uninstalling, now().1), (Failed, marks("2:bad.own", None)));
+        let half_deleted = [good(), leaving.clone(), failed.clone()];
+        check(&half_deleted, 1, Some(Gate::Pin));
+        check(&half_deleted, 2, Some(Gate::Pin));
+        check(&half_deleted, 3, None);
+        check(&[leaving.clone(), failed, (PendingRollback, back())], 1, Some(Gate::Pin));
+        check(&[good(), leaving], 2, None);
         assert_eq!(pin(&ReleaseRecords::written_by_us(&[good(), now()]), 1, "another", 0), None);
     }
 

@@ -50,7 +50,7 @@ impl Aim {
             () if now.annotations.pause() => None,
             () if aim.are_hooks_disabled && !self.are_hooks_disabled => Some("an annotation disables hooks"),
             // An uninstall takes its hooks from the record.
-            () if self.action == Action::Uninstall => None,
+            () if self.action == Action::Uninstall && !self.is_stopped_by(&aim) => None,
             () if aim.is_deleting => Some("the resource is being deleted"),
             () if now.annotations.leaves_alone() => None,
             () if aim.pin != self.pin => Some("the annotation pin changed"),
@@ -59,6 +59,12 @@ impl Aim {
             () if aim.spec != self.spec => Some("the spec changed"),
             () => (sources == Sources::Changed).then_some("a source of values changed"),
         }
+    }
+
+    /// Returns whether a person has asked for a revision that would go with the release: after a failed upgrade, the
+    /// resource stays when its release is uninstalled.
+    fn is_stopped_by(&self, now: &Aim) -> bool {
+        !self.is_deleting && !now.is_deleting && now.pin != self.pin
     }
 }
 
@@ -180,7 +186,11 @@ mod tests {
         check(Action::Upgrade, &|p| p["metadata"]["uid"] = "u2".into(), Some(GONE));
         let pin = |p: &mut Value| p["metadata"]["annotations"]["helm.sdk.operatorframework.io/pin"] = "1".into();
         check(Action::Upgrade, &pin, Some("the annotation pin changed"));
-        check(Action::Uninstall, &pin, None);
+        check(Action::Uninstall, &pin, Some("the annotation pin changed"));
+        check(Action::Uninstall, &|p| (pin(p), suspended(p)).1, None);
+        check(Action::Uninstall, &|p| (pin(p), deletes(p)).1, None);
+        let leaving = Aim::of(&primary(deletes), Action::Uninstall);
+        assert_eq!(leaving.outdated(&primary(|p| (deletes(p), pin(p)).1), Sources::Same), None);
         let returning = Aim::of(&primary(pin), Action::Rollback);
         assert_eq!(returning.outdated(&primary(|p| (pin(p), changes(p)).1), Sources::Changed), None);
         assert_eq!(Running::default().outdated(None), None);

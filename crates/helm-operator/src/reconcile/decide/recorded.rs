@@ -628,6 +628,20 @@ mod tests {
         assert!(ReleaseRecords::default().inventory().objects.is_empty());
     }
 
+    #[test]
+    fn a_revision_whose_uninstall_began_is_the_last_good_one_until_a_later_one_is_deployed() {
+        let a = || ours(&["a"]);
+        let check = |revisions: &[(Status, Option<Marks>)], outdated: &[u32], last_good: Option<u32>| {
+            let release = release(revisions);
+            assert_eq!((release.outdated(), release.last_good()), (outdated.to_vec(), last_good), "{revisions:?}");
+        };
+        check(&[(Superseded, a()), (Uninstalling, a()), (Failed, a())], &[], Some(2));
+        check(&[(Superseded, a()), (Uninstalling, a()), (Failed, a()), (Deployed, a())], &[2], Some(4));
+        check(&[(Uninstalling, None), (Failed, a()), (Deployed, a())], &[], Some(3));
+        check(&[(Superseded, a()), (Uninstalling, a())], &[], Some(1));
+        check(&[(Deployed, a()), (Deployed, a()), (Failed, a())], &[1], Some(2));
+    }
+
     /// Rewrites a revision as Helm does when it marks it superseded.
     fn helm_supersedes(release: &mut ReleaseRecords, version: u32) {
         let rewritten = release.revisions.get_mut(&version).unwrap();

@@ -1,12 +1,12 @@
 //! Ends the uninstall that an earlier attempt began after a failed upgrade, before the next revision: that would be an
-//! upgrade of what is half deleted, without the hooks of an install.
+//! upgrade of what is half deleted, without the hooks of an install. A return to a pinned revision stops it instead.
 
 use helm_release::action::{self, Action, CallOff};
 use helm_release::release::Status;
 
 use super::deploy::{follow_end, interrupted};
-use super::remediate;
 use super::unproven::is_unproven;
+use super::{remediate, uninstall};
 use crate::reconcile::decide::inputs;
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::learned::{Ended, NextStep};
@@ -25,8 +25,7 @@ use crate::watches::OnFailure;
 /// The uninstall waits for objects, or failed. It goes on with the next attempt.
 pub(super) async fn end(context: &StepContext<'_>, primary: &Primary) -> Result<Option<Ended>, Failed> {
     let release = context.release().unwrap_or_default();
-    let begun = release.begun_uninstall().filter(|(version, _)| context.vouches(&release, *version, primary));
-    let Some((version, _)) = begun else { return Ok(None) };
+    let Some(version) = begun(context, primary, &release) else { return Ok(None) };
     let when = if is_wanted(context, primary, &release) { CallOff::IfFailed } else { CallOff::Always };
     let ended = match call_off(context, primary, version, when).await {
         Ok(Undone::CalledOff) => return Ok(None),
@@ -39,15 +38,48 @@ pub(super) async fn end(context: &StepContext<'_>, primary: &Primary) -> Result<
             let message = format!("the release of a failed upgrade is being uninstalled: {awaited}");
             Err(Unanswered::with_reason(Reason::UninstallError, message).into())
         }
-        Err(error) if is_unproven(&error) => {
-            context.distrust(version);
-            Ok(Some(NextStep::Anew.into()))
-        }
-        Err(error) if error.is_interruption() => Ok(Some(interrupted(context, primary, &error).await.into())),
-        Err(error) => match error.ended() {
-            Some(version) => follow_end(context, primary, version).await.map(Some),
-            None => Err(Failed::of_step(&error, condition::RELEASE_FAILED, Reason::UninstallError)),
-        },
+        Err(error) => follow_error(context, primary, version, &error).await.map(Some),
+    }
+}
+
+/// Stops an uninstall that has begun, if there is one, because the release returns to the revision that a person pins it
+/// to. Its hooks end, and it is called off if it has deleted nothing yet. Otherwise its record still says that it has
+/// begun, until the return is complete: without the pin, it goes on. Returns how the step ends if the release cannot
+/// return yet.
+///
+/// # Errors
+/// The record cannot be read or written.
+pub(super) async fn stop(context: &StepContext<'_>, primary: &Primary) -> Result<Option<Ended>, Failed> {
+    let release = context.release().unwrap_or_default();
+    let Some(version) = begun(context, primary, &release) else { return Ok(None) };
+    let stopped = match call_off(context, primary, version, CallOff::Always).await {
+        Ok(Undone::CalledOff) => Ok(()),
+        Ok(Undone::Not) => uninstall::end_hooks(context, primary).await,
+        Err(error) => Err(error),
+    };
+    match stopped {
+        Ok(()) => Ok(None),
+        Err(error) => follow_error(context, primary, version, &error).await.map(Some),
+    }
+}
+
+/// Returns how the step ends after this error of the uninstall of a revision.
+async fn follow_error(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    version: u32,
+    error: &action::Error,
+) -> Result<Ended, Failed> {
+    if is_unproven(error) {
+        context.distrust(version);
+        return Ok(NextStep::Anew.into());
+    }
+    if error.is_interruption() {
+        return Ok(interrupted(context, primary, error).await.into());
+    }
+    match error.ended() {
+        Some(version) => follow_end(context, primary, version).await,
+        None => Err(Failed::of_step(error, condition::RELEASE_FAILED, Reason::UninstallError)),
     }
 }
 
@@ -56,6 +88,12 @@ enum Undone {
     CalledOff,
     /// It goes on.
     Not,
+}
+
+/// Returns the resource's revision whose uninstall has begun.
+fn begun(context: &StepContext<'_>, primary: &Primary, release: &ReleaseRecords) -> Option<u32> {
+    let (version, _) = release.begun_uninstall()?;
+    context.vouches(release, version, primary).then_some(version)
 }
 
 /// Returns whether the attempt would begin the same uninstall again: that with the inputs of the failed upgrade.

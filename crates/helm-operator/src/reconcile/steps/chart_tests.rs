@@ -8,7 +8,7 @@ use scaffold::annotations::PREFIX;
 use tokio::time::Instant;
 
 use super::deploy::{follow_end, interrupted, record};
-use super::remediate;
+use super::{begun_uninstall, remediate};
 use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, Learned, NextStep};
@@ -191,6 +191,9 @@ fn forget_failure(context: &StepContext<'_>, failure: Option<(u32, String)>) {
 /// Rolls back the revision that failed its tests, or that its rollout takes back, or to the one that the release is
 /// pinned to.
 pub(crate) async fn roll_back(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, Failed> {
+    if let Some(ended) = begun_uninstall::stop(context, primary).await? {
+        return Ok(ended);
+    }
     let release = context.release().unwrap_or_default();
     let pin = primary.annotations.pin().ok().flatten();
     let rejected = || gate::rejected(&release).map(|rejected| rejected.into_owned());

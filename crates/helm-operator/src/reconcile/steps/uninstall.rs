@@ -30,6 +30,9 @@ use crate::view::release::Trust;
 /// How often to read objects that no watch covers.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
+/// What an uninstall after a failed upgrade waits for once a person asks for a revision that would go with the release.
+const PINNED: &str = "stopped, because the annotation pin changed";
+
 /// The remedy when a hook, or an undecodable record that may have hooks, blocks the uninstall.
 pub(crate) const WITHOUT_HOOKS: &str = "; to uninstall without hooks, set the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\"";
 
@@ -106,6 +109,15 @@ pub(crate) async fn uninstall_failed(
         forget(context, primary);
     }
     Ok(awaited)
+}
+
+/// Ends the hooks of an uninstall after a failed upgrade that does not go on for now, as far as its record says.
+pub(super) async fn end_hooks(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
+    let env = context.environment(primary, Action::Uninstall);
+    let Some(mut at) = uninstalling(context) else { return Ok(()) };
+    let ended = action::end_delete_hooks(&env, &mut at).await;
+    cache_hook_records(context, &at);
+    ended
 }
 
 /// Forgets what is remembered of an uninstalled release.
@@ -187,6 +199,11 @@ async fn delete(
         cache_hook_records(context, &at);
         publish_skipped_hooks(context, primary, &ran?).await;
     }
+    // The last hook may have ended before its wait could.
+    let is_stopped = || is_after_failure && is_pinned_since(context, primary);
+    if is_stopped() {
+        return Ok(Some(PINNED.to_owned()));
+    }
     if is_after_failure {
         let begun = action::begin_deletion(&env, &mut at).await;
         cache_hook_records(context, &at);
@@ -203,6 +220,9 @@ async fn delete(
             PostDelete::GivenUp(error) => publish_given_up_hook(context, primary, &error).await,
         }
     }
+    if is_stopped() {
+        return Ok(Some(PINNED.to_owned()));
+    }
     if may_have_older_records(context, at.version) {
         forget_in_status(context, primary).await?;
     }
@@ -212,6 +232,12 @@ async fn delete(
     context.shared.cache.forget_records(context.key, &records);
     publish_left_records(context, primary).await;
     Ok(None)
+}
+
+/// Returns whether the pin of the resource has changed since its uninstall began.
+fn is_pinned_since(context: &StepContext<'_>, primary: &Primary) -> bool {
+    let now = context.shared.cache.primary_with_uid(context.key, primary.uid());
+    now.is_some_and(|now| !now.deleting && now.annotations.pin() != primary.annotations.pin())
 }
 
 async fn forget_in_status(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
