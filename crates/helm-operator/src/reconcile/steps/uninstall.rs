@@ -11,10 +11,10 @@ use helm_release::release::Status;
 use helm_release::storage::{Home, MarkedObject, Marks, Stored, Tests};
 use tokio::time::Instant;
 
-use super::deploy;
 use super::uninstall_wait::awaited;
 use super::unproven::{ChartHooks, has_delete_hooks, is_uninstalling, is_unproven};
 use super::unrecorded::{add_found, delete_lost, import_hooks};
+use super::{deploy, remediate};
 use crate::reconcile::decide::gate;
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
@@ -208,6 +208,7 @@ async fn delete(
         let begun = action::begin_deletion(&env, &mut at).await;
         cache_hook_records(context, &at);
         begun?;
+        remediate::expect_jobs_again(context, &env).await?;
     }
     if let Some(awaited) = delete_objects(context, primary, &env, &inventory).await? {
         return Ok(Some(awaited));
