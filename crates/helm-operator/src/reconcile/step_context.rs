@@ -223,7 +223,7 @@ fn inventory(release: &ReleaseRecords, owner: &Owner) -> Marks {
 
 /// Returns the Jobs in an inventory that finished for another resource than this owner.
 pub(crate) fn finished_for_former(release: &ReleaseRecords, inventory: &Marks, owner: &Owner) -> Vec<ObjectKey> {
-    if inventory.owner.is_empty() || *inventory.owner == *owner.uid {
+    if !inventory.is_anothers(owner) {
         return Vec::new();
     }
     // One that was noted, and has finished since then, ran for this owner.

@@ -10,7 +10,7 @@ use super::keys::served;
 use super::resume::{has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error};
 use crate::kube::{ApplyError, Decoration, Live, Object, ObjectKey, Rule, recorded_objects};
-use crate::release::{Hook, HookEvent, Release, Status};
+use crate::release::{Hook, HookEvent, LastRun, Release, Status};
 use crate::storage::{Content, Sealed, Unproven};
 
 /// Whether a release that this operator did not record counts as its own.
@@ -28,7 +28,7 @@ pub enum Admission {
 pub struct Admitted {
     /// The release.
     pub release: Sealed<Release>,
-    /// Whether its record has the chart's hooks already.
+    /// Whether its record has these hooks already.
     pub(crate) is_as_stored: bool,
 }
 
@@ -46,6 +46,20 @@ impl Admitted {
         release.info.last_deployed = Some(outside::now());
         release.set_status(Status::Deployed, "Recorded again, because the record was changed by somebody else");
         Admitted { release: Sealed::new(release, Content::of(&[])), is_as_stored: false }
+    }
+
+    /// Returns the release with its tests yet to run, because they ran for another resource.
+    #[must_use]
+    pub fn with_tests_to_run(self) -> Admitted {
+        let is_test = |hook: &Hook| hook.events.contains(&HookEvent::Test);
+        if !self.release.get().hooks.iter().any(|hook| is_test(hook) && hook.last_run.started_at.is_some()) {
+            return self;
+        }
+        let release = self.release.map(|mut release| {
+            release.hooks.iter_mut().filter(|hook| is_test(hook)).for_each(|hook| hook.last_run = LastRun::default());
+            release
+        });
+        Admitted { release, is_as_stored: false }
     }
 
     /// Returns whether any of its hooks runs when the release is uninstalled.

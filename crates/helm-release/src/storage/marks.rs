@@ -159,6 +159,26 @@ impl Marks {
         })
     }
 
+    /// Returns whether another resource than this owner had the release last.
+    pub fn is_anothers(&self, owner: &Owner) -> bool {
+        !self.owner.is_empty() && *self.owner != *owner.uid
+    }
+
+    /// Returns the marks once this owner has the release. If another resource had it, its tests are due again, and the
+    /// upgrade to this revision was not this owner's.
+    #[must_use]
+    pub fn taken_by(&self, owner: &Owner) -> Marks {
+        let is_anothers = self.is_anothers(owner);
+        Marks {
+            owner: intern(&owner.uid),
+            owner_type: intern(&owner.annotated_type()),
+            former: self.former_for(owner),
+            tests: self.tests.map(|tests| if is_anothers { Tests::Due } else { tests }),
+            before: self.before.filter(|_| !is_anothers),
+            ..self.clone()
+        }
+    }
+
     /// Returns the former resources once this owner has the release; a recreated resource replaces none.
     pub fn former_for(&self, owner: &Owner) -> Vec<Arc<str>> {
         let is_another = !self.owner.is_empty() && *self.owner_type != *owner.annotated_type();

@@ -4,7 +4,7 @@ use std::slice::from_ref;
 use helm::sequence::Turn;
 
 use super::*;
-use crate::kube::{Adopted, Disturbance, DriftPolicy, Mark, MemoryApi, Object, ObjectDigest, ObjectKey};
+use crate::kube::{Adopted, Disturbance, DriftPolicy, Mark, MemoryApi, Object, ObjectDigest, ObjectKey, Owner};
 use crate::release::{ChartDocument, Info};
 use crate::sample;
 
@@ -91,6 +91,22 @@ async fn a_secret_that_only_has_the_name_of_a_record_is_named() {
     let error = storage.create(&release(1, 0, 0), &marks()).await.unwrap_err();
     assert!(!error.is_taken() && error.to_string().contains("restore its labels"), "{error}");
     assert_eq!(server.object(RECORD), before);
+}
+
+#[test]
+fn a_new_owner_of_a_release_has_neither_passed_its_tests_nor_upgraded_it() {
+    let taken_by = |uid: &str, kind: &str| {
+        let owner = Owner { uid: uid.into(), kind: kind.into(), ..sample::decoration().owner.unwrap() };
+        marks().taken_by(&owner)
+    };
+    assert_eq!(taken_by("u", "Memcached"), marks(), "it had it before");
+    for (kind, former) in [("Memcached", &["before"][..]), ("Redis", &["before", "u"])] {
+        let Marks { owner, tests, before, former: named, .. } = taken_by("u1", kind);
+        assert_eq!((&*owner, tests, before), ("u1", Some(Tests::Due), None), "{kind}");
+        assert_eq!(named.iter().map(|uid| &**uid).collect::<Vec<_>>(), former, "{kind}");
+    }
+    let untested = Marks { tests: None, ..marks() };
+    assert_eq!(untested.taken_by(&sample::decoration().owner.unwrap()).tests, None);
 }
 
 #[test]

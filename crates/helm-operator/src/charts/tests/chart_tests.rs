@@ -244,6 +244,36 @@ async fn a_recreated_resource_with_rejected_inputs_gets_back_what_was_deployed()
 }
 
 #[tokio::test(start_paused = true)]
+async fn tests_that_another_resource_passed_run_again_for_the_one_that_takes_its_release_over() {
+    for is_of_another_kind in [false, true] {
+        let world = world(OnTestFailure::Report, tests());
+        reconcile(&world, "Complete").await;
+        assert_eq!((test_marks(&world), count(&world, &format!("POST {JOBS}"))), (Some(Tests::Passed), 1));
+        // The garbage collector deletes what the first resource made.
+        let made = world.server.paths().into_iter().filter(|path| path.starts_with(MAPS) || path.starts_with(JOBS));
+        made.for_each(|path| world.server.remove(&path));
+        if is_of_another_kind {
+            put_as_anothers(&world.server, &record_path(1), world.server.object(&record_path(1)).unwrap());
+        }
+        world.recreate(PRIMARY);
+        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"}));
+        let world = World::with_events(world.server, Arc::new(Stub::default()), |settings| {
+            tested(OnTestFailure::Report)(settings);
+            settings.adopt = helm_release::kube::Adopt::Any;
+        });
+        for _ in 0..2 {
+            killed_after(&world, 30).await;
+        }
+        assert_eq!(world.history(), ["1 deployed"], "it is taken over without a revision");
+        assert_eq!((test_marks(&world), world.maps().len()), (Some(Tests::Due), 3), "{is_of_another_kind}");
+        assert_eq!(phases(&world, 1).await, ["check Running"], "{is_of_another_kind}");
+        reconcile(&world, "Complete").await;
+        assert_eq!(world.condition("TestSuccess").unwrap(), "True/TestSucceeded/revision 1 passed its tests");
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "once for each resource");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn rejected_inputs_are_tried_again_on_request_and_rejected_again() {
     let world = world(OnTestFailure::Rollback, tests());
     reconcile(&world, "Complete").await;

@@ -237,7 +237,7 @@ async fn take(
     admitted: Admitted,
 ) -> Result<(), Failed> {
     let mut env = context.environment(primary, Action::Upgrade);
-    let mut whole = (**marks).clone();
+    let mut whole = marks.taken_by(&primary.owner());
     // The record may have had other hooks than the chart, which count.
     whole.delete_hooks = admitted.has_delete_hooks();
     env.decoration.tie = whole.tie();
@@ -258,9 +258,6 @@ async fn take(
         object.turn = marks.find(&object.key).map(|known| known.turn).unwrap_or_default();
     }
     whole.complete = true;
-    whole.former = marks.former_for(&primary.owner());
-    whole.owner = intern(primary.uid());
-    whole.owner_type = intern(&primary.owner().annotated_type());
     // What a pinned release has was not made from what the resource says now.
     if context.pinned(primary).is_none() && !context.is_held_back(primary) {
         prune_left_behind(context, &env, &whole).await?;
@@ -270,6 +267,8 @@ async fn take(
         whole.objects.extend(listed);
     }
     context.note_replacement();
+    let is_tested_anew = whole.tests.is_some() && marks.is_anothers(&primary.owner());
+    let admitted = if is_tested_anew { admitted.with_tests_to_run() } else { admitted };
     let written = action::record_ownership(&env, &admitted, &whole).await.map_err(|e| fault(&e))?;
     if !marks.owner.is_empty() && marks.owner_type != whole.owner_type {
         context.shared.memory.change(context.key, |memory| memory.release.took_over = true);
