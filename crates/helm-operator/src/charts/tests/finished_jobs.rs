@@ -285,6 +285,39 @@ async fn a_job_has_finished_for_a_resource_that_takes_over_what_is_left_of_anoth
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_that_finished_for_another_resource_runs_for_one_whose_refused_takeover_outlives_the_others_release() {
+    const MIGRATE: &str = "/apis/batch/v1/namespaces/ns/jobs/migrate";
+    let world = finished().await;
+    put_as_anothers(&world.server, &record_path(1), world.server.object(&record_path(1)).unwrap());
+    let metadata = json!({"name": "migrate", "ownerReferences": owned_by_another()});
+    let theirs = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata});
+    world.server.put(MIGRATE, theirs, "helm-operator");
+    world.recreate(PRIMARY);
+    world.edit(|p| {
+        p["spec"] = loading("2", "a");
+        p["spec"]["hooks"] = json!([hooks::hook("migrate", "pre-upgrade")]);
+        p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"});
+    });
+    let any = |settings: &mut Settings| settings.adopt = Adopt::Any;
+    let world = World::with_events(world.server, Arc::new(Stub::default()), any);
+    reconcile(&world).await;
+    let refused = world.condition("ReleaseFailed").unwrap();
+    assert!(refused.contains("it belongs to Redis"), "{refused}");
+    assert_eq!((world.history(), exists(&world)), (vec!["1 deployed".to_owned(), "2 failed".into()], false));
+    // The other resource goes, with all that it had.
+    world.server.remove(MIGRATE);
+    world.server.remove(&format!("{MAPS}/b"));
+    tokio::time::advance(Duration::from_secs(600)).await;
+    feed_jobs(&world);
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!((exists(&world), world.value_of("b")), (true, json!("2")), "{:#?}", world.server.log());
+    assert_eq!(world.history().last().unwrap(), "3 deployed");
+    world.server.remove(LOAD);
+    reconcile(&world).await;
+    assert!(!exists(&world), "it has finished");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_that_a_takeover_made_runs_once_although_what_follows_is_refused() {
     let mut spec = with_late(loading("1", "a"));
     spec["maps"] = json!([]);

@@ -99,7 +99,7 @@ pub(super) async fn deploy(
     };
     match ran.await {
         Ok(changes) => {
-            let marks = attempt.marks(&changes.applied, &release, &ahead);
+            let marks = attempt.marks(&changes.applied, &release, &observations);
             attempt.complete(release, (marks, &ahead), changes).await
         }
         Err(cause) => Err(failure::record(&attempt, release, ahead, cause).await),

@@ -56,7 +56,7 @@ impl Attempt<'_> {
             self.apply_round(round, observations, release, ahead, &mut applied).await?;
             if at + 1 < rounds.len() {
                 self.note_round(release, ahead, &applied[before..]).await?;
-                self.await_round(round, (at + 1, rounds.len()), ahead).await?;
+                self.await_round(round, (at + 1, rounds.len()), ahead, observations).await?;
             }
         }
         let pruned = self.prune(release, ahead).await?;
@@ -112,11 +112,18 @@ impl Attempt<'_> {
 
     /// Waits until the objects at these positions are ready, as far as later rounds wait for them.
     ///
-    /// Whether a Job expires is known from `ahead`, too: not the chart but the server may have given it a TTL.
-    async fn await_round(&self, round: &[usize], number: (usize, usize), ahead: &Marks) -> Result<(), Error> {
+    /// Whether a Job expires is known from records, too: not the chart but the server may have given it a TTL.
+    async fn await_round(
+        &self,
+        round: &[usize],
+        number: (usize, usize),
+        ahead: &Marks,
+        observations: &Observations,
+    ) -> Result<(), Error> {
         let awaited = |at: &usize| {
             let (object, key) = (&self.candidate.objects[*at], &self.keys[*at]);
-            let expires = object.expires() || ahead.find(key).is_some_and(|known| known.expires);
+            let is_recorded = || ahead.find(key).is_some_and(|known| known.expires);
+            let expires = object.expires() || is_recorded() || self.may_have_finished(object, key, observations);
             object.turn.is_awaited().then_some(Awaited { object, key, expires })
         };
         let awaited: Vec<Awaited<'_>> = round.iter().filter_map(awaited).collect();
@@ -192,6 +199,15 @@ impl Attempt<'_> {
             let was_applied = known.expires || (!known.deleted && object.expires() && is_live());
             was_applied && is_same(object, known, self.env)
         })
+    }
+
+    /// Returns whether a Job that may have finished ran for the release's owner, as far as records say. What ran for another
+    /// resource is the owner's only once the release is: this action may be refused, and nothing else of the release may be
+    /// left when the next one begins.
+    pub(super) fn has_run_for_owner(&self, key: &ObjectKey) -> bool {
+        let (Some(owner), Some(current)) = (&self.env.decoration.owner, self.current) else { return true };
+        let is_recorded = || current.inventory.find(key).is_some_and(|known| known.expires);
+        !current.inventory.is_anothers(owner) || (is_recorded() && !current.finished_for_former.contains(key))
     }
 
     /// Returns whether objects name their owner as in the last revision: in the same way, and the same resource. The garbage

@@ -46,7 +46,7 @@ impl Attempt<'_> {
         let may_be_intact = self.is_ordered() && self.is_tied_as_before();
         let object = |(object, key): (&Object, &ObjectKey)| MarkedObject {
             client: known(key).is_some_and(|known| known.client),
-            expires: self.may_have_finished(object, key, observations),
+            expires: self.may_have_finished(object, key, observations) && self.has_run_for_owner(key),
             // Earlier revisions may leave the history before this one ends.
             deleted: known(key).is_some_and(|known| known.deleted),
             adopted: adopted(key),
@@ -61,13 +61,13 @@ impl Attempt<'_> {
         Marks { objects, own: Some(self.keys.len()), ..self.release_marks(release) }
     }
 
-    /// Returns the marks of the completed revision. `ahead` says which missing Jobs have finished.
-    pub(super) fn marks(&self, applied: &[Applied], release: &Release, ahead: &Marks) -> Marks {
+    /// Returns the marks of the completed revision. `observations` say which missing Jobs have finished.
+    pub(super) fn marks(&self, applied: &[Applied], release: &Release, observations: &Observations) -> Marks {
         let marked = |(object, key): (&Object, &ObjectKey)| {
             let now = applied.iter().find(|a| a.key == *key).map(MarkedObject::from);
             let unchanged = || {
                 let known = self.current?.inventory.find(key)?.clone();
-                let expires = known.expires || ahead.find(key).is_some_and(|ahead| ahead.expires);
+                let expires = known.expires || self.may_have_finished(object, key, observations);
                 Some(MarkedObject { adopted: None, deleted: false, turn: object.turn, expires, ..known })
             };
             now.or_else(unchanged)
