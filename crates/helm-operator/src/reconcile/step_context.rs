@@ -226,9 +226,10 @@ pub(crate) fn finished_for_former(release: &ReleaseRecords, inventory: &Marks, o
     if !inventory.is_anothers(owner) {
         return Vec::new();
     }
-    // One that was noted, and has finished since then, ran for this owner.
-    let is_formers =
-        |object: &&MarkedObject| object.expires && !object.deleted && !has_run(release, &object.key, owner);
+    // One that was noted for this owner, and has finished since then, ran for it.
+    let is_owners =
+        |object: &MarkedObject| inventory.is_noted_for(object, &owner.uid) || has_run(release, &object.key, owner);
+    let is_formers = |object: &&MarkedObject| object.expires && !is_owners(object);
     inventory.objects.iter().filter(is_formers).map(|object| object.key.clone()).collect()
 }
 

@@ -101,7 +101,7 @@ pub use name::Action;
 pub use order::{GroupError, Health};
 pub use orphans::{claimed, orphans};
 pub use remains::expect_jobs_of_former;
-pub use repair::{Repaired, Unbound, reapply, record_ownership, repair, take_ownership, unbind};
+pub use repair::{Repaired, Unbound, check_takeover, reapply, record_ownership, repair, take_ownership, unbind};
 pub use rollback::{rollback, rollback_to};
 pub use start_over::expect_jobs_again;
 pub use test::{Tested, test};

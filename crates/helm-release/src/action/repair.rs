@@ -1,6 +1,7 @@
 //! Corrects drift and takes ownership of objects that an upstream operator or Helm applied, without a new revision.
 
 use super::handover::Handover;
+use super::keys::served;
 use super::last::RecordedBases;
 use super::{Admitted, Cached, Environment, Error, HELM_APPLY_METHOD, read_sealed};
 use crate::kube::{
@@ -110,6 +111,20 @@ pub async fn take_ownership(
     deletions: &dyn Deletions,
 ) -> Result<Repaired, Error> {
     apply(env, &release.release, With::All(known), Rule::for_new(env.options.adopt), deletions).await
+}
+
+/// Checks, before anything is written, that [`take_ownership`] may change what exists of a revision's objects.
+///
+/// # Errors
+/// An object belongs to someone else, the release may not contain it, or it cannot be read.
+pub async fn check_takeover(env: &Environment<'_>, release: &Admitted) -> Result<(), Error> {
+    let objects = recorded_objects(&release.release.get().manifest, &env.decoration.namespace)?;
+    let objects: Vec<Object> = served(env, objects).await?.into_iter().map(|(_, object)| object).collect();
+    env.applier.check_reach(objects.iter(), &env.options.reach, &env.decoration).await?;
+    let rule = Rule::for_new(env.options.adopt);
+    let ruled: Vec<(&Object, Rule)> = objects.iter().map(|object| (object, rule)).collect();
+    env.applier.check_ownership(&ruled, &env.decoration).await?;
+    Ok(())
 }
 
 /// Which objects of a revision to apply.

@@ -72,6 +72,10 @@ pub struct Marks {
     /// The uids of the resources that had the release before its owner took it over.
     #[serde(rename = "w", default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Arc<str>>,
+    /// The uid of the resource that is taking the release over, and for which Jobs are noted as deleted. Those that have
+    /// finished since then ran for it.
+    #[serde(rename = "q", default, skip_serializing_if = "str::is_empty")]
+    pub noted_for: Arc<str>,
     /// How many of `objects`, from the first, the revision renders. One that did not succeed lists after them those that
     /// it drops. `None` if that is unknown, or if it is complete.
     #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
@@ -151,6 +155,11 @@ impl Marks {
         })
     }
 
+    /// Returns whether a Job was noted as deleted for the resource with this uid, while it took the release over.
+    pub fn is_noted_for(&self, job: &MarkedObject, uid: &str) -> bool {
+        job.deleted && *self.noted_for == *uid
+    }
+
     /// Returns the marks without the note that objects count as finished when they are missing; `None` if none does.
     pub fn without_finished(&self) -> Option<Marks> {
         self.objects.iter().any(|object| object.expires).then(|| {
@@ -175,6 +184,7 @@ impl Marks {
             former: self.former_for(owner),
             tests: self.tests.map(|tests| if is_anothers { Tests::Due } else { tests }),
             before: self.before.filter(|_| !is_anothers),
+            noted_for: Arc::default(),
             ..self.clone()
         }
     }

@@ -11,6 +11,7 @@ use super::*;
 use crate::watches::OnFailure;
 
 pub(super) const LOAD: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
+const LATE: &str = "/apis/networking.k8s.io/v1/namespaces/ns/ingresses/late";
 
 /// Returns a Job with a TTL, besides a ConfigMap.
 pub(super) fn loading(value: &str, image: &str) -> Value {
@@ -325,7 +326,7 @@ async fn a_job_that_a_takeover_made_runs_once_although_what_follows_is_refused()
     world.server.serve("networking.k8s.io/v1", "Ingress", "ingresses");
     reconcile(&world).await;
     world.server.remove(LOAD);
-    world.server.remove("/apis/networking.k8s.io/v1/namespaces/ns/ingresses/late");
+    world.server.remove(LATE);
     world.recreate(PRIMARY);
     let world = World::on(world.server);
     refuse_late(&world, 422);
@@ -339,6 +340,58 @@ async fn a_job_that_a_takeover_made_runs_once_although_what_follows_is_refused()
     }
     world.server.accept();
     tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile(&world).await;
+    assert_eq!((exists(&world), world.state("Ready")), (false, "True/Ready".to_owned()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_that_somebody_elses_object_prevents_notes_and_makes_no_job() {
+    let world = World::new(with_late(loading("1", "a")));
+    world.server.serve("networking.k8s.io/v1", "Ingress", "ingresses");
+    reconcile(&world).await;
+    world.server.remove(LOAD);
+    world.server.remove(&format!("{MAPS}/b"));
+    let mut theirs = world.server.object(LATE).unwrap();
+    theirs["metadata"]["ownerReferences"] = owned_by_another();
+    world.server.put(LATE, theirs, "other");
+    world.recreate(PRIMARY);
+    let world = World::on(world.server);
+    let before = world.server.object(&record_path(1));
+    for _ in 0..2 {
+        reconcile(&world).await;
+        assert_eq!(world.state("Irreconcilable"), "True/ReleaseConflict");
+        assert_eq!((exists(&world), world.maps()), (false, vec![]), "{:#?}", world.server.log());
+        assert_eq!(world.server.object(&record_path(1)), before);
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    world.server.remove(LATE);
+    reconcile(&world).await;
+    assert_eq!((exists(&world), world.maps().len(), world.condition("Irreconcilable")), (true, 1, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_an_unfinished_takeover_made_runs_again_for_the_next_resource_of_the_name() {
+    let mut spec = with_late(loading("1", "a"));
+    spec["maps"] = json!([]);
+    let mut world = World::new(spec);
+    world.server.serve("networking.k8s.io/v1", "Ingress", "ingresses");
+    reconcile(&world).await;
+    world.server.remove(LATE);
+    for is_last in [false, true] {
+        // What the resource made goes with it, and nothing uninstalls its release.
+        world.server.remove(LOAD);
+        world.recreate(PRIMARY);
+        world = World::on(world.server);
+        if is_last {
+            world.server.accept();
+        } else {
+            refuse_late(&world, 422);
+        }
+        reconcile(&world).await;
+        assert!(exists(&world), "last: {is_last}, {:#?}", world.server.log());
+        assert_eq!(world.condition("Irreconcilable").is_none(), is_last);
+    }
+    world.server.remove(LOAD);
     reconcile(&world).await;
     assert_eq!((exists(&world), world.state("Ready")), (false, "True/Ready".to_owned()));
 }

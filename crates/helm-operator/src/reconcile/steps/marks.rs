@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use helm_release::action::{self, Admitted, Environment};
-use helm_release::kube::{Applied, ApplyMethod, DeletionError, Deletions, ObjectKey};
+use helm_release::kube::{Applied, ApplyMethod, DeletionError, Deletions, ObjectKey, intern};
 use helm_release::storage::{MarkedObject, Marks, Stored, Written};
 use outside::sync::lock;
 
@@ -37,7 +37,11 @@ pub(super) async fn note_made_again(
 ) -> Result<(), action::Error> {
     let was_deleted = |one: &&Applied| marks.find(&one.key).is_some_and(|known| known.deleted);
     let made_again: Vec<Applied> = applied.iter().filter(was_deleted).cloned().collect();
-    write_if_new(context, primary, version, (marks, with_applied(marks, &made_again))).await
+    if made_again.is_empty() {
+        return Ok(());
+    }
+    let new = Marks { noted_for: intern(primary.uid()), ..with_applied(marks, &made_again) };
+    write_if_new(context, primary, version, (marks, new)).await
 }
 
 /// Returns marks with what is known of these objects since they were applied.
@@ -95,14 +99,18 @@ impl<'a> RepairDeletions<'a> {
         lock(&self.marks).clone()
     }
 
-    /// Notes the Jobs that went with an earlier resource of the name, if nothing is left of its release.
-    pub(super) async fn note_jobs_of_former(&self, env: &Environment<'_>) -> Result<(), action::Error> {
+    /// Notes the Jobs that went with another resource, if nothing is left of its release. First checks that the release may
+    /// be taken over: the note must not outlast a takeover that is refused because of what belongs to someone else.
+    pub(super) async fn note_jobs_of_former(
+        &self,
+        env: &Environment<'_>,
+        admitted: &Admitted,
+    ) -> Result<(), action::Error> {
         let (marks, release) = (self.marks(), self.context.release().unwrap_or_default());
         let jobs = finished_for_former(&release, &marks, &self.primary.owner());
-        match action::expect_jobs_of_former(env, &marks, &jobs).await? {
-            Some(noted) => self.write(noted).await,
-            None => Ok(()),
-        }
+        let Some(noted) = action::expect_jobs_of_former(env, &marks, &jobs).await? else { return Ok(()) };
+        action::check_takeover(env, admitted).await?;
+        self.write(Marks { noted_for: intern(self.primary.uid()), ..noted }).await
     }
 
     async fn note(&self, objects: &[ObjectKey]) -> Result<(), action::Error> {

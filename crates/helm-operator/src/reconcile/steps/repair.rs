@@ -242,7 +242,7 @@ async fn take(
     whole.delete_hooks = admitted.has_delete_hooks();
     env.decoration.tie = whole.tie();
     let noted = RepairDeletions::new(context, primary, version, marks).sealing(&env, &admitted);
-    noted.note_jobs_of_former(&env).await.map_err(|e| fault(&e))?;
+    noted.note_jobs_of_former(&env, &admitted).await.map_err(|e| fault(&e))?;
     let known = noted.marks();
     let taken = action::take_ownership(&env, &admitted, &known, &noted).await.map_err(|e| fault(&e))?;
     let applied = taken.applied;
