@@ -56,8 +56,8 @@ fn layers(given: &Map, defaults: &Map, random: &mut fastrand::Rng) -> Vec<Layer>
 fn merged(owns: &[Map]) -> Vec<Layer> {
     let mut all: Vec<Layer> = Vec::new();
     for own in owns {
-        let below = all.last().map(|layer| layer.merged.clone()).unwrap_or_default();
-        all.push(Layer { own: Some(own.deep_copy()), merged: merge_maps(&below, &own.deep_copy()) });
+        let below = all.last().and_then(|layer| layer.merged.clone()).unwrap_or_default();
+        all.push(Layer { own: Some(own.deep_copy()), merged: Some(merge_maps(&below, &own.deep_copy())) });
     }
     all
 }
@@ -136,7 +136,7 @@ fn check(folder: &Path, given: &Map, seen: &mut Seen) {
             0 => merged(&[given.deep_copy()]),
             _ => layers(given, &chart.values, &mut random),
         };
-        let values = layers.last().unwrap().merged.clone();
+        let values = layers.last().unwrap().merged.clone().unwrap();
         let Ok(traced) = trace(&chart, &layers) else { continue };
         let view = engine.resolve(&values, &mut Vec::new()).unwrap();
         let expected = coalesce(&view, &values, Nulls::Remove, &mut Vec::new()).unwrap();

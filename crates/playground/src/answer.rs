@@ -47,7 +47,7 @@ pub fn answer(engine: &Engine, question: &Question) -> Json {
         Ok(given) => given,
         Err(error) => return json!({"error": {"text": error.to_string(), "places": []}}),
     };
-    let layer = Layer { own: Some(given.clone()), merged: given.clone() };
+    let layer = Layer { own: Some(given.clone()), merged: Some(given.clone()) };
     let mut shown = match trace(engine.chart(), &[layer]) {
         Ok(traced) => traced_values(&traced),
         Err(_) => json!({}),

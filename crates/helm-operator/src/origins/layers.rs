@@ -1,6 +1,5 @@
 //! The layers of a resource's values, each merged by the code that merges them for renders.
 
-use go_template::Map;
 use helm::origins::Layer;
 
 use super::{Error, Given, Inputs};
@@ -13,21 +12,21 @@ pub(super) fn of(inputs: &Inputs<'_>) -> Result<(Vec<Given>, Vec<Layer>), Error>
     let merge =
         |sources: &[Found<'_>], spec: &Spec| -> Result<_, Error> { Ok(values_from::merge(sources, spec)?.0.values()?) };
     // First, because it limits what all sources together expand to.
-    let spec = match inputs.sources {
-        [] => Layer { own: Some(inputs.spec.values()?), merged: inputs.spec.values()? },
+    let (own, merged) = match inputs.sources {
+        [] => (inputs.spec.values()?, inputs.spec.values()?),
         // With sources, a `spec` becomes text again, which writes numbers in one way.
-        sources => Layer { own: Some(merge(&[], inputs.spec)?), merged: merge(sources, inputs.spec)? },
+        sources => (merge(&[], inputs.spec)?, merge(sources, inputs.spec)?),
     };
     let (mut given, mut layers) = (Vec::new(), Vec::new());
     for found in inputs.sources.iter().filter(|found| found.bytes.is_some()) {
         given.push(Given::Source(found.source.clone()));
         let own = merge(std::slice::from_ref(found), &nothing)?;
         // Nothing shows the values after each source, and a copy for each would cost memory.
-        layers.push(Layer { own: Some(own), merged: Map::default() });
+        layers.push(Layer { own: Some(own), merged: None });
     }
     given.push(Given::Spec);
-    let overrides = inputs.overrides.layers(inputs.overrides_type, &spec.merged)?;
-    layers.push(spec);
+    let overrides = inputs.overrides.layers(inputs.overrides_type, &merged)?;
+    layers.push(Layer { own: Some(own), merged: Some(merged) });
     for (key, layer) in overrides {
         let from_environment = inputs.overrides.is_from_environment(&key);
         given.push(Given::Override { key, from_environment });

@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use go_encoding::json;
-use go_template::Value;
+use go_template::{Map, Value};
 use helm::origins::dotted;
 
 use super::*;
@@ -79,8 +79,21 @@ fn only_the_last_layer_holds_the_values_of_all_sources() {
     let overrides_type = OverrideValuesType::default();
     let inputs = Inputs { sources: &sources, spec: &spec, overrides: &overrides, overrides_type };
     let (_, layers) = layers::of(&inputs).unwrap();
-    let sizes: Vec<usize> = layers.iter().map(|layer| layer.merged.len()).collect();
-    assert_eq!(sizes, [0, 0, 2], "copies would multiply with the number of sources");
+    let sizes: Vec<Option<usize>> = layers.iter().map(|layer| layer.merged.as_ref().map(Map::len)).collect();
+    assert_eq!(sizes, [None, None, Some(2)], "copies would multiply with the number of sources");
+}
+
+#[test]
+fn a_source_of_an_item_leaves_the_others_to_the_source_below() {
+    let sources = [
+        (source(SourceKind::ConfigMap, "shared", None), "list: [x, y]\n"),
+        (source(SourceKind::Secret, "own", Some("list[1]")), "z"),
+    ];
+    let expected = [
+        "list[0] = \"x\" (ConfigMap shared, key values.yaml)",
+        "list[1] = \"z\" (Secret own, key values.yaml) < \"y\" (ConfigMap shared, key values.yaml)",
+    ];
+    assert_eq!(lines(&sources, "{}", &Overrides::default())[2..4], expected);
 }
 
 #[test]

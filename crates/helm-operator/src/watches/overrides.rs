@@ -148,7 +148,7 @@ impl Overrides {
                 OverrideValuesType::Typed => so_far.deep_copy(),
                 OverrideValuesType::String => values::merge_maps(spec, &so_far.deep_copy()),
             };
-            layers.push((key.clone(), Layer { own: Some(own), merged }));
+            layers.push((key.clone(), Layer { own: Some(own), merged: Some(merged) }));
         }
         Ok(layers)
     }

@@ -18,7 +18,8 @@ impl Given<'_> {
 
     fn set_by(&self, index: usize, path: &[Key]) -> Option<Value> {
         let layer = self.0.get(index)?;
-        let after = at(&layer.merged, path);
+        let merged = self.0[index..].iter().find_map(|layer| layer.merged.as_ref());
+        let after = merged.and_then(|merged| at(merged, path));
         if let Some(own) = &layer.own {
             // `--set 'list[1]=x'` alone makes a list with a null at 0, which the merge ignores.
             let is_gap = |own: &Value| {
@@ -26,7 +27,7 @@ impl Given<'_> {
             };
             return at(own, path).filter(|own| !is_gap(own));
         }
-        let before = index.checked_sub(1).and_then(|below| at(&self.0.get(below)?.merged, path));
+        let before = index.checked_sub(1).and_then(|below| at(self.0.get(below)?.merged.as_ref()?, path));
         let is_unchanged = |after: &Value| before.as_ref().is_some_and(|before| same(before, after));
         after.filter(|after| !is_unchanged(after))
     }

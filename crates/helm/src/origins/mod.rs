@@ -34,9 +34,9 @@ pub use path::{Key, dotted};
 pub struct Layer {
     /// What the source itself sets; `None` if only its effect is known, as with code that changes values.
     pub own: Option<Map>,
-    /// The user's values once this source is merged. Read only of the last layer, and of those around a layer whose own
-    /// values are unknown.
-    pub merged: Map,
+    /// The user's values once this source is merged. Required of the last layer, and of those around a layer whose own
+    /// values are unknown. Without it, the next layer's decides whether a null in a list is only a gap before an item.
+    pub merged: Option<Map>,
 }
 
 /// A value with its origin.
@@ -145,7 +145,7 @@ impl Error {
 /// # Errors
 /// The values do not fit the chart's subcharts.
 pub fn trace(chart: &Arc<Chart>, layers: &[Layer]) -> Result<Traced, Error> {
-    let given = layers.last().map(|layer| layer.merged.clone()).unwrap_or_default();
+    let given = layers.last().and_then(|layer| layer.merged.clone()).unwrap_or_default();
     let mut warnings = Vec::new();
     let view = view::resolve(chart, &given, &mut warnings)?;
     let values = view::coalesce(&view, &given, Nulls::Remove, &mut warnings)?;

@@ -22,8 +22,8 @@ fn layers(texts: &[&str]) -> Vec<Layer> {
     let mut all: Vec<Layer> = Vec::new();
     for text in texts {
         let own = read(text.as_bytes()).unwrap();
-        let below = all.last().map(|layer| layer.merged.clone()).unwrap_or_default();
-        all.push(Layer { merged: merge_maps(&below, &own), own: Some(own) });
+        let below = all.last().and_then(|layer| layer.merged.clone()).unwrap_or_default();
+        all.push(Layer { merged: Some(merge_maps(&below, &own)), own: Some(own) });
     }
     all
 }
@@ -145,7 +145,8 @@ fn items_of_a_list_have_their_own_origins_if_several_layers_set_them() {
     for into in [&own, &merged] {
         strvals::parse_into("l[1].k=7", into).unwrap();
     }
-    let layers = [Layer { own: Some(spec.clone()), merged: spec }, Layer { own: Some(own), merged }];
+    let layers =
+        [Layer { own: Some(spec.clone()), merged: Some(spec) }, Layer { own: Some(own), merged: Some(merged) }];
     let chart = chart(&[("Chart.yaml", ROOT), ("values.yaml", "l: []\n")]);
     let expected =
         ["l[0] = \"a\" given 0", "l[1].k = 7 given 1 < given 0 1", "l[1].m = 2 given 0", "l[2] = \"c\" given 0"];
@@ -156,7 +157,7 @@ fn items_of_a_list_have_their_own_origins_if_several_layers_set_them() {
 fn of_code_that_maps_values_only_the_changes_are_its_own() {
     let spec = read(b"a: 1\nb: 2").unwrap();
     let mapped = read(b"a: 1\nb: 3\nc: 4").unwrap();
-    let layers = [Layer { own: Some(spec.clone()), merged: spec }, Layer { own: None, merged: mapped }];
+    let layers = [Layer { own: Some(spec.clone()), merged: Some(spec) }, Layer { own: None, merged: Some(mapped) }];
     let chart = chart(&[("Chart.yaml", ROOT)]);
     assert_eq!(lines(&chart, &layers), ["a = 1 given 0", "b = 3 given 1 < given 0 2", "c = 4 given 1"]);
 }
