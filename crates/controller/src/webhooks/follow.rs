@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::certificate::{Certificate, Stored};
 use super::configuration::objects;
@@ -24,6 +24,9 @@ const READ_AGAIN: Duration = Duration::from_secs(10);
 
 /// Why a replica with new files is not ready.
 const UNTRUSTED: &str = "the leader has not published the authority of ca.crt yet";
+
+/// Why a replica with new files is not ready while requests about what is published get no answer.
+const UNANSWERED: &str = "the API server has not answered whether the authority of ca.crt is published";
 
 /// The certificates of a process's webhooks.
 #[derive(Clone)]
@@ -139,15 +142,28 @@ impl Certificates {
                 last = read;
             }
             serve(&certificate, files.due(Instant::now()));
-            // Once ready, a replica stays ready. A leader that mounts other files never publishes these.
+            // Once ready, a replica stays ready.
             if let Some(first) = first.filter(|_| !needs.0.is_met()) {
-                match first.elapsed() < SETTLE && published.lacks(&files.bundle()).await {
-                    true => needs.0.fails(UNTRUSTED),
-                    false => needs.0.meet(),
+                match untrusted(&published, &files.bundle(), first.elapsed()).await {
+                    Some(why) => needs.0.fails(why),
+                    None => needs.0.meet(),
                 }
             }
             sleep(READ_AGAIN).await;
         }
+    }
+}
+
+/// Returns why a replica that first read its files so long ago is not ready, if it is not. A leader that mounts other
+/// files never publishes these, and a slow API server must not keep the replica from reading its files again.
+async fn untrusted(published: &Published, bundle: &str, elapsed: Duration) -> Option<&'static str> {
+    let left = SETTLE.saturating_sub(elapsed);
+    if left.is_zero() {
+        return None;
+    }
+    match timeout(left.min(READ_AGAIN), published.lacks(bundle)).await {
+        Ok(lacks) => lacks.then_some(UNTRUSTED),
+        Err(_) => Some(UNANSWERED),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Leaders that keep the API server's configuration current, each with the others' changes in its watches.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -213,6 +214,23 @@ async fn a_leader_whose_first_lists_fail_keeps_the_authorities_that_it_finds_lat
     publishes(&server, &[&b, &a]).await;
 }
 
+/// Writes files as a user mounts them.
+fn mount(folder: &Path, own: &certificate::Certificate) {
+    for (file, text) in [("tls.crt", &own.certificate), ("tls.key", &own.key), ("ca.crt", &own.authority)] {
+        std::fs::write(folder.join(file), text).unwrap();
+    }
+}
+
+/// Starts a replica with the files in a folder.
+fn start_replica(client: kube::Client, folder: &Path) -> (Certificates, Readiness) {
+    let settings = Settings { certificate_dir: Some(folder.into()), ..Settings::default() };
+    let place = Endpoint { name: "hook".into(), namespace: Some("x".into()), url: None };
+    let (replica, readiness) = (Certificates::new(&settings, place), Readiness::default());
+    let needs = NeedsCertificate(readiness.require("certificate", "none"));
+    tokio::spawn(replica.clone().run(client, webhooks(), Default::default(), needs));
+    (replica, readiness)
+}
+
 /// The leader may see the files a minute later, or never, if it mounts others.
 #[tokio::test(start_paused = true)]
 async fn a_replica_that_starts_with_new_files_is_ready_once_their_authority_is_published_or_after_two_minutes() {
@@ -221,14 +239,8 @@ async fn a_replica_that_starts_with_new_files_is_ready_once_their_authority_is_p
         let (leader, _) = lead_with_files(&server, &a);
         publishes(&server, &[&a]).await;
         let (folder, own) = (tempfile::tempdir().unwrap(), certificate_of_user());
-        for (file, text) in [("tls.crt", &own.certificate), ("tls.key", &own.key), ("ca.crt", &own.authority)] {
-            std::fs::write(folder.path().join(file), text).unwrap();
-        }
-        let settings = Settings { certificate_dir: Some(folder.path().into()), ..Settings::default() };
-        let replica = Certificates::new(&settings, leader.place.clone());
-        let readiness = Readiness::default();
-        let needs = NeedsCertificate(readiness.require("certificate", "none"));
-        tokio::spawn(replica.run(watched::client(&server), webhooks(), Default::default(), needs));
+        mount(folder.path(), &own);
+        let (_, readiness) = start_replica(watched::client(&server), folder.path());
         sleep(Duration::from_secs(60)).await;
         let unmet = readiness.unmet();
         assert!(unmet.len() == 1 && unmet[0].contains("has not published the authority of ca.crt"), "{unmet:?}");
@@ -239,6 +251,26 @@ async fn a_replica_that_starts_with_new_files_is_ready_once_their_authority_is_p
         sleep(Duration::from_secs(15)).await;
         assert_eq!(readiness.unmet(), Vec::<String>::new(), "published: {is_published}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_without_answers_follows_its_files_and_is_ready_after_two_minutes() {
+    type Answer = Result<http::Response<kube::client::Body>, tower::BoxError>;
+    let silent = |_: http::Request<kube::client::Body>| std::future::pending::<Answer>();
+    let client = kube::Client::new(tower::service_fn(silent), "default");
+    let (folder, [first, next]) = (tempfile::tempdir().unwrap(), [(); 2].map(|()| certificate_of_user()));
+    mount(folder.path(), &first);
+    let (replica, readiness) = start_replica(client, folder.path());
+    // The files are read after 20 and after 40 seconds.
+    sleep(Duration::from_secs(25)).await;
+    mount(folder.path(), &next);
+    let unmet = readiness.unmet();
+    assert!(unmet.len() == 1 && unmet[0].contains("has not answered"), "{unmet:?}");
+    sleep(Duration::from_secs(20)).await;
+    let trusted = replica.trusted.borrow().clone().unwrap();
+    assert!(trusted.contains(&next.authority) && trusted.contains(&first.authority), "{trusted}");
+    sleep(Duration::from_secs(95)).await;
+    assert_eq!(readiness.unmet(), Vec::<String>::new());
 }
 
 /// Asks for another certificate, and returns whether it is served a minute later.
