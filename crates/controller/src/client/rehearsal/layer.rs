@@ -171,7 +171,7 @@ impl Work {
         let ((code, body), checked) = match is_known {
             true => self.again(&path).await?,
             false => {
-                let (answer, checked) = self.checked(&sent).await?;
+                let (answer, checked) = self.checked(&path, &sent, before.as_ref()).await?;
                 if answer.0 == 422 {
                     self.current.overlay.refused(&path, &Error::response(answer.0, &answer.1));
                 }
@@ -210,16 +210,27 @@ impl Work {
 
     /// Sends the write as a dry run. One that needs an object that was created only here, such as its namespace, the
     /// role of a binding or the definition of its kind, is answered from memory.
-    async fn checked(&self, sent: &Value) -> Result<(Answer, Checked), BoxError> {
+    async fn checked(&self, path: &str, sent: &Value, before: Option<&Value>) -> Result<(Answer, Checked), BoxError> {
         if self.current.overlay.defines(self.request.parts.uri.path()) {
             return Ok((self.kept().await?, Checked::Nobody));
         }
         let answer = self.request.dry_run(&self.client).await?;
         let overlay = &self.current.overlay;
-        match answer.0 == 404 && (overlay.has_missing(&answer.1) || overlay.has_role_of(sent)) {
-            true => Ok((self.kept().await?, Checked::Nobody)),
+        // A merge patch does not repeat the role.
+        let has_role = || [Some(sent), before].into_iter().flatten().any(|binding| overlay.has_role_of(binding));
+        match answer.0 == 404 && (overlay.has_missing(&answer.1) || has_role()) {
+            true => Ok((self.kept_over(path, before).await?, Checked::Nobody)),
             false => Ok((answer, Checked::Server)),
         }
+    }
+
+    /// Writes to an object that only the API server has as if it were in memory. The rehearsal's own memory does not get
+    /// it here, because a refused write must leave it to the API server.
+    async fn kept_over(&self, path: &str, before: Option<&Value>) -> Result<Answer, BoxError> {
+        let Some(before) = before else { return self.kept().await };
+        let alone = Overlay::default();
+        alone.hold(path, before.clone());
+        self.kept_in(&alone).await
     }
 
     /// Answers another write to an object from memory. Only the re-creation of a deleted object is checked by the API
@@ -263,8 +274,12 @@ impl Work {
 
     /// Writes to what is in memory.
     async fn kept(&self) -> Result<Answer, BoxError> {
+        self.kept_in(&self.current.overlay).await
+    }
+
+    async fn kept_in(&self, overlay: &Overlay) -> Result<Answer, BoxError> {
         let call = Call::received(self.request.whole(self.request.parts.uri.clone())).await?;
-        answer(&self.current.overlay, call).await
+        answer(overlay, call).await
     }
 
     /// Reads an object; `None` if it does not exist or may not be read.

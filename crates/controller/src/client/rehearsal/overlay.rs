@@ -89,6 +89,14 @@ impl Overlay {
         lock(&self.written).insert(path.to_owned());
     }
 
+    /// Has an object as the API server has it, with its own uid and resource version. It does not count as written.
+    pub(super) fn hold(&self, path: &str, object: Value) {
+        let path = object_path(path);
+        let Some(target) = Target::of(path) else { return };
+        self.serve(&target, object["kind"].as_str().unwrap_or_default());
+        self.server.restore(path, object);
+    }
+
     /// Records that an object was deleted, regardless of its finalizers, whose owners act only in the cluster.
     pub(super) fn remove(&self, path: &str, kind: &str) {
         let path = object_path(path);

@@ -254,6 +254,48 @@ async fn written_objects_settle_and_new_namespaces_hold_objects() {
 }
 
 #[tokio::test]
+async fn a_binding_whose_role_is_created_anew_changes_from_what_the_server_has() {
+    let (server, rehearsal) = (Arc::new(MemoryApi::cluster()), rehearsal());
+    let (client, folder) = (client(&server), "/apis/rbac.authorization.k8s.io/v1/namespaces/default");
+    let path = format!("{folder}/rolebindings/b");
+    let object = |kind: &str, name: &str, label: &str| {
+        let metadata = json!({"name": name, "namespace": "default", "labels": {"a": label}});
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata})
+    };
+    let mut binding = object("RoleBinding", "b", "1");
+    binding["roleRef"] = json!({"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "r"});
+    server.put(&path, binding.clone(), "user");
+    let live = server.object(&path).unwrap();
+    server.refuse(|call| {
+        let is_refused = call.method == "PATCH" && call.path.contains("/rolebindings/b");
+        is_refused.then(|| Error::from_status(404, "NotFound", "roles.rbac.authorization.k8s.io \"r\" not found"))
+    });
+    binding["metadata"]["labels"]["a"] = "2".into();
+    binding["metadata"]["resourceVersion"] = live["metadata"]["resourceVersion"].clone();
+    let apply = |uid: &Value| {
+        let mut object = binding.clone();
+        object["metadata"]["uid"] = uid.clone();
+        send(&client, Call::apply(format!("{path}?fieldManager=f&force=true"), object.to_string().into_bytes()))
+    };
+    rehearsal
+        .record(async {
+            let role = object("Role", "r", "2").to_string().into_bytes();
+            send(&client, Call::post(format!("{folder}/roles"), role)).await.unwrap();
+            assert!(apply(&json!("another")).await.unwrap_err().is_conflict());
+            assert!(rehearsal.object(&path).is_none(), "it is not written");
+            apply(&live["metadata"]["uid"]).await.unwrap();
+        })
+        .await;
+    assert_eq!(rehearsal.object(&path).unwrap()["metadata"]["labels"]["a"], "2");
+    let writes = rehearsal.take_writes();
+    let checked: Vec<Checked> = writes.iter().map(|write| write.checked).collect();
+    assert_eq!(checked, [Checked::Server, Checked::Nobody, Checked::Nobody]);
+    let [before, after] = [writes[2].before.clone(), writes[2].after.clone().unwrap()].map(Option::unwrap);
+    assert_eq!((&before["metadata"]["labels"]["a"], &after["metadata"]["labels"]["a"]), (&json!("1"), &json!("2")));
+    assert_eq!(before["metadata"]["uid"], after["metadata"]["uid"]);
+}
+
+#[tokio::test]
 async fn a_kind_is_served_once_its_definition_was_created() {
     let (server, rehearsal) = (Arc::new(MemoryApi::cluster()), rehearsal());
     let client = client(&server);
