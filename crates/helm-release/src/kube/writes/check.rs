@@ -112,8 +112,8 @@ impl Applier {
         let managed_fields = ManagedFields::Known(object["metadata"]["managedFields"].take());
         let (scaled, kept, whole, adopted) =
             (live.scaled, live.kept, (part == Part::Whole).then_some(object), decoration.adopted(&live));
-        let stays = decoration.stays(&live);
-        let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted, stays };
+        let (stays, owner) = (decoration.stays(&live), decoration.ownership(&live));
+        let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted, stays, owner };
         Ok(Ok(Found::Read(Box::new(existing))))
     }
 }

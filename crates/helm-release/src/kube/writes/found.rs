@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::kube::writes::managed_fields::ManagedFields;
-use crate::kube::{Adopted, Proven};
+use crate::kube::{Adopted, Ownership, Proven};
 
 /// The known state of a live object before a write.
 #[derive(Clone, Debug)]
@@ -53,6 +53,15 @@ impl Found {
         }
     }
 
+    /// Returns the uid and the owner of the known object; `None` if no object is known.
+    pub(in crate::kube) fn owned(&self) -> Option<(&str, Ownership)> {
+        match self {
+            Found::Ours { proven, .. } => Some((&proven.uid, Ownership::Ours)),
+            Found::Read(existing) => Some((&existing.uid, existing.owner.clone())),
+            Found::Unknown | Found::Absent => None,
+        }
+    }
+
     /// Returns the known resource version; `None` if no object is known.
     pub(in crate::kube) fn resource_version(&self) -> Option<&str> {
         match self {
@@ -93,10 +102,13 @@ pub(crate) struct Existing {
     pub(crate) adopted: Option<Adopted>,
     /// Whether it is the release's, is not being deleted, and does not go with a former resource.
     pub(crate) stays: bool,
+    /// Who owned it when it was read.
+    pub(in crate::kube) owner: Ownership,
 }
 
 impl Existing {
-    /// Describes a live object, from its JSON, for a write that ignores replicas and resource policy.
+    /// Describes a live object, from its JSON, for a server-side write that ignores replicas and resource policy. The
+    /// caller has checked its owner.
     pub(in crate::kube) fn of(live: &Value) -> Existing {
         let metadata = &live["metadata"];
         let text = |field: &str| metadata[field].as_str().unwrap_or_default().to_owned();
@@ -109,6 +121,7 @@ impl Existing {
             whole: None,
             adopted: None,
             stays: false,
+            owner: Ownership::Ours,
         }
     }
 }

@@ -42,28 +42,26 @@ impl MergeBases for () {
 }
 
 impl Applier {
-    /// Creates the object, or patches the observed one. A conflict means that the object changed since it was observed.
+    /// Creates the object, or patches the observed one. A conflict means that another object has taken its place, or that
+    /// it changed hands since it was observed. Its version does not show that: an apply that was refused may have moved
+    /// its managed fields, and given them back.
     pub(in crate::kube) async fn write_client_side(
         &self,
         body: &Body,
         observed: &Found,
         options: &WriteOptions<'_>,
     ) -> Result<Merged, Error> {
-        let (uid, version) = match observed {
-            Found::Unknown | Found::Absent => {
-                let live = self.post(&body.resource, &body.key.namespace, &body.json).await?;
-                return Ok(Merged { live, changed: true });
-            }
-            Found::Ours { proven, .. } => (&proven.uid, &proven.resource_version),
-            Found::Read(existing) => (&existing.uid, &existing.resource_version),
+        let Some((uid, owner)) = observed.owned() else {
+            let live = self.post(&body.resource, &body.key.namespace, &body.json).await?;
+            return Ok(Merged { live, changed: true });
         };
-        let live = match self.api.send(Call::get(&body.path)).await {
+        let answer = match self.api.send(Call::get(&body.path)).await {
             Err(error) if error.is_not_found() => return Err(changed(body)),
-            answer => answer?.parse::<Value>()?,
+            answer => answer?,
         };
-        let is = |field: &str, observed: &str| live["metadata"][field] == observed;
-        let may_have_other_owner = !is("resourceVersion", version) && !is_ours(&live, options.decoration);
-        if !is("uid", uid) || may_have_other_owner {
+        let live: Value = answer.parse()?;
+        let now = options.decoration.ownership(&answer.parse::<Live>()?);
+        if live["metadata"]["uid"] != uid || (now != Ownership::Ours && now != owner) {
             return Err(changed(body));
         }
         self.merge(body, options, live).await

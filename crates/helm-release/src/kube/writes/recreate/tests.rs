@@ -382,6 +382,27 @@ async fn an_object_that_is_guarded_stays_and_the_error_names_what_helps() {
 }
 
 #[tokio::test]
+async fn another_releases_object_that_the_server_refuses_to_change_is_guarded_at_the_first_attempt() {
+    let (server, applier) = server();
+    server.make_immutable("deployments", "/spec/selector");
+    let path = "/apis/apps/v1/namespaces/ns/deployments/web";
+    let deployment =
+        |metadata: Value, selector: &str| object("apps/v1", "Deployment", metadata, json!({"selector": selector}));
+    let others = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+    server.put(path, deployment(json!({"annotations": others}), "a").body, "helm");
+    let (new, decoration, rule) = (deployment(json!({}), "b"), decoration(), Rule::Adopt(Adopt::Released));
+    let found = applier.check_ownership(&[(&new, rule)], &decoration).await.unwrap();
+    let managers = || server.object(path).unwrap()["metadata"]["managedFields"].clone();
+    let (before, since) = (managers(), server.log().len());
+    let options = WriteOptions::new(&decoration, Policy::Auto, &());
+    let adopting = Target { rule, observed: found[0].1.clone(), ..target(&new) };
+    let error = applier.apply_each(&[adopting], &options, &mut Vec::new()).await.unwrap_err();
+    assert!(matches!(error, ApplyError::Guarded { .. }), "{error}");
+    let patches = writes(&server, since).iter().filter(|line| line.starts_with("PATCH")).count();
+    assert_eq!((patches, managers()), (4, before), "fields move, an apply, they move back, and a merge");
+}
+
+#[tokio::test]
 async fn nothing_is_deleted_if_the_server_would_reject_the_new_object_or_cannot_tell_now() {
     for (code, expected) in [(403, true), (503, false)] {
         let ((server, applier), told) = (server(), Told::default());
