@@ -961,3 +961,53 @@ async fn a_job_that_goes_with_a_failed_upgrade_runs_again_although_the_uninstall
     assert_ne!(uid(&world), before);
     assert_eq!(world.value_of("b"), "2");
 }
+
+/// Returns a release of which nothing was ever deployed: its install failed before the Job, and the next attempt died once
+/// it had created the Job in another form. Its resource has the first form again.
+async fn with_the_job_of_a_dead_attempt() -> World {
+    let world = keeping(World::new(loading("bad", "a")).server);
+    world.server.make_immutable("jobs", "/spec/image");
+    refuse(&world, 422);
+    reconcile(&world).await;
+    assert_eq!((exists(&world), world.history()), (false, vec!["1 failed".to_owned()]));
+    let server = Arc::downgrade(&world.server);
+    world.server.refuse(move |call| {
+        if call.method == http::Method::PATCH && call.path.starts_with(LOAD) {
+            server.upgrade()?.fail_after(Some(0));
+        }
+        None
+    });
+    world.edit(|p| p["spec"] = loading("1", "b"));
+    reconcile(&world).await;
+    world.server.fail_after(None);
+    world.server.accept();
+    assert_eq!(world.server.object(LOAD).unwrap()["spec"]["image"], "b", "{:#?}", world.server.log());
+    world.edit(|p| p["spec"] = loading("2", "a"));
+    keeping(world.server)
+}
+
+/// Checks that the Job has run in the form that the resource has.
+fn check_first_form(world: &World) {
+    let job = world.server.object(LOAD).unwrap_or_else(|| panic!("it was never made: {:#?}", world.server.log()));
+    assert_eq!((&job["spec"]["image"], world.value_of("b")), (&json!("a"), json!("2")));
+    assert!(world.history().last().unwrap().ends_with(" deployed"), "{:?}", world.history());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_a_dead_attempt_left_in_another_form_is_replaced_wherever_that_is_interrupted() {
+    survive(with_the_job_of_a_dead_attempt, check_first_form).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_a_dead_attempt_left_in_another_form_proves_no_run_when_it_finishes_meanwhile() {
+    let world = with_the_job_of_a_dead_attempt().await;
+    let server = Arc::downgrade(&world.server);
+    world.server.refuse(move |call| {
+        if call.method == http::Method::PATCH && call.path.starts_with(&format!("{MAPS}/b")) {
+            server.upgrade()?.remove(LOAD);
+        }
+        None
+    });
+    reconcile(&world).await;
+    check_first_form(&world);
+}

@@ -505,16 +505,19 @@ async fn another_resources_object_of_the_same_name_is_not_touched() {
     assert_eq!(deletions(&world), [format!("DELETE {DEPLOYMENT}")]);
 }
 
+/// Makes an object somebody else's, with Helm's metadata of the release.
+fn marked_for_helm(mut object: Value) -> Value {
+    object["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "Helm"});
+    object["metadata"]["annotations"] =
+        json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
+    object
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_job_that_was_there_before_is_adopted_or_left_and_never_made_anew() {
     let server = World::new(json!({"objects": [job("ours")]})).server;
     server.make_immutable("jobs", "/spec/template");
-    let mut theirs = job("theirs");
-    theirs["metadata"] = json!({
-        "name": "load", "labels": {"app.kubernetes.io/managed-by": "Helm"},
-        "annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"},
-    });
-    server.put(JOB, theirs, "user");
+    server.put(JOB, marked_for_helm(job("theirs")), "user");
     let world = World::with_events(server, Arc::new(Stub::default()), |_| {});
     let before = uid(&world, JOB);
     for _ in 0..3 {
@@ -529,4 +532,28 @@ async fn a_job_that_was_there_before_is_adopted_or_left_and_never_made_anew() {
     assert_eq!((uid(&world, JOB), world.history()), (before.clone(), vec!["1 deployed".to_owned()]));
     upgrade(&world, &[job("ours")]).await;
     assert_ne!(uid(&world, JOB), before, "once deployed it is the release's");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_was_there_before_does_not_count_as_run_once_a_person_has_deleted_it() {
+    let with_ttl = |template: &str| {
+        let mut job = job(template);
+        job["spec"]["ttlSecondsAfterFinished"] = 22.into();
+        job
+    };
+    let server = World::new(json!({"maps": ["b"], "value": "0", "objects": [with_ttl("ours")]})).server;
+    server.make_immutable("jobs", "/spec/template");
+    server.put(JOB, marked_for_helm(with_ttl("theirs")), "user");
+    let keep = |settings: &mut Settings| settings.on_failure = OnFailure::Keep;
+    let world = World::with_events(server, Arc::new(Stub::default()), keep);
+    for value in ["1", "2"] {
+        world.edit(|p| p["spec"]["value"] = value.into());
+        retry(&world).await;
+        let condition = world.condition("ReleaseFailed").unwrap();
+        assert!(condition.contains("it was there before the release: delete it yourself"), "{condition}");
+    }
+    world.server.remove(JOB);
+    retry(&world).await;
+    assert!(world.history().last().unwrap().ends_with(" deployed"), "{:?}", world.history());
+    assert_eq!(template(&world), "ours");
 }

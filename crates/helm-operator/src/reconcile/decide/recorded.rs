@@ -171,6 +171,9 @@ impl ReleaseRecords {
                         known.mark = None;
                         // It may have left this definition.
                         known.adopted = known.adopted.or(object.adopted);
+                        if may_be_live(object, known) {
+                            known.digest = None;
+                        }
                     }
                 }
             }
@@ -178,6 +181,12 @@ impl ReleaseRecords {
         }
         inventory
     }
+}
+
+/// Returns whether this form of a later revision may be live instead of the known one, although no record says how far
+/// that revision got. A Job that has finished stays so until a revision says that it ran or deleted it.
+fn may_be_live(object: &MarkedObject, known: &MarkedObject) -> bool {
+    !known.expires && object.digest.is_some() && object.digest != known.digest
 }
 
 /// Notes that no Job has finished if a revision is uninstalled, or is being uninstalled: its Jobs go with it, and run again
@@ -479,9 +488,11 @@ mod tests {
             ("not reached", vec![(Deployed, ran()), (Failed, with(false, false, new))], (true, old)),
             ("deleted", vec![(Deployed, ran()), (PendingUpgrade, deletes())], (false, new)),
             ("deleted, and created anew", vec![(Deployed, ran()), (Failed, with(true, true, new))], (true, new)),
-            ("deleted, and followed", vec![(Deployed, ran()), (Failed, deletes()), (Failed, nothing())], (false, new)),
+            ("deleted, and followed", vec![(Deployed, ran()), (Failed, deletes()), (Failed, nothing())], (false, "")),
             ("deleted, then run", vec![(Deployed, ran()), (Failed, deletes()), (Failed, ran())], (true, old)),
             ("never deployed", vec![(Failed, ran()), (Failed, deletes())], (false, new)),
+            ("perhaps made", vec![(Failed, nothing()), (PendingUpgrade, with(false, false, new))], (false, "")),
+            ("not made differently", vec![(Failed, nothing()), (PendingUpgrade, nothing())], (false, old)),
         ] {
             let inventory = release(&revisions).inventory();
             let [job] = &inventory.objects[..] else { panic!("{:?}", inventory.objects) };

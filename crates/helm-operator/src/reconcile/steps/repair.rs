@@ -260,7 +260,7 @@ async fn take(
     whole.complete = true;
     // What a pinned release has was not made from what the resource says now.
     if context.pinned(primary).is_none() && !context.is_held_back(primary) {
-        prune_left_behind(context, &env, &whole).await?;
+        prune_left_behind(context, &env, marks, &whole).await?;
         whole.inputs = context.recorded_inputs(primary);
     } else {
         let listed = only_listed(marks, &whole);
@@ -289,7 +289,12 @@ fn only_listed(marks: &Marks, taken: &Marks) -> Vec<MarkedObject> {
 /// Deletes the objects that only failed revisions before a person's `helm upgrade`s made, because no later revision of
 /// ours would, and those that an imported revision only lists. Custom resource definitions stay: the chart may ship them
 /// separately.
-async fn prune_left_behind(context: &StepContext<'_>, env: &Environment<'_>, taken: &Marks) -> Result<(), Failed> {
+async fn prune_left_behind(
+    context: &StepContext<'_>,
+    env: &Environment<'_>,
+    marks: &Marks,
+    taken: &Marks,
+) -> Result<(), Failed> {
     let release = context.release().unwrap_or_default();
     let has = |key: &ObjectKey| {
         let mut left = release.left_behind().filter_map(|(_, revision)| revision.marks.as_deref());
@@ -299,7 +304,8 @@ async fn prune_left_behind(context: &StepContext<'_>, env: &Environment<'_>, tak
         !object.kept && &*object.key.kind != "CustomResourceDefinition" && taken.find(&object.key).is_none()
     };
     let inventory = release.inventory();
-    let is_left = |object: &&MarkedObject| object.digest.is_none() || has(&object.key);
+    let is_listed = |key: &ObjectKey| marks.find(key).is_some_and(|known| known.digest.is_none());
+    let is_left = |object: &&MarkedObject| is_listed(&object.key) || has(&object.key);
     let left: Vec<&MarkedObject> = inventory.objects.iter().filter(is_pruned).filter(is_left).collect();
     action::delete_each(env, &left).await.map_err(|e| fault(&e))
 }

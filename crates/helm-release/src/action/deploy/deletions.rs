@@ -35,10 +35,12 @@ impl<'a> AttemptDeletions<'a> {
         lock(&self.noted).take()
     }
 
-    /// Returns the marks to record before these objects are deleted; `None` if their absence proves nothing anyway.
+    /// Returns the marks to record before these objects are deleted; `None` if their absence proves nothing anyway, because
+    /// neither an earlier revision nor this one counts them as finished.
     fn with(&self, objects: &[ObjectKey]) -> Option<Marks> {
-        let objects = self.before?.expiring(objects);
-        lock(&self.noted).as_ref().unwrap_or(self.ahead).with_deleted(&objects)
+        let mut expiring = self.before.map(|before| before.expiring(objects)).unwrap_or_default();
+        expiring.extend(self.ahead.expiring(objects));
+        lock(&self.noted).as_ref().unwrap_or(self.ahead).with_deleted(&expiring)
     }
 }
 

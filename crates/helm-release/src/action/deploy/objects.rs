@@ -191,12 +191,14 @@ impl Attempt<'_> {
     }
 
     /// Returns whether a Job in this form that is missing has finished: the server deletes it after that, and it is known to
-    /// have been applied. If no record says so, because the process ended before it wrote one, the live Job does.
+    /// have been applied. If no record says so, because the process ended before it wrote one, the live Job does, unless it
+    /// was there before the release.
     pub(super) fn may_have_finished(&self, object: &Object, key: &ObjectKey, observations: &Observations) -> bool {
         let recorded = self.current.and_then(|current| current.inventory.find(key));
         let is_live = || matches!(observations.get(key), Some(Found::Read(found)) if found.stays);
         recorded.is_some_and(|known| {
-            let was_applied = known.expires || (!known.deleted && object.expires() && is_live());
+            let is_its_own = !known.deleted && known.adopted.is_none();
+            let was_applied = known.expires || (is_its_own && object.expires() && is_live());
             was_applied && is_same(object, known, self.env)
         })
     }
