@@ -126,20 +126,23 @@ async fn end_running(env: &Environment<'_>, release: &mut Release, marks: &Marks
 }
 
 /// Records that a release whose resource stays is about to lose its objects. From then on, nothing of it is repaired or
-/// upgraded, and the uninstall continues to its end, even after a restart. Call it between
-/// [`run_pre_delete`] and [`delete_objects`], whether or not the release has hooks or they are disabled. A record that
-/// already says so stays, as does one that is lost or damaged, or that this operator did not write.
+/// upgraded, none of its Jobs counts as finished, and the uninstall continues to its end, even after a restart. Call it
+/// between [`run_pre_delete`] and [`delete_objects`], whether or not the release has hooks or they are disabled. A record
+/// that already says so stays, as does one that is lost or damaged, or that this operator did not write.
 ///
 /// # Errors
 /// The record cannot be read or written: do not delete anything yet.
 pub async fn begin_deletion(env: &Environment<'_>, at: &mut Uninstalling) -> Result<(), Error> {
     let Some(mut release) = at.read_own(env).await? else { return Ok(()) };
-    if release.info.status == Status::Uninstalling && at.marks.hooks_done {
+    let (has_begun, unfinished) = (release.info.status == Status::Uninstalling, at.marks.without_finished());
+    if has_begun && at.marks.hooks_done && unfinished.is_none() {
         return Ok(());
     }
     begin(&mut release);
-    await_next(&mut release.hooks, HookEvent::PostDelete);
-    let marks = Marks { hooks_done: true, ..at.marks.clone() };
+    if !has_begun || !at.marks.hooks_done {
+        await_next(&mut release.hooks, HookEvent::PostDelete);
+    }
+    let marks = Marks { hooks_done: true, ..unfinished.unwrap_or_else(|| at.marks.clone()) };
     at.take(env.storage.update(&release, &marks).await)?;
     at.marks = marks;
     Ok(())

@@ -6,6 +6,7 @@ use std::cell::RefCell;
 use helm_release::kube::{Adopt, Call, Disturbance, DriftPolicy};
 
 use super::failure_policy::{refuse, retry};
+use super::hooks;
 use super::storage::recording;
 use super::*;
 use crate::watches::OnFailure;
@@ -1010,4 +1011,35 @@ async fn a_job_that_a_dead_attempt_left_in_another_form_proves_no_run_when_it_fi
     });
     reconcile(&world).await;
     check_first_form(&world);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finished_job_does_not_run_again_after_an_uninstall_that_was_called_off() {
+    let uninstalling = |server: Arc<MemoryApi>| {
+        let uninstall = |settings: &mut Settings| settings.on_failure = OnFailure::Uninstall;
+        World::with_events(server, Arc::new(Stub::default()), uninstall)
+    };
+    for dies in [false, true] {
+        let mut spec = loading("1", "a");
+        spec["hooks"] = json!([hooks::hook("farewell", "pre-delete")]);
+        let mut world = uninstalling(World::new(spec).server);
+        world.reconcile().await;
+        assert!(exists(&world));
+        world.server.remove(LOAD);
+        refuse(&world, 422);
+        world.edit(|p| p["spec"]["value"] = "bad".into());
+        if dies {
+            hooks::killed_after(&world, 30).await;
+            world = uninstalling(world.server);
+        } else {
+            hooks::reconcile(&world, "Failed").await;
+        }
+        assert_eq!(world.history(), ["1 uninstalling", "2 failed"], "dies: {dies}");
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        tokio::time::advance(Duration::from_secs(600)).await;
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "dies: {dies}");
+        assert_eq!((exists(&world), world.value_of("b")), (false, json!("2")), "dies: {dies}");
+        assert_eq!(hooks::count(&world, &format!("PATCH {LOAD}")), 1, "dies: {dies}");
+    }
 }

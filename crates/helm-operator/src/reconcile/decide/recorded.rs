@@ -120,6 +120,13 @@ impl ReleaseRecords {
         earlier.filter(|(_, base)| base.is_sealed() && base.status == Status::Uninstalling)
     }
 
+    /// Returns whether the uninstall of an earlier revision has deleted nothing yet, so that the revision may be deployed
+    /// again.
+    fn may_be_called_off(&self) -> bool {
+        let begun = self.begun_uninstall().and_then(|(_, base)| base.marks.as_ref());
+        begun.is_some_and(|marks| !marks.hooks_done)
+    }
+
     /// Returns whether Helm created one of the revisions.
     pub(crate) fn is_taken_over(&self) -> bool {
         self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.taken_over))
@@ -145,7 +152,7 @@ impl ReleaseRecords {
             (inventory.owner, inventory.owner_type) = (marks.owner.clone(), marks.owner_type.clone());
             (inventory.former, inventory.delete_hooks) = (marks.former.clone(), marks.delete_hooks);
         }
-        expect_again(&mut inventory, base.map(|(_, base)| base));
+        expect_again(&mut inventory, base.map(|(_, base)| base).filter(|_| !self.may_be_called_off()));
         self.left_behind().for_each(|(_, revision)| add_left_behind(&mut inventory, revision));
         for (_, revision) in self.revisions.iter().filter(|(version, _)| **version >= from) {
             // The objects are known, but not their marks.
@@ -507,10 +514,14 @@ mod tests {
             marks.as_mut().unwrap().objects[0].expires = expires;
             marks
         };
+        let begun = || with(true).map(|marks| Marks { hooks_done: true, ..marks });
+        let failed = || (Failed, with(false));
         for (behaviour, revisions, expected) in [
             ("deployed", vec![(Superseded, with(true)), (Deployed, with(true))], true),
             ("uninstalled, history kept", vec![(Superseded, with(true)), (Uninstalled, with(false))], false),
             ("being uninstalled", vec![(Superseded, with(true)), (Uninstalling, with(true))], false),
+            ("perhaps deployed again after a failed upgrade", vec![(Uninstalling, with(true)), failed()], true),
+            ("on its way after a failed upgrade", vec![(Uninstalling, begun()), failed()], false),
             (
                 "and being installed again",
                 vec![(Superseded, with(true)), (Uninstalled, with(false)), (PendingInstall, with(false))],

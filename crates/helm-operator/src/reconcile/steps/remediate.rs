@@ -7,7 +7,6 @@ use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Candidate, Current, Failure};
 use helm_release::kube::{Applied, ApplyMethod};
 use helm_release::release::{Packed, Status};
-use helm_release::storage::Marks;
 use tokio::time::Instant;
 
 use super::deploy::record;
@@ -310,18 +309,15 @@ pub(super) async fn uninstall_failed(
     uninstall::uninstall_failed(context, primary).await
 }
 
-/// Notes in the records that no Job has finished, before the first object of the release is removed: the next attempt
-/// installs it again, even if this removal is interrupted or has to wait. The record of an uninstall that has begun says
-/// so by its status.
+/// Notes in the records that no Job has finished, before the objects of the release are deleted: the next attempt installs
+/// it again, even if this removal is interrupted or has to wait.
 pub(super) async fn expect_jobs_again(
     context: &StepContext<'_>,
     env: &action::Environment<'_>,
 ) -> Result<(), action::Error> {
     let release = context.release().unwrap_or_default();
-    let lists_finished = |marks: &Marks| marks.objects.iter().any(|object| object.expires);
-    let has_finished = |revision: &Revision| {
-        revision.status != Status::Uninstalling && revision.marks.as_deref().is_some_and(lists_finished)
-    };
+    let has_finished =
+        |revision: &Revision| revision.marks.as_ref().is_some_and(|m| m.objects.iter().any(|o| o.expires));
     let live = release.live().filter(|(_, revision)| has_finished(revision));
     let known: Vec<(u32, Status)> = live.map(|(version, revision)| (version, revision.status)).collect();
     for (version, status) in known {
@@ -396,6 +392,7 @@ mod tests {
     use std::sync::Arc;
 
     use controller::runtime::freshness::Stamp;
+    use helm_release::storage::Marks;
     use serde_json::{Value, json};
 
     use super::*;

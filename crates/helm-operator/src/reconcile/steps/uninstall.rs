@@ -208,6 +208,7 @@ async fn delete(
         let begun = action::begin_deletion(&env, &mut at).await;
         cache_hook_records(context, &at);
         begun?;
+        // Only now: if the uninstall had been called off, the Jobs that have finished would run again.
         remediate::expect_jobs_again(context, &env).await?;
     }
     if let Some(awaited) = delete_objects(context, primary, &env, &inventory).await? {
