@@ -19,7 +19,7 @@ type Objects = Vec<(ObjectKey, Object)>;
 pub(super) struct RecordedBases<'a> {
     env: &'a Environment<'a>,
     records: Vec<Source<'a>>,
-    /// The oldest revision that is recorded here. It may have been imported.
+    /// The oldest revision that is recorded here, if it may have been imported, and was not taken over since.
     oldest: Option<u32>,
     objects: OnceCell<Vec<Objects>>,
 }
@@ -46,7 +46,10 @@ impl<'a> RecordedBases<'a> {
             is_last: current.last_good.is_some_and(|deployed| version <= deployed),
         };
         let records = current.iter().flat_map(|c| c.records.iter().rev().map(|known| record(c, known.version)));
-        let oldest = current.and_then(|current| current.records.first()).map(|known| known.version);
+        // A takeover has dropped what failed before an import. Since then, others may have set the same fields.
+        let is_taken = |current: &Current| current.marks.as_ref().is_some_and(|marks| marks.complete);
+        let untaken = current.filter(|current| !is_taken(current));
+        let oldest = untaken.and_then(|current| current.records.first()).map(|known| known.version);
         RecordedBases { env, records: records.collect(), oldest, objects: OnceCell::new() }
     }
 

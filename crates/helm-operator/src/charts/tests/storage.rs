@@ -1,6 +1,6 @@
 //! Tests of the records of all releases in one namespace.
 
-use helm_release::kube::{CHART_LABEL, Disturbance};
+use helm_release::kube::{CHART_LABEL, Disturbance, Policy};
 
 use super::hooks::{self, JOBS};
 use super::*;
@@ -661,6 +661,49 @@ async fn what_a_failed_upgrade_did_before_its_release_moved_is_undone() {
         assert_eq!(world.maps(), left, "{value}");
         assert!(is_deleted || world.value_of("a") == value, "{value}: {}", world.value_of("a"));
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_others_set_after_a_takeover_stays_although_a_failed_upgrade_set_it_before_the_release_moved() {
+    let with = |data: Value| {
+        let config = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "config"}, "data": data});
+        json!({"objects": [config]})
+    };
+    let path = format!("{MAPS}/config");
+    let data = |world: &World| world.server.object(&path).unwrap()["data"].clone();
+    let server = World::new(with(json!({"own": "1"}))).server;
+    let world = World::with_events(server, Arc::new(Stub::default()), |settings| {
+        (settings.on_failure, settings.apply) = (OnFailure::Keep, Policy::Client);
+    });
+    world.reconcile().await;
+    world.server.refuse(|call| {
+        let is_written = call.method != http::Method::GET && call.path.contains("/deployments");
+        is_written.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    world.edit(|p| {
+        p["spec"] = with(json!({"own": "2", "x": "failed"}));
+        p["spec"]["deployments"] = json!(["late"]);
+    });
+    world.reconcile().await;
+    world.server.accept();
+    assert_eq!((data(&world), world.history().len()), (json!({"own": "2", "x": "failed"}), 2));
+    world.edit(|p| p["spec"] = with(json!({"own": "1"})));
+    let world = recording_with(world.server, Stub::default(), |settings| {
+        (settings.home, settings.apply) = (Home::in_namespace("records"), Policy::Client);
+    });
+    world.reconcile().await;
+    assert_eq!((data(&world), world.history()), (json!({"own": "1"}), vec!["3 deployed".to_owned()]));
+
+    let mut live = world.server.object(&path).unwrap();
+    live["data"]["x"] = "theirs".into();
+    world.server.put(&path, live, "kubectl");
+    let since = world.server.log().len();
+    world.edit(|p| p["spec"] = with(json!({"own": "3"})));
+    world.reconcile().await;
+    assert_eq!(data(&world), json!({"own": "3", "x": "theirs"}));
+    assert_eq!(world.history(), ["3 superseded", "4 deployed"]);
+    let log = &world.server.log()[since..];
+    assert!(!log.contains(&format!("GET {SECRETS}")), "it looks for no other records: {log:#?}");
 }
 
 /// Imports a release with a failed upgrade, whose next upgrade has to wait: the chart does not render.
