@@ -31,7 +31,7 @@ pub(crate) struct Findings {
     pub(crate) loaded: Option<Arc<Loaded>>,
     /// How far a full reconcile has got.
     pub(crate) progress: ResyncProgress,
-    /// Whether the resource waits for an upgrade slot.
+    /// Whether the resource waits for an upgrade slot, or until it may queue for one.
     pub(crate) is_queued: bool,
     /// What the resource waits for.
     pub(crate) waiting: Option<Waiting>,
@@ -91,7 +91,7 @@ pub(crate) enum Learned {
     Owned,
     /// Every object was applied again.
     Reapplied,
-    /// The resource waits for an upgrade slot.
+    /// The resource waits for an upgrade slot, or until it may queue for one.
     Queued,
     /// What the resource waits for.
     Waits(Waiting),

@@ -13,6 +13,11 @@ type Answer = Arc<Mutex<Option<Value>>>;
 
 /// Creates a controller whose mapper merges an answer over the resource's values.
 fn mapping(server: Arc<MemoryApi>, answer: &Answer) -> World {
+    mapping_with(server, answer, |_| {})
+}
+
+/// Creates such a controller with other settings.
+fn mapping_with(server: Arc<MemoryApi>, answer: &Answer, change: impl FnOnce(&mut Settings)) -> World {
     let answer = answer.clone();
     let mapper = move |mapping: Mapping| {
         let answer = answer.lock().unwrap().clone();
@@ -29,7 +34,7 @@ fn mapping(server: Arc<MemoryApi>, answer: &Answer) -> World {
     let extensions = Extensions { mappers: vec![Arc::new(mapper)], ..Extensions::default() };
     let acceptance = Acceptance { keep_metadata: extensions.need_metadata(), ..Acceptance::default() };
     let events = Events::new(server.clone(), "memcached-controller", None);
-    World::start(server, Arc::new(Stub::default()), events, ChartObjects::Watched, |_| {}, acceptance, extensions)
+    World::start(server, Arc::new(Stub::default()), events, ChartObjects::Watched, change, acceptance, extensions)
 }
 
 fn answering(answer: &str) -> (World, Answer) {
@@ -59,6 +64,22 @@ async fn a_restart_with_the_same_answer_changes_nothing() {
     let world = mapping(world.server.clone(), &answer);
     assert_eq!(world.requests().await, 0);
     assert_eq!(world.history(), ["1 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn values_are_mapped_and_only_another_answer_waits_while_some_releases_are_not_listed() {
+    let (world, answer) = answering("one");
+    world.reconcile().await;
+    let world = mapping_with(world.server, &answer, |settings| settings.max_parallel_upgrades = 1);
+    world.shared.unseen.require([WatchScope::namespace("other")]);
+    world.reconcile().await;
+    assert_eq!((world.condition("Reconciling"), world.requests().await), (None, 0));
+    *answer.lock().unwrap() = Some("two".into());
+    world.reconcile().await;
+    assert_eq!(
+        (world.value_of("a"), world.state("Reconciling")),
+        (json!("\"one\" for web"), "True/RolloutUnknown".into())
+    );
 }
 
 #[tokio::test(start_paused = true)]

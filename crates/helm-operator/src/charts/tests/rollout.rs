@@ -813,6 +813,50 @@ async fn with_changed_source(deployments: &[&str]) -> World {
 }
 
 #[tokio::test(start_paused = true)]
+async fn sources_are_read_and_only_a_change_of_one_waits_while_some_releases_are_not_listed() {
+    let [a, ..] = keys();
+    let world = with_changed_source(&[]).await;
+    world.reconcile_one(&a).await;
+    let world = with_own_sources(world.server, "v1");
+    world.shared.unseen.require([WatchScope::namespace("other")]);
+    let read = format!("GET {SECRETS}/a-values");
+    let reads = || world.server.log().iter().filter(|line| **line == read).count();
+    let before = reads();
+    world.reconcile_one(&a).await;
+    assert_eq!((reads() - before, waits(&world, &a)), (1, String::new()));
+    set_source(&world, "newer");
+    world.reconcile_one(&a).await;
+    assert_eq!((reads() - before, world.value_of("a")), (2, json!("new by v1")));
+    assert!(waits(&world, &a).starts_with("True/RolloutUnknown/"), "{}", waits(&world, &a));
+}
+
+/// Gives the inputs of a recorded revision the scheme of another version of the operator.
+fn change_scheme(server: &MemoryApi, path: &str) {
+    let mut record = server.object(path).unwrap();
+    let text = &mut record["metadata"]["annotations"][MARKS_ANNOTATION];
+    let marks = Marks::parse(text.as_str().unwrap()).unwrap();
+    *text = Marks { inputs: marks.inputs.replacen("2:", "1:", 1), ..marks }.to_text().into();
+    server.restore(path, record);
+    reseal(server, path);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_digest_of_another_scheme_is_compared_while_some_releases_are_not_listed() {
+    let limited = |server: Arc<MemoryApi>| {
+        World::with_events(server, Arc::new(with_sources()), |settings| settings.max_parallel_upgrades = 1)
+    };
+    let world = limited(World::new(spec()).server);
+    world.reconcile().await;
+    change_scheme(&world.server, &record_path(1));
+    let world = limited(world.server);
+    world.shared.unseen.require([WatchScope::namespace("other")]);
+    world.reconcile().await;
+    assert_eq!((world.history(), world.condition("Reconciling")), (vec!["1 deployed".to_owned()], None));
+    let release = world.shared.cache.release(&key()).unwrap();
+    assert!(release.deployed_marks().unwrap().inputs.starts_with("2:"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_upgrade_that_fails_because_of_its_own_source_makes_room_and_stops_no_roll_out() {
     let world = with_changed_source(&[]).await;
     let [a, b, ..] = keys();

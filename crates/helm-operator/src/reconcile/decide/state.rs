@@ -90,7 +90,7 @@ pub(crate) enum UpgradeSlot {
     NotNeeded,
     /// Needs one of the limited slots.
     Needed,
-    /// Queued for a slot.
+    /// Queued for a slot, not in turn, or not to queue before all releases are known.
     Waiting,
 }
 

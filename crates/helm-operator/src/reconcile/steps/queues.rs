@@ -46,8 +46,7 @@ impl StepContext<'_> {
         NextStep::Again.with([Learned::Postponed])
     }
 
-    /// Returns whether an upgrade needs a slot. An upgrade that a person requested needs none. Before all releases are
-    /// known, none gets one: those that are not may have all slots, or fail the gate of the rollout.
+    /// Returns whether an upgrade needs a slot. An upgrade that a person requested needs none.
     pub(crate) fn upgrade_slot(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> UpgradeSlot {
         let rollout = &self.shared.rollout;
         let is_free = !rollout.is_limited() || !self.needs_slot(primary, release);
@@ -56,7 +55,7 @@ impl StepContext<'_> {
         }
         match is_free || rollout.holds(self.key) {
             true => UpgradeSlot::NotNeeded,
-            false if self.found.is_queued || self.shared.unseen.is_any() => UpgradeSlot::Waiting,
+            false if self.found.is_queued => UpgradeSlot::Waiting,
             false => UpgradeSlot::Needed,
         }
     }
@@ -68,14 +67,18 @@ impl StepContext<'_> {
         }
         let release = self.release();
         let release = release.as_deref();
+        // An upgrade only seems to be due before its sources are read, or a record of another scheme is compared.
+        let is_stopped = self.upgrade_slot(primary, release) == UpgradeSlot::Waiting;
         let is_wanted = !matches!(self.gate(primary, release), Gate::Closed | Gate::Pin | Gate::Pinned);
-        let waits = is_wanted && self.due(primary, release) == Due::InSlot;
+        let waits = is_stopped && is_wanted && self.due(primary, release) == Due::InSlot;
         waits.then(|| Waiting { reason: UNKNOWN, message: WHY.to_owned(), is_final: false })
     }
 
-    /// Takes a slot, or queues for one. No worker waits for it: releasing a slot wakes the next resource.
+    /// Takes a slot, or queues for one. No worker waits for it: releasing a slot wakes the next resource. Does neither
+    /// before all releases are known: those that are not may have all slots, or fail the gate of the rollout.
     pub(crate) fn enqueue_upgrade(&self, primary: &Primary) -> Ended {
-        let is_taken = self.shared.rollout.take(|| self.is_known(primary), self.key);
+        let take = || self.shared.rollout.take(|| self.is_known(primary), self.key);
+        let is_taken = !self.shared.unseen.is_any() && take();
         NextStep::Again.with((!is_taken).then_some(Learned::Queued))
     }
 
