@@ -200,7 +200,7 @@ impl ReconcileLoop<'_> {
         }
         let observed = context.observe(&primary);
         let step = next_step(&observed);
-        if observed.only_drifts() && !context.has_unjudged_tokens(&primary) {
+        if observed.only_drifts() {
             context.succeed();
         }
         // Reading what a reconcile starts from changes nothing yet.
@@ -252,7 +252,8 @@ impl ReconcileLoop<'_> {
     async fn act(&self, step: Step, primary: &Arc<Primary>, observed: &Observed) -> Result<Ended, FailedStep> {
         let context = &self.context;
         if context.may_judge_tokens(primary) {
-            return Ok(context.judge_tokens(primary).await?.into());
+            context.judge_tokens(primary).await;
+            return Ok(NextStep::Again.into());
         }
         if step.trusts_records() {
             context.check_release_namespace(primary).await?;

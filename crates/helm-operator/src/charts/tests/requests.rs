@@ -206,23 +206,57 @@ async fn retry_now_is_handled_once_although_the_status_cannot_report_it() {
     assert_eq!(renderer.renders.load(Ordering::SeqCst), 0, "it is not time for a retry");
 }
 
+/// Sets a token of an installed release, and starts another process, to which the server does not say whether the status
+/// can report it.
+async fn with_unjudged(key: &str, code: u16) -> (World, Arc<Stub>) {
+    let world = installed_with(Arc::default()).await;
+    annotate(&world, key, "one");
+    world.server.refuse(move |call| call.path.ends_with("dryRun=All").then(|| Error::from_status(code, "", "away")));
+    let renderer = Arc::new(Stub::default());
+    (World::rendering(world.server, renderer.clone()), renderer)
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_token_that_was_set_before_a_start_is_handled_once_the_server_says_that_it_can_be_reported() {
-    let world = installed_with(Arc::default()).await;
-    annotate(&world, "reconcile-now", "one");
-    let renderer = Arc::new(Stub::default());
-    let world = World::rendering(world.server, renderer.clone());
-    world.server.refuse(|call| call.path.ends_with("dryRun=All").then(|| Error::from_status(503, "", "away")));
-    assert_eq!(world.reconcile().await, ReconcileResult::Error);
-    let expected = "True/Unanswered/cannot check whether the status can report tokens: away";
-    assert_eq!(world.condition("Irreconcilable").unwrap(), expected);
+    let (world, renderer) = with_unjudged("reconcile-now", 503).await;
+    assert_ne!(world.reconcile().await, ReconcileResult::Error);
     assert_eq!((renderer.renders.load(Ordering::SeqCst), handled(&world)), (0, Value::Null));
-    assert_eq!(world.requests().await, 0, "held");
-    assert_eq!(world.condition("Irreconcilable").unwrap(), expected);
+    assert_eq!(world.requests().await, 0, "not so soon");
+    assert_eq!((world.state("Ready"), world.condition("Irreconcilable")), ("True/Ready".into(), None));
+    tokio::time::advance(SECOND).await;
+    assert_eq!(world.requests().await, 1, "it asks again");
     world.server.accept();
     tokio::time::advance(SECOND).await;
     world.reconcile().await;
     assert_eq!((renderer.renders.load(Ordering::SeqCst), handled(&world)), (1, json!({"reconcileNow": "one"})));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_that_may_have_been_handled_holds_up_neither_a_repair_nor_an_upgrade_nor_a_deletion() {
+    for (key, code) in [("reconcile-now", 500), ("reconcile-now", 503), ("retry-now", 503)] {
+        let (world, renderer) = with_unjudged(key, code).await;
+        world.server.remove(&format!("{MAPS}/b"));
+        world.reconcile().await;
+        assert_eq!((world.maps().len(), renderer.renders.load(Ordering::SeqCst)), (3, 0), "{key}, {code}");
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        world.reconcile().await;
+        assert_eq!((world.value_of("b"), world.history().len()), (json!("2"), 2), "{key}, {code}");
+        world.delete();
+        world.reconcile().await;
+        assert!(world.server.object(PRIMARY).is_none(), "{key}, {code}: {:?}", world.condition("Irreconcilable"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tokens_of_a_resource_that_is_deleted_before_a_start_are_judged_only_if_they_may_end_a_wait() {
+    for (key, requests) in [("reconcile-now", 0), ("retry-now", 1)] {
+        let (world, _) = with_unjudged(key, 503).await;
+        world.delete();
+        let before = world.server.log().len();
+        world.reconcile().await;
+        let asked = world.server.log()[before..].iter().take_while(|line| line.contains("/status")).count();
+        assert_eq!(asked, requests, "{key}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

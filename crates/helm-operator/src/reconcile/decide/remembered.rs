@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controller::runtime::backoff;
+use controller::runtime::backoff::{self, Retry};
 use helm_release::kube::{Mark, ObjectKey};
 use tokio::time::Instant;
 
@@ -28,6 +28,8 @@ pub(crate) struct FoundTokens {
     pub(crate) tokens: Handled,
     /// Whether they count as handled, because the status cannot report tokens. They wait until that is known.
     pub(crate) are_handled: bool,
+    /// When to ask the server again whether it can, because it did not answer.
+    pub(crate) retry: Option<Retry>,
 }
 
 impl FoundTokens {
@@ -41,7 +43,18 @@ impl FoundTokens {
             reconcile_now: new(primary.annotations.reconcile_now(), reported.reconcile_now),
             retry_now: new(primary.annotations.retry_now(), reported.retry_now),
         };
-        (tokens != Handled::default()).then_some(FoundTokens { tokens, are_handled: false })
+        (tokens != Handled::default()).then_some(FoundTokens { tokens, are_handled: false, retry: None })
+    }
+
+    /// Returns whether to ask the server whether the status can report them.
+    pub(crate) fn are_due(&self, now: Instant) -> bool {
+        !self.are_handled && self.retry.is_none_or(|retry| retry.at <= now)
+    }
+
+    /// Records that the server did not answer; returns how often in a row.
+    pub(crate) fn ask_later(&mut self, now: Instant) -> u32 {
+        let failures = self.retry.map_or(0, |retry| retry.failures);
+        self.retry.insert(Retry::after(failures, now)).failures
     }
 }
 
@@ -163,6 +176,19 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn whether_tokens_can_be_reported_is_asked_ever_more_rarely_until_it_is_known() {
+        let now = Instant::now();
+        let mut found = FoundTokens::default();
+        assert!(found.are_due(now));
+        for (times, wait) in [(1, SECOND / 2), (2, SECOND), (3, 2 * SECOND)] {
+            assert_eq!(found.ask_later(now), times);
+            assert!(!found.are_due(now) && found.are_due(now + wait));
+        }
+        found.are_handled = true;
+        assert!(!found.are_due(now + 60 * SECOND));
+    }
 
     #[test]
     fn a_refused_move_waits_ever_longer_up_to_half_a_minute_and_is_new_with_each_other_reason() {

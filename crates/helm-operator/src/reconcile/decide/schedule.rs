@@ -33,7 +33,7 @@ pub(crate) struct Times {
     pub(crate) waits: [Option<Instant>; 2],
     /// When to apply everything again.
     pub(crate) resync: Option<Instant>,
-    /// When the pause of a rollout ends.
+    /// When the pause of a rollout ends, or to look for memory or judge tokens again.
     pub(crate) turn: Option<Instant>,
     /// When to retry a failed status write.
     pub(crate) unwritten: Option<Instant>,

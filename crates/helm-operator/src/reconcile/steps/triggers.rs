@@ -11,13 +11,14 @@ use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::decide::remembered::HandledTriggers;
 use crate::reconcile::decide::schedule::End;
 use crate::reconcile::decide::state::{Again, Inputs};
-use crate::reconcile::failure::Failed;
-use crate::reconcile::learned::{Learned, NextStep, ResyncProgress};
+use crate::reconcile::learned::{Learned, ResyncProgress};
 use crate::reconcile::observe::share;
 use crate::reconcile::report::status_requests;
 use crate::reconcile::step_context::StepContext;
 use crate::status::Handled;
 use crate::view::primary::Primary;
+
+const UNJUDGED: &str = "Cannot check whether the status can report tokens: those from before the start wait";
 
 impl StepContext<'_> {
     fn handled_triggers(&self) -> HandledTriggers {
@@ -34,26 +35,21 @@ impl StepContext<'_> {
         memory.triggers.found.as_deref().map(|found| found.tokens.clone()).unwrap_or_default()
     }
 
-    /// Returns whether it is yet to be determined if the tokens that this process found count as handled.
-    pub(crate) fn has_unjudged_tokens(&self, primary: &Primary) -> bool {
-        let memory = self.shared.memory.of(self.key);
-        memory.triggers.found.as_deref().is_some_and(|found| !found.are_handled) && !is_left_alone(primary)
-    }
-
-    /// Returns whether to determine it now: not soon after the server did not answer.
+    /// Returns whether to determine now if the tokens that this process found count as handled. While the server does
+    /// not answer, they wait, and nothing else does. Of a deleted resource, only one that would end a wait matters.
     pub(crate) fn may_judge_tokens(&self, primary: &Primary) -> bool {
-        let is_held = || self.shared.memory.of(self.key).held_until(&self.attempt(primary), self.decided).is_some();
-        self.has_unjudged_tokens(primary) && !is_held()
+        let memory = self.shared.memory.of(self.key);
+        let found = memory.triggers.found.as_deref().filter(|_| !is_left_alone(primary));
+        let may_matter = |tokens: &Handled| !primary.deleting || tokens.retry_now.is_some();
+        found.is_some_and(|found| found.are_due(self.decided) && may_matter(&found.tokens))
     }
 
     /// Determines whether the tokens that this process found count as handled, because the status cannot report them.
-    ///
-    /// # Errors
-    /// The server did not answer.
-    pub(crate) async fn judge_tokens(&self, primary: &Primary) -> Result<NextStep, Failed> {
-        let tokens = self.found_tokens();
-        let failed = |error| Failed::of_request(&error, "cannot check whether the status can report tokens");
-        let can_report = status_requests::can_report(self.shared, primary, &tokens).await.map_err(failed)?;
+    pub(crate) async fn judge_tokens(&self, primary: &Primary) {
+        let can_report = match status_requests::can_report(self.shared, primary, &self.found_tokens()).await {
+            Ok(can_report) => can_report,
+            Err(error) => return self.judge_later(&self.refusal(primary, &error).await),
+        };
         if !can_report {
             tracing::info!(resource = %self.key, "The status cannot report tokens: earlier ones count as handled");
         }
@@ -61,7 +57,23 @@ impl StepContext<'_> {
             Some(found) if !can_report => found.are_handled = true,
             found => *found = None,
         });
-        Ok(NextStep::Again)
+    }
+
+    /// Schedules the next attempt to judge the tokens. Logs why there has to be one, only the first time as a warning.
+    fn judge_later(&self, error: &str) {
+        let now = Instant::now();
+        let memory = &self.shared.memory;
+        let times = memory.change(self.key, |known| known.triggers.found.as_deref_mut().map(|one| one.ask_later(now)));
+        match times {
+            Some(1) => tracing::warn!(resource = %self.key, error, "{UNJUDGED}"),
+            _ => tracing::debug!(resource = %self.key, error, "{UNJUDGED}"),
+        }
+    }
+
+    /// Returns when to judge tokens again.
+    pub(crate) fn tokens_at(&self) -> Option<Instant> {
+        let memory = self.shared.memory.of(self.key);
+        memory.triggers.found.as_deref().and_then(|found| found.retry).map(|retry| retry.at)
     }
 
     /// Returns the token of a full reconcile that neither this process nor an earlier one has completed.
