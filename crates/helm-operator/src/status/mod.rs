@@ -329,6 +329,12 @@ impl Status {
         self.has(condition::RELEASE_FAILED, Reason::UninstallError.as_str()) || self.has(condition::READY, UNINSTALLING)
     }
 
+    /// Returns whether `Ready` says that the release's records could not be watched, which replaced what it said of its
+    /// health.
+    pub(crate) fn is_blind(&self) -> bool {
+        self.has(condition::READY, Reason::RecordsForbidden.as_str())
+    }
+
     fn has(&self, kind: &str, reason: &str) -> bool {
         self.find(kind).is_some_and(|condition| *condition.reason == *reason)
     }

@@ -253,9 +253,19 @@ async fn what_upgrades_wait_for_since_a_later_list_is_logged() {
     }
 }
 
-/// The report that the records are not watched replaces the status that said so.
-#[tokio::test(start_paused = true)]
-async fn a_release_that_was_ready_takes_no_place_once_its_records_are_watched() {
+/// Creates a process with one slot that may list the resources of another namespace only after its start, and may not
+/// watch their records, which are hidden.
+fn blind(server: Arc<MemoryApi>, chart: &'static str) -> World {
+    let resources = hide(&server, "/other/memcacheds/");
+    let world = serving(server, chart, 1);
+    world.releases.lost(&WatchScope::namespace("other"));
+    world.shared.queue.open();
+    show(&world.server, resources);
+    world
+}
+
+/// Creates a release in another namespace, which is ready with v2.
+async fn with_a_ready_release_elsewhere() -> (Arc<MemoryApi>, ResourceKey) {
     let mut server = Arc::new(MemoryApi::new());
     server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
     let x = ResourceKey::new("other", "x");
@@ -269,16 +279,69 @@ async fn a_release_that_was_ready_takes_no_place_once_its_records_are_watched() 
         assert!(world.condition_of(&x, "Ready").unwrap().starts_with("True/Ready/"));
         server = world.server;
     }
-    let (resource, records) = (hide(&server, "/other/memcacheds/"), hide(&server, "/other/secrets/"));
-    let (world, other) = (serving(server, "v3", 1), WatchScope::namespace("other"));
-    world.releases.lost(&other);
-    world.shared.queue.open();
-    show(&world.server, resource);
-    world.reconcile_one(&x).await;
+    (server, x)
+}
+
+/// Makes the conditions of a resource look as if they had been written long after its records.
+fn postdate(server: &MemoryApi, key: &ResourceKey) {
+    let path = primary(&key.namespace, &key.name, Value::Null).0;
+    let mut object = server.object(&path).unwrap();
+    for condition in object["status"]["conditions"].as_array_mut().unwrap() {
+        condition["lastTransitionTime"] = "2100-01-01T00:00:00Z".into();
+    }
+    server.put(&path, object, "clock");
+}
+
+/// The report that the records are not watched replaces the status that said so, for the next process, too.
+#[tokio::test(start_paused = true)]
+async fn a_release_that_was_ready_takes_no_place_once_its_records_are_watched() {
+    for is_restarted in [false, true] {
+        let (server, x) = with_a_ready_release_elsewhere().await;
+        let records = hide(&server, "/other/secrets/");
+        let mut world = blind(server, "v3");
+        world.reconcile_one(&x).await;
+        assert!(world.condition_of(&x, "Ready").unwrap().starts_with("False/RecordsForbidden/"));
+        if is_restarted {
+            postdate(&world.server, &x);
+            world = blind(world.server, "v3");
+            world.feed();
+        }
+        assert!(world.shared.unseen.is_any());
+        show(&world.server, records);
+        world.relist(&WatchScope::namespace("other"), "other");
+        assert!(!world.shared.unseen.is_any() && !world.shared.rollout.holds(&x), "restarted: {is_restarted}");
+
+        let world = serving(world.server, "v3", 1);
+        assert!(!world.shared.rollout.holds(&x), "restarted: {is_restarted}");
+        tokio::time::advance(Duration::from_secs(60)).await;
+        world.reconcile_one(&x).await;
+        let release = world.shared.cache.release(&x).unwrap();
+        let (version, newest) = release.newest().unwrap();
+        assert_eq!((version, newest.marks.as_ref().unwrap().before), (3, Some(Before::Ready)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_failed_keeps_its_place_once_its_records_are_watched_by_the_second_process() {
+    let (server, x, b) = with_a_failure_elsewhere().await;
+    let records = hide(&server, "/other/secrets/");
+    let world = blind(server, "v2");
+    // The second time, its earlier failure does not hold it any longer.
+    for _ in 0..2 {
+        world.reconcile_one(&x).await;
+        tokio::time::advance(Duration::from_secs(60)).await;
+    }
     assert!(world.condition_of(&x, "Ready").unwrap().starts_with("False/RecordsForbidden/"));
+    assert_eq!(world.condition_of(&x, "ReleaseFailed"), None);
+    postdate(&world.server, &x);
+    let world = blind(world.server, "v2");
+    world.feed();
+    assert!(world.shared.unseen.is_any());
     show(&world.server, records);
-    world.relist(&other, "other");
-    assert!(!world.shared.unseen.is_any() && !world.shared.rollout.holds(&x));
+    world.relist(&WatchScope::namespace("other"), "other");
+    assert!(!world.shared.unseen.is_any() && world.shared.rollout.holds(&x));
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v1");
 }
 
 /// Sets the annotation that leaves a release alone.
@@ -753,12 +816,7 @@ async fn a_release_that_becomes_unready_long_after_its_upgrade_stops_no_others_a
     assert!(!world.shared.rollout.holds(&a));
     set_ready(&world, false);
     world.reconcile_one(&a).await;
-    let path = primary("ns", "a", Value::Null).0;
-    let mut object = world.server.object(&path).unwrap();
-    for condition in object["status"]["conditions"].as_array_mut().unwrap() {
-        condition["lastTransitionTime"] = "2100-01-01T00:00:00Z".into();
-    }
-    world.server.put(&path, object, "clock");
+    postdate(&world.server, &a);
     let world = restarted(&world);
     for _ in 0..5 {
         world.reconcile_one(&a).await;

@@ -336,6 +336,9 @@ pub(crate) fn unfinished(release: &ReleaseRecords, own: &str, status: &Status) -
     } else if newest.status.is_pending() || !is_described {
         // The status may still describe the previous revision.
         before
+    } else if status.is_blind() {
+        // Only the records still show what failed.
+        before_attempts(release)
     } else if became_unready_later(status, newest) {
         // It left its slot when it was ready, unless the status was only written late.
         before.map(|_| Before::Unready)
@@ -666,6 +669,35 @@ mod tests {
             let unread = release.revisions.get_mut(&1).unwrap();
             (unread.marks, unread.trust) = (None, Trust::Foreign);
             assert_eq!(super::unfinished(&release, "own", &status), expected, "{behaviour}");
+        }
+    }
+
+    #[test]
+    fn after_a_restart_only_the_records_count_if_the_status_says_just_that_they_were_unknown() {
+        use Outcome::{Deployed, Failed, PendingUpgrade, Superseded};
+        let of = |before| Marks { inputs: "2:new.own".into(), before, ..Marks::default() };
+        let (well, own) = (of(Some(Before::Ready)), of(None));
+        let back = Marks { rolled_back_to: Some(1), ..own.clone() };
+        for (behaviour, revisions, described, expected) in [
+            ("upgraded", vec![(Superseded, own.clone()), (Deployed, well.clone())], 2, None),
+            (
+                "rolled back",
+                vec![(Superseded, own.clone()), (Failed, well.clone()), (Deployed, back)],
+                3,
+                Some(Before::Ready),
+            ),
+            ("failed, and kept", vec![(Deployed, own.clone()), (Failed, well.clone())], 1, Some(Before::Ready)),
+            ("pending", vec![(Deployed, own.clone()), (PendingUpgrade, well)], 1, Some(Before::Ready)),
+            ("failed by its own sources", vec![(Deployed, own.clone()), (Failed, own)], 1, None),
+        ] {
+            let ready = json!({
+                "type": "Ready", "status": "False", "reason": "RecordsForbidden",
+                "lastTransitionTime": "2026-01-05T00:00:00Z",
+            });
+            let status = json!({"conditions": [ready], "deployedRelease": {"name": "a", "revision": described}});
+            let status: Status = serde_json::from_value(status).unwrap();
+            let records = records(&revisions, "2026-01-01T00:00:00Z".parse().ok());
+            assert_eq!(unfinished(&records, "own", &status), expected, "{behaviour}");
         }
     }
 }

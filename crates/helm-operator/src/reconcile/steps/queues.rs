@@ -108,7 +108,7 @@ impl StepContext<'_> {
             return release.and_then(rollout::before_attempts).unwrap_or(Before::Ready);
         }
         let is_unready = primary.status.find(condition::READY).is_some_and(|ready| &*ready.status == "False");
-        if is_unready { Before::Unready } else { Before::Ready }
+        if is_unready && !primary.status.is_blind() { Before::Unready } else { Before::Ready }
     }
 
     /// Returns whether the next upgrade needs a slot. One that a person requested needs none.
