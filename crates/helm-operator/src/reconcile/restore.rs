@@ -140,10 +140,10 @@ fn restore_slot_by(context: &ControllerContext, primary: &Primary, status: &Stat
     }
 }
 
-/// Makes upgrades wait for the records of a resource if they cannot be watched.
+/// Makes upgrades wait for the records of a resource if they cannot be watched and there may be any.
 fn await_records(context: &ControllerContext, primary: &Primary) {
     let key = primary.key();
-    if !context.cache.is_blind(&key) {
+    if !may_have_release(primary) || !context.cache.is_blind(&key) {
         return;
     }
     context.unseen.lack_records(&key, &primary.status);
@@ -151,6 +151,11 @@ fn await_records(context: &ControllerContext, primary: &Primary) {
     if !context.cache.is_blind(&key) || context.cache.primary(&key).is_none() {
         context.unseen.recorded(&key);
     }
+}
+
+/// Returns whether this operator may have a release for a resource. An install first sets the finalizer.
+fn may_have_release(primary: &Primary) -> bool {
+    primary.has_finalizer() || primary.status.deployed_release.is_some()
 }
 
 /// Logs what upgrades wait for, which their conditions do not name, if that has changed.

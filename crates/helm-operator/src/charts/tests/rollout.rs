@@ -233,6 +233,23 @@ async fn nobody_gets_a_place_before_the_records_of_the_releases_that_may_have_it
 }
 
 #[tokio::test(start_paused = true)]
+async fn upgrades_wait_for_no_records_of_a_resource_that_was_never_installed() {
+    let mut world = rolling_out(1).await;
+    let new = world.add("other", "new", json!({"maps": ["new"], "value": "x"}));
+    // The second time, its status says that its records cannot be watched.
+    for _ in 0..2 {
+        world = serving(world.server, "v2", 1);
+        world.releases.lost(&WatchScope::namespace("other"));
+        restore::restore(&world.shared);
+        assert!(!world.shared.unseen.is_any());
+        world.reconcile_one(&new).await;
+        assert!(world.condition_of(&new, "Ready").unwrap().starts_with("False/RecordsForbidden/"));
+    }
+    world.reconcile_one(&keys()[0]).await;
+    assert_eq!(upgraded(&world), ["a"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_upgrades_wait_for_since_a_later_list_is_logged() {
     let (server, x, _) = with_a_failure_elsewhere().await;
     let resource = hide(&server, "/other/memcacheds/");
