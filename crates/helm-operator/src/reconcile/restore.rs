@@ -1,7 +1,6 @@
 //! Restores what the previous process, or another shard, remembered of resources, from their status and records. Until
 //! all can be, upgrades get no slots.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use controller::runtime::key::ResourceKey;
@@ -146,7 +145,7 @@ fn await_records(context: &ControllerContext, primary: &Primary) {
     if !may_have_release(primary) || !context.cache.is_blind(&key) {
         return;
     }
-    context.unseen.lack_records(&key, &primary.status);
+    context.unseen.lack_records(&key, context.cache.namespace_of_records(&key), &primary.status);
     // Whoever noticed before that they can be watched, or that the resource is gone, could not end the wait.
     if !context.cache.is_blind(&key) || context.cache.primary(&key).is_none() {
         context.unseen.recorded(&key);
@@ -160,10 +159,9 @@ fn may_have_release(primary: &Primary) -> bool {
 
 /// Logs what upgrades wait for, which their conditions do not name, if that has changed.
 fn report_unseen(context: &ControllerContext) {
-    let resources = context.unseen.unlisted().into_iter().map(|scope| scope.of(&context.resource.kind));
-    let namespaces = context.unseen.unrecorded().into_iter().map(|key| context.cache.namespace_of_records(&key));
-    let namespaces: BTreeSet<_> = namespaces.collect();
-    let records = namespaces.iter().map(|name| WatchScope::namespace(name).of("release records (Secrets)"));
+    let Some(news) = context.unseen.news() else { return };
+    let resources = news.scopes.iter().map(|scope| scope.of(&context.resource.kind));
+    let records = news.namespaces.iter().map(|name| WatchScope::namespace(name).of("release records (Secrets)"));
     let missing: Vec<String> = resources.chain(records).collect();
     if context.unseen.report(&missing) && !missing.is_empty() {
         tracing::warn!(

@@ -2,8 +2,9 @@
 //! records in one whose records it may not watch. Until it does, any of these releases may have an upgrade slot or fail
 //! the gate of a rollout, so no other release gets a slot.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::WatchScope;
@@ -21,24 +22,49 @@ struct State {
     unlisted: Vec<WatchScope>,
     /// The resources in them that came since, until the upgrade slots that they may have are restored.
     unrestored: BTreeSet<ResourceKey>,
-    /// The resources whose records could not be watched when the resource came, nor since; each with its status then,
-    /// which the report of that replaces.
-    unrecorded: BTreeMap<ResourceKey, Status>,
+    /// The resources whose records could not be watched when the resource came, nor since.
+    unrecorded: BTreeMap<ResourceKey, Unrecorded>,
+    /// How many of them have their records in each namespace. The log names only these namespaces, however many
+    /// resources come one after the other.
+    namespaces: BTreeMap<Arc<str>, usize>,
     /// Whether one of these resources is gone, which has had no effect yet.
     is_one_gone: bool,
+    /// Whether what the log names may have changed.
+    is_news: bool,
     /// What was last logged as missing.
     reported: Vec<String>,
+}
+
+/// A resource whose records are unknown.
+struct Unrecorded {
+    /// Its status when it came, which the report of that replaces.
+    status: Status,
+    /// The namespace of its records.
+    namespace: Arc<str>,
+}
+
+/// What is missing, as the log names it.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Missing {
+    /// The scopes whose resources were never listed.
+    pub(crate) scopes: Vec<WatchScope>,
+    /// The namespaces with unknown records.
+    pub(crate) namespaces: Vec<Arc<str>>,
 }
 
 impl Unseen {
     /// Sets the scopes whose resources are to be listed: none if the server does not serve their kind.
     pub(crate) fn require(&self, scopes: impl IntoIterator<Item = WatchScope>) {
-        self.state().unlisted = scopes.into_iter().collect();
+        let mut state = self.state();
+        (state.unlisted, state.is_news) = (scopes.into_iter().collect(), true);
     }
 
     /// Records that the resources of a scope are listed; returns whether they were not before.
     pub(crate) fn listed(&self, scope: &WatchScope) -> bool {
-        self.state().unlisted.extract_if(.., |unlisted| unlisted == scope).count() > 0
+        let mut state = self.state();
+        let is_first = state.unlisted.extract_if(.., |unlisted| unlisted == scope).count() > 0;
+        state.is_news |= is_first;
+        is_first
     }
 
     /// Records that a resource came. Only those whose scope was never listed before matter.
@@ -59,26 +85,32 @@ impl Unseen {
         self.state().unrestored.iter().filter(|key| scope.covers(&key.namespace)).cloned().collect()
     }
 
-    /// Records that the records of a resource with this status cannot be watched. Its first status is kept.
-    pub(crate) fn lack_records(&self, key: &ResourceKey, status: &Status) {
-        self.state().unrecorded.entry(key.clone()).or_insert_with(|| status.clone());
+    /// Records that the records in this namespace of a resource with this status cannot be watched. The first status is
+    /// kept.
+    pub(crate) fn lack_records(&self, key: &ResourceKey, namespace: Arc<str>, status: &Status) {
+        let state = &mut *self.state();
+        let Entry::Vacant(place) = state.unrecorded.entry(key.clone()) else { return };
+        let count = state.namespaces.entry(namespace.clone()).or_default();
+        state.is_news |= *count == 0;
+        *count += 1;
+        place.insert(Unrecorded { status: status.clone(), namespace });
     }
 
     /// Returns the status that a resource whose records are unknown came with.
     pub(crate) fn first_status(&self, key: &ResourceKey) -> Option<Status> {
-        self.state().unrecorded.get(key).cloned()
+        self.state().unrecorded.get(key).map(|one| one.status.clone())
     }
 
     /// Records that the records of a resource are known.
     pub(crate) fn recorded(&self, key: &ResourceKey) {
-        self.state().unrecorded.remove(key);
+        self.state().end_lack(key);
     }
 
     /// Records that a resource is gone. If anything of it was missing, something counts as missing until
     /// [`Unseen::settle_gone`].
     pub(crate) fn forget(&self, key: &ResourceKey) {
         let state = &mut *self.state();
-        let was_missing = state.unrestored.remove(key) | state.unrecorded.remove(key).is_some();
+        let was_missing = state.unrestored.remove(key) | state.end_lack(key);
         state.is_one_gone |= was_missing;
     }
 
@@ -93,17 +125,22 @@ impl Unseen {
         state.is_one_gone || !state.unlisted.is_empty() || !state.unrestored.is_empty() || !state.unrecorded.is_empty()
     }
 
+    /// Returns what is missing, if that may have changed since the last call.
+    pub(crate) fn news(&self) -> Option<Missing> {
+        let state = &mut *self.state();
+        if !std::mem::take(&mut state.is_news) {
+            return None;
+        }
+        let namespaces = state.namespaces.keys().cloned().collect();
+        Some(Missing { scopes: state.unlisted.clone(), namespaces })
+    }
+
     /// Records that this is logged as missing; returns whether it differs from what was logged before.
     pub(crate) fn report(&self, missing: &[String]) -> bool {
         let mut state = self.state();
-        let is_news = state.reported != missing;
+        let is_other = state.reported != missing;
         missing.clone_into(&mut state.reported);
-        is_news
-    }
-
-    /// Returns the scopes whose resources were never listed.
-    pub(crate) fn unlisted(&self) -> Vec<WatchScope> {
-        self.state().unlisted.clone()
+        is_other
     }
 
     /// Returns the resources whose records are unknown.
@@ -113,6 +150,21 @@ impl Unseen {
 
     fn state(&self) -> MutexGuard<'_, State> {
         sync::lock(&self.0)
+    }
+}
+
+impl State {
+    /// Removes a resource whose records are unknown; returns whether it was one.
+    fn end_lack(&mut self, key: &ResourceKey) -> bool {
+        let Some(Unrecorded { namespace, .. }) = self.unrecorded.remove(key) else { return false };
+        if let Some(count) = self.namespaces.get_mut(&namespace) {
+            *count -= 1;
+            if *count == 0 {
+                self.namespaces.remove(&namespace);
+                self.is_news = true;
+            }
+        }
+        true
     }
 }
 
@@ -126,11 +178,10 @@ mod tests {
         assert!(!unseen.is_any() && !unseen.listed(&a), "nothing is required");
         unseen.require([a.clone(), b.clone()]);
         assert!(unseen.listed(&a) && !unseen.listed(&a), "a later list brings no news");
-        assert_eq!(unseen.unlisted(), std::slice::from_ref(&b));
         let key = ResourceKey::new("b", "web");
         let later = Status { observed_generation: Some(2), ..Status::default() };
-        unseen.lack_records(&key, &Status::default());
-        unseen.lack_records(&key, &later);
+        unseen.lack_records(&key, "b".into(), &Status::default());
+        unseen.lack_records(&key, "b".into(), &later);
         assert!(unseen.listed(&b) && unseen.is_any());
         assert_eq!(unseen.unrecorded(), std::slice::from_ref(&key));
         assert_eq!(unseen.first_status(&key), Some(Status::default()), "not the later one");
@@ -139,6 +190,32 @@ mod tests {
         unseen.require([a]);
         unseen.require([]);
         assert!(!unseen.is_any(), "its kind is not served");
+    }
+
+    #[test]
+    fn the_log_has_news_when_a_namespace_joins_or_leaves_those_with_unknown_records() {
+        let (unseen, a) = (Unseen::default(), WatchScope::namespace("a"));
+        let [one, two] = ["one", "two"].map(|name| ResourceKey::new("a", name));
+        let lack = |key: &ResourceKey| unseen.lack_records(key, "records".into(), &Status::default());
+        let news = |scopes: &[WatchScope], names: &[&str]| {
+            let namespaces = names.iter().map(|name| Arc::from(*name)).collect();
+            Some(Missing { scopes: scopes.to_vec(), namespaces })
+        };
+        assert_eq!(unseen.news(), None);
+        lack(&one);
+        assert_eq!((unseen.news(), unseen.news()), (news(&[], &["records"]), None));
+        lack(&two);
+        lack(&two);
+        unseen.recorded(&one);
+        assert_eq!(unseen.news(), None, "the namespace is known");
+        unseen.forget(&two);
+        assert_eq!(unseen.news(), news(&[], &[]), "it was the last one");
+        unseen.recorded(&two);
+        assert_eq!(unseen.news(), None);
+        unseen.require([a.clone()]);
+        assert_eq!(unseen.news(), news(std::slice::from_ref(&a), &[]));
+        assert!(unseen.listed(&a) && !unseen.listed(&a));
+        assert_eq!(unseen.news(), news(&[], &[]));
     }
 
     #[test]
