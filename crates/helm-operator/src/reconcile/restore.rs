@@ -45,7 +45,7 @@ fn restore_one(context: &ControllerContext, primary: &Arc<Primary>) {
     let is_known = || context.cache.has_primary(&key, primary.uid());
     if let Some(memory) = ResourceMemory::restore(primary, now, outside::now()) {
         report_restored(primary, &memory, now);
-        context.memory.change_if(is_known, &key, |known| *known = memory);
+        context.memory.change_if(is_known, &key, |known| known.inherit(memory));
     }
     if let Some(found) = FoundTokens::unreported(primary) {
         context.memory.change_if(is_known, &key, |known| known.triggers.found = Some(Box::new(found)));

@@ -303,6 +303,13 @@ impl ResourceMemory {
         Some(ResourceMemory { restored, inherited, ..ResourceMemory::default() })
     }
 
+    /// Takes over what was restored. What this process has learned itself stays, such as a release whose records
+    /// disappeared since the resource came.
+    pub(crate) fn inherit(&mut self, restored: ResourceMemory) {
+        let ResourceMemory { restored, inherited, drift, .. } = restored;
+        (self.restored, self.inherited, self.drift) = (restored, inherited, drift);
+    }
+
     /// Returns until when these inputs must not be retried; `None` if they may be tried now.
     pub(crate) fn held_until(&self, inputs: &str, now: Instant) -> Option<Instant> {
         self.failure.as_ref().filter(|f| f.inputs == inputs).map(|f| f.retry.at).filter(|until| *until > now)
@@ -517,6 +524,16 @@ mod tests {
 
     fn blocked(reason: Reason) -> Failed {
         Failed::Blocked(fault(reason))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_failure_that_is_restored_late_replaces_nothing_that_this_process_has_learned() {
+        let failing = failing("UpgradeError", 2, "uid");
+        let release = ReleaseMemory { lost: Some(Arc::default()), ..ReleaseMemory::default() };
+        let mut known = ResourceMemory { release, ..ResourceMemory::default() };
+        known.inherit(ResourceMemory::restore(&failing, Instant::now(), today()).unwrap());
+        assert!(known.restored(&failing).is_some() && known.fault().is_some());
+        assert!(known.release.lost.is_some());
     }
 
     /// Returns a failed attempt, or an unanswered request.
