@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::Key;
+use super::{Key, blocks};
 use crate::dns::is_subdomain;
 
 /// A line that sets a kind or a namespace.
@@ -29,8 +29,8 @@ pub(super) struct Lines<'a> {
     metadata: Option<(usize, Option<usize>)>,
 }
 
-/// Lines in one column that set `apiVersion` or `kind`, with nothing but blocks and comments between them. Any of these
-/// kinds may have any of these groups, because branches may exclude each other.
+/// Lines in one column that set `apiVersion` or `kind`, with nothing but blocks and comments between them, not even the
+/// border of a definition. Any of these kinds may have any of these groups, because branches may exclude each other.
 #[derive(Default)]
 struct Head<'a> {
     column: Option<usize>,
@@ -45,8 +45,12 @@ impl<'a> Lines<'a> {
     /// Returns the lines of a text that set the kind or the namespace of an object.
     pub(super) fn of(text: &'a str) -> Vec<Found<'a>> {
         let mut lines = Lines::default();
-        for (at, line) in text.lines().enumerate() {
-            lines.read(at + 1, line);
+        let mut first = 1;
+        for part in blocks::definitions(text) {
+            part.lines().enumerate().for_each(|(at, line)| lines.read(first + at, line));
+            first += part.matches('\n').count();
+            // What a definition prints is included next to other lines.
+            lines.end_head();
         }
         lines.end_document();
         lines.found
@@ -56,7 +60,24 @@ impl<'a> Lines<'a> {
         if text.starts_with("---") {
             self.end_document();
         }
-        let Content { column, text, prints } = content(text);
+        let mut part = content(text);
+        loop {
+            let (own, rest) = blocks::branch(part.text);
+            let next = Content { column: part.column, ..content(rest) };
+            self.read_part(line, Content { text: own, ..part });
+            if next.text.is_empty() && !next.prints {
+                return;
+            }
+            // What another branch prints in this line may be an `apiVersion`.
+            self.interrupt_head();
+            part = next;
+        }
+    }
+
+    fn read_part(&mut self, line: usize, Content { column, text, prints, is_item }: Content<'a>) {
+        if is_item {
+            self.end_head();
+        }
         let field = text.split_once(':').map(|(key, value)| (unquoted(key), value.trim()));
         let is_head = matches!(field, Some(("kind" | "apiVersion", _)));
         if prints {
@@ -86,8 +107,9 @@ impl<'a> Lines<'a> {
     }
 
     fn enter_head(&mut self, column: usize) {
+        // An action may remove the whitespace by which the columns differ.
         if self.head.column.is_some_and(|of| of != column) {
-            self.end_head();
+            self.interrupt_head();
         }
         self.head.column = Some(column);
     }
@@ -153,7 +175,8 @@ fn group(api_version: &str) -> Option<&str> {
         ([Piece::Text(text)], _) | (_, Some(Piece::Text(text))) => text,
         _ => return None,
     };
-    text.split_once('/').map(|(group, _)| group).filter(|group| is_subdomain(group))
+    let (group, version) = text.split_once('/')?;
+    (is_subdomain(group) && version.chars().all(|c| c.is_ascii_alphanumeric())).then_some(group)
 }
 
 /// Returns the value of `namespace` in `{name: a, namespace: b}`.
@@ -174,13 +197,15 @@ struct Content<'a> {
     text: &'a str,
     /// Whether a leading action may print something, or one that spans several lines.
     prints: bool,
+    /// Whether it begins an item of a list.
+    is_item: bool,
 }
 
 /// Returns the content of a line.
 fn content(line: &str) -> Content<'_> {
     let mut column = line.len() - line.trim_start().len();
     let mut text = line.trim_start();
-    let mut prints = false;
+    let (mut prints, mut is_item) = (false, false);
     loop {
         if let Some((action, rest)) = text.strip_prefix("{{").and_then(|inside| inside.split_once("}}")) {
             prints |= may_print(action);
@@ -188,13 +213,14 @@ fn content(line: &str) -> Content<'_> {
         } else if let Some(rest) = text.strip_prefix("- ") {
             column += text.len() - rest.trim_start().len();
             text = rest.trim_start();
+            is_item = true;
         } else {
             prints |= match text.split_once("{{") {
                 Some(("", begun)) => may_print(begun),
                 Some((before, _)) => ends_action(before),
                 None => ends_action(text),
             };
-            return Content { column, text, prints };
+            return Content { column, text, prints, is_item };
         }
     }
 }

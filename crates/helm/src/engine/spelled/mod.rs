@@ -3,6 +3,7 @@
 //! Reads the text line by line, as it will be printed, because a template need not be valid YAML. For whatever values determine, records only the
 //! location.
 
+mod blocks;
 mod line;
 mod printed;
 #[cfg(test)]
@@ -81,9 +82,19 @@ pub fn spelled_out(chart: &Chart) -> SpelledOut {
     let reading = Reading::of(&templates);
     let mut spelled = SpelledOut::default();
     add(chart, &chart.metadata.name, &Printed::new(&reading), &mut spelled);
+    if computes_groups(chart) {
+        spelled.kinds = spelled.kinds.iter().map(|name| name.split('.').next().unwrap_or(name).to_owned()).collect();
+    }
     spelled.computed.sort();
     spelled.computed.dedup();
     spelled
+}
+
+/// Returns whether expressions name the field `apiVersion`, and so may set it: `set $object "apiVersion" "a/v1"`.
+fn computes_groups(chart: &Chart) -> bool {
+    let is_argument = |rest: &str| rest.starts_with(char::is_whitespace) && !rest.trim_start().starts_with(':');
+    let names = |file: &File| file.data.to_text().split("\"apiVersion\"").skip(1).any(is_argument);
+    chart.templates.iter().any(names) || chart.dependencies.iter().any(|dependency| computes_groups(dependency))
 }
 
 fn add(chart: &Chart, path: &str, printed: &Printed<'_>, spelled: &mut SpelledOut) {

@@ -50,6 +50,12 @@ fn a_kind_has_the_group_that_the_text_beside_it_determines() {
     );
     check("apiVersion: a/v1\nkind: A\n---\napiVersion: b/v1\nkind: B\n", &["A.a", "B.b"]);
     check("apiVersion: v1\nkind: Pod\nspec:\n  of:\n    apiVersion: x/v1\n    kind: Role\n", &["Pod.", "Role.x"]);
+    check(
+        "{{ if .a }}apiVersion: a/v1{{ end }}\n{{ if .b }}apiVersion: b/v1{{ end }}\nkind: Role\n",
+        &["Role.a", "Role.b"],
+    );
+    let definition = "{{ define \"a\" }}\n{{ if .a }}\napiVersion: a/v1\n{{ end }}\nkind: A\n{{ end }}\n";
+    check(&format!("{definition}apiVersion: b/v1\nkind: B\n"), &["A.a", "B.b"]);
 }
 
 #[test]
@@ -62,8 +68,36 @@ fn a_kind_whose_group_the_text_leaves_open_has_any() {
     check("kind: Role\nmetadata: {}\napiVersion: a/v1\n", &["Role"]);
     // What an expression prints may be the `apiVersion`, and that of the next object is not this one's.
     let next = "\nkind: Role\n{{ end }}\n{{ define \"b\" }}\napiVersion: b/v1\nkind: B\n";
-    check(&format!("{{{{ include \"v\" . }}}}{next}"), &["B", "Role"]);
-    check(&format!("{{{{ include \"v\" (dict\n\"a\" 1) }}}}{next}"), &["B", "Role"]);
+    check(&format!("{{{{ include \"v\" . }}}}{next}"), &["B.b", "Role"]);
+    check(&format!("{{{{ include \"v\" (dict\n\"a\" 1) }}}}{next}"), &["B.b", "Role"]);
+    // Another definition, and another branch in the same line.
+    check(
+        "{{- define \"role.kind\" -}}\nkind: ClusterRole\n{{- end -}}\n\
+         {{- define \"ingress.apiVersion\" -}}\napiVersion: networking.k8s.io/v1\n{{- end -}}",
+        &["ClusterRole"],
+    );
+    for rest in ["apiVersion: b/v1{{ end }}", "{{ include \"v\" . }}{{ end }}", "apiVersion: {{ .v }} # why{{ end }}"] {
+        check(&format!("{{{{ if .a }}}}apiVersion: a/v1{{{{ else }}}}{rest}\nkind: Role\n"), &["Role"]);
+        check(&format!("kind: Role\n{{{{ if .a }}}}apiVersion: a/v1 # why{{{{ else }}}}{rest}\n"), &["Role"]);
+    }
+    check("apiVersion: a/v1\n{{ if .a }}kind: ClusterRole{{ else }}kind: Role{{ end }}\n", &["ClusterRole", "Role"]);
+    check("  {{ if .a }}apiVersion: a/v1{{ end }}\n{{ if .b }}apiVersion: b/v1{{ end }}\nkind: Role\n", &["Role"]);
+    check("{{/*\napiVersion: a/v1 */}}\nkind: Role\nmetadata: {}\napiVersion: b/v1\n", &["Role"]);
+    check("items:\n- apiVersion: a/v1\n  kind: A\n- kind: B\n  metadata: {}\n  apiVersion: b/v1\n", &["A.a", "B"]);
+    // Expressions may set the group of an object that was rendered.
+    let role = "{{ define \"r\" }}\napiVersion: a/v1\nkind: Role\n{{ end }}{{ $r := include \"r\" . | fromYaml }}";
+    check(&format!("{role}{{{{ $_ := set $r \"apiVersion\" \"b/v1\" }}}}{{{{ toYaml $r }}}}"), &["Role"]);
+}
+
+#[test]
+fn a_kind_in_a_definition_has_no_group_of_the_lines_around_the_definition() {
+    let check = |template: &str, expected: &[&str]| assert_eq!(words(&spelled(template).kinds), expected, "{template}");
+    check("{{ define \"k\" }}kind: A{{ end }}{{ define \"v\" }}apiVersion: a/v1{{ end }}\n", &["A"]);
+    let next = "apiVersion: v1\nkind: Node\n";
+    check(&format!("{{{{ define \"k\" }}}}\nkind: A\n{{{{ end }}}}\n{next}"), &["A", "Node."]);
+    let branches = "{{ if .a }}\nkind: A\n{{ else }}\nkind: B\n{{ end }}";
+    check(&format!("{{{{ define \"k\" }}}}{branches}{{{{ end }}}}\n{next}"), &["A", "B", "Node."]);
+    check(&format!("{{{{ block \"k\" . }}}}\nmetadata: {{}}\nkind: A\n{{{{ end }}}}\n{next}"), &["A", "Node."]);
 }
 
 #[test]
