@@ -86,12 +86,12 @@ fn only_the_last_layer_holds_the_values_of_all_sources() {
 #[test]
 fn a_source_of_an_item_leaves_the_others_to_the_source_below() {
     let sources = [
-        (source(SourceKind::ConfigMap, "shared", None), "list: [x, y]\n"),
+        (source(SourceKind::ConfigMap, "shared", None), "list: [x, w]\n"),
         (source(SourceKind::Secret, "own", Some("list[1]")), "z"),
     ];
     let expected = [
         "list[0] = \"x\" (ConfigMap shared, key values.yaml)",
-        "list[1] = \"z\" (Secret own, key values.yaml) < \"y\" (ConfigMap shared, key values.yaml)",
+        "list[1] = \"z\" (Secret own, key values.yaml) < \"w\" (ConfigMap shared, key values.yaml)",
     ];
     assert_eq!(lines(&sources, "{}", &Overrides::default())[2..4], expected);
 }

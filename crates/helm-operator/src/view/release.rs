@@ -423,10 +423,11 @@ impl ReleaseRecords {
             revision.is_settled = true;
             let Some(marks) = &mut revision.marks else { continue };
             if !marks.objects.is_empty() || !marks.inputs.is_empty() {
-                // With which inputs an upgrade failed counts as long as it is recorded.
-                let inputs = if revision.status == Status::Failed { marks.inputs.clone() } else { String::new() };
+                // With which inputs an upgrade failed, and in which state it met the release, count as long as it is recorded.
+                let has_failed = revision.status == Status::Failed;
                 *marks = Arc::new(Marks {
-                    inputs,
+                    inputs: if has_failed { marks.inputs.clone() } else { String::new() },
+                    before: marks.before.filter(|_| has_failed),
                     owner: marks.owner.clone(),
                     owner_type: marks.owner_type.clone(),
                     taken_over: marks.taken_over,
