@@ -261,6 +261,13 @@ impl Election {
         }
     }
 
+    /// Releases the lease of a process that has not begun to serve, and may take it again. Lifts the limit of the term,
+    /// even if the lease is left to expire: no controller has started whose writes it would stop.
+    pub async fn give_back(&mut self) {
+        self.release().await;
+        self.term.lift();
+    }
+
     /// Tries once to take or renew the lease; returns whether this candidate then leads.
     async fn attempt(&mut self, limit: Duration) -> bool {
         match tokio::time::timeout(limit, self.step()).await {

@@ -50,6 +50,11 @@ impl Term {
         self.0.send_modify(|state| state.released = lease);
     }
 
+    /// Allows all writes again, as before this process led.
+    pub(super) fn lift(&self) {
+        self.0.send_modify(|state| (state.end, state.released) = (None, String::new()));
+    }
+
     /// Returns whether the term is over.
     pub(crate) fn is_over(&self) -> bool {
         self.0.borrow().is_over()
@@ -155,6 +160,8 @@ mod tests {
         assert!(term.begin(&request("PUT", LEASE)).is_ok_and(|one| one.is_none()));
         assert!(term.begin(&request("PUT", &format!("/k8s/clusters/c{LEASE}"))).is_ok_and(|one| one.is_none()));
         assert!(term.begin(&request("PUT", &format!("{LEASE}-2"))).is_err());
+        term.lift();
+        assert!(write(&term).is_ok_and(|one| one.is_some()), "the process has not begun");
     }
 
     #[tokio::test(start_paused = true)]

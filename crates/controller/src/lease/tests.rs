@@ -335,6 +335,22 @@ async fn a_write_under_way_delays_the_release_and_prevents_it_if_it_hangs() {
     assert_eq!(server.holder(), "b", "it expires");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_lease_that_is_given_back_may_be_taken_again_even_if_it_is_deleted() {
+    let (server, term) = (Server::default(), Term::default());
+    let mut a = Election { term: term.clone(), ..server.election("a") };
+    a.acquire().await;
+    a.give_back().await;
+    assert_eq!(server.holder(), "");
+    assert!(term.begin(&write()).unwrap().is_some(), "the lease may be created");
+    server.0.lock().unwrap().lease = None;
+    a.acquire().await;
+    let _hangs = term.begin(&write()).unwrap();
+    a.give_back().await;
+    assert_eq!(server.holder(), "a", "it expires");
+    assert!(term.begin(&write()).is_ok());
+}
+
 /// Records what the lease proves.
 #[derive(Default)]
 struct Proofs(Mutex<Vec<&'static str>>);

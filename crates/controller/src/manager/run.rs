@@ -189,7 +189,7 @@ async fn begin(election: &mut Election, rivals: Option<Rivals>) -> Result<(), le
             if leader.running().await.is_none() {
                 break;
             }
-            election.release().await;
+            election.give_back().await;
         },
         Some(mut shards) => {
             election.acquire().await;

@@ -478,7 +478,8 @@ async fn a_shard_that_takes_a_lease_over_starts_only_once_earlier_moves_have_end
     }
 }
 
-/// Runs a process on this server, after so many seconds, until the token is cancelled.
+/// Runs a process on this server, after so many seconds, until the token is cancelled. It writes only within
+/// its term.
 async fn run_on(
     server: &Arc<outside::MemoryApi>,
     (config, after): (Config, u64),
@@ -486,8 +487,10 @@ async fn run_on(
     stop: CancellationToken,
 ) -> Result<(), Error> {
     tokio::time::sleep(Duration::from_secs(after)).await;
+    let manager = Manager::new(config).controller(Fake { diary, finish: Duration::ZERO, ends: None });
     let client = crate::testing::client(server, &Arc::default());
-    Manager::new(config).controller(Fake { diary, finish: Duration::ZERO, ends: None }).run_until(client, stop).await
+    let client = crate::client::within(client, manager.term.clone(), CancellationToken::new());
+    manager.run_until(client, stop).await
 }
 
 #[tokio::test(start_paused = true)]
@@ -497,9 +500,12 @@ async fn a_leader_and_a_shard_of_one_operator_never_run_at_the_same_time() {
     let both = Config { leader_election_id, leader_election_namespace, ..config() };
     let controllers = ControllerConfig { ring: Some(ring), ..ControllerConfig::default() };
     let (leader, shard) = (Config { leader_elect: true, ..both.clone() }, Config { controllers, ..both });
+    let shards_lease = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/pod-1";
     for (leads_after, shares_after) in [(0, 20), (20, 0), (0, 0)] {
         let server = Arc::new(outside::MemoryApi::new());
         server.serve("coordination.k8s.io/v1", "Lease", "leases");
+        // Two that begin at once stay in step.
+        server.slow_down(Duration::from_millis(10));
         let stops = [CancellationToken::new(), CancellationToken::new()];
         let diaries = [Diary::default(), Diary::default()];
         let starts = || [0, 1].map(|of: usize| diaries[of].lock().unwrap().contains(&"start"));
@@ -507,6 +513,11 @@ async fn a_leader_and_a_shard_of_one_operator_never_run_at_the_same_time() {
             tokio::time::sleep(Duration::from_secs(120)).await;
             let first = starts();
             assert!(first[0] != first[1], "after {leads_after} s and {shares_after} s: {first:?}");
+            if leads_after == shares_after {
+                assert!(first[0] && server.object(shards_lease).is_some(), "the shard gave its lease back");
+                // The sharder deletes the lease.
+                server.remove(shards_lease);
+            }
             stops[usize::from(first[1])].cancel();
             tokio::time::sleep(Duration::from_secs(120)).await;
             assert_eq!(starts(), [true, true], "after {leads_after} s and {shares_after} s");
