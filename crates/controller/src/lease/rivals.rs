@@ -3,9 +3,10 @@
 //!
 //! A shard waits while the leader's lease is held. A leader, once it holds its own, waits while a shard that names that
 //! lease holds one. Each writes its own lease before it looks, so at least one of two that begin at the same time sees
-//! the other; then the shard gives way. Requests are sent only before a process begins to serve.
+//! the other; then the shard gives way. Neither waits for one that serves other kinds, such as those that a ring refuses.
+//! Requests are sent only before a process begins to serve.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -15,6 +16,7 @@ use kube::{Api, Client, ResourceExt as _};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::decide::Seen;
+use super::others::SERVES;
 use crate::report::chain;
 use crate::runtime::pages;
 use crate::runtime::readiness::Requirement;
@@ -39,6 +41,8 @@ pub struct Rivals {
     leader: String,
     /// The label of the leases of shards; `None` if the leader is the rival.
     shards: Option<&'static str>,
+    /// The kinds that this process serves; empty if they are unknown.
+    kinds: BTreeSet<String>,
     /// The leases as last read, by name.
     seen: BTreeMap<String, Seen>,
     requirement: Option<Requirement>,
@@ -47,16 +51,30 @@ pub struct Rivals {
 impl Rivals {
     /// Creates the rivals of the leader with the lease `namespace/leader`: shards, whose leases have this label.
     pub fn of_leader(client: Client, (namespace, leader): (&str, &str), label: &'static str) -> Rivals {
-        let api = Api::namespaced(client, namespace);
-        Rivals { api, leader: leader.to_owned(), shards: Some(label), seen: BTreeMap::new(), requirement: None }
+        Rivals { shards: Some(label), ..Rivals::new(client, (namespace, leader)) }
     }
 
     /// Creates the rival of a shard: the leader with the lease `namespace/leader`. The first look meets the requirement,
     /// because a Deployment ends the old pods only once the new ones are ready.
     pub fn of_shard(client: Client, (namespace, leader): (&str, &str), requirement: Requirement) -> Rivals {
-        let api = Api::namespaced(client, namespace);
-        let requirement = Some(requirement);
-        Rivals { api, leader: leader.to_owned(), shards: None, seen: BTreeMap::new(), requirement }
+        Rivals { requirement: Some(requirement), ..Rivals::new(client, (namespace, leader)) }
+    }
+
+    fn new(client: Client, (namespace, leader): (&str, &str)) -> Rivals {
+        Rivals {
+            api: Api::namespaced(client, namespace),
+            leader: leader.to_owned(),
+            shards: None,
+            kinds: BTreeSet::new(),
+            seen: BTreeMap::new(),
+            requirement: None,
+        }
+    }
+
+    /// Sets the kinds that this process serves: `Shop.apps.my.domain`. A process that serves none of them is no rival.
+    /// Default: unknown.
+    pub fn serving(self, kinds: &BTreeSet<String>) -> Rivals {
+        Rivals { kinds: kinds.clone(), ..self }
     }
 
     /// Returns whether the rival goes first if both begin at the same time.
@@ -119,13 +137,24 @@ impl Rivals {
         Some(format!("{} holds the lease {lease}", seen.holder().unwrap_or_default()))
     }
 
-    /// Returns whether a lease is the leader's, or that of a shard that takes the leader's place. The sharder holds the
-    /// leases of silent shards.
+    /// Returns whether a lease is the leader's, or that of a shard that takes the leader's place, and its holder serves
+    /// kinds of ours. The sharder holds the leases of silent shards.
     fn is_rival(&self, lease: &Lease) -> bool {
         let holder = lease.spec.as_ref().and_then(|spec| spec.holder_identity.as_ref());
-        let leader = lease.metadata.annotations.as_ref().and_then(|all| all.get(INSTEAD_OF));
-        self.shards.is_none() || (leader == Some(&self.leader) && holder == lease.metadata.name.as_ref())
+        let is_other = self.shards.is_none()
+            || (annotation(lease, INSTEAD_OF) == Some(&self.leader) && holder == lease.metadata.name.as_ref());
+        is_other && self.shares_kinds(lease)
     }
+
+    /// Returns whether the holder of a lease may serve one of our kinds. A lease without the annotation may be of any.
+    fn shares_kinds(&self, lease: &Lease) -> bool {
+        let is_shared = |serves: &String| serves.split(',').any(|kind| self.kinds.contains(kind));
+        self.kinds.is_empty() || annotation(lease, SERVES).is_none_or(is_shared)
+    }
+}
+
+fn annotation<'a>(lease: &'a Lease, key: &str) -> Option<&'a String> {
+    lease.metadata.annotations.as_ref()?.get(key)
 }
 
 /// Returns whether a crashed process left the lease long ago.
@@ -151,17 +180,28 @@ mod tests {
         serde_json::from_value(lease).unwrap()
     }
 
+    /// Returns the lease of a holder that serves these kinds.
+    fn serving(kinds: &str, mut lease: Lease) -> Lease {
+        let annotations = lease.metadata.annotations.get_or_insert_default();
+        annotations.insert(SERVES.to_owned(), kinds.to_owned());
+        lease
+    }
+
+    /// Returns the rivals of a process that serves shops.
     fn rivals(of_shard: bool) -> Rivals {
         let client = crate::testing::client(&Default::default(), &Default::default());
-        match of_shard {
+        let rivals = match of_shard {
             true => Rivals::of_shard(client, ("ns", "lock"), Readiness::default().require("lease", "not read yet")),
             false => Rivals::of_leader(client, ("ns", "lock"), "ring"),
-        }
+        };
+        rivals.serving(&["Shop.a.b".to_owned()].into())
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_a_lease_that_is_held_for_the_same_operator_makes_a_process_wait() {
+    async fn only_a_lease_that_is_held_for_the_same_operator_and_kind_makes_a_process_wait() {
         let wall = |after: i64| Timestamp::from_second(RENEWED + after).unwrap();
+        let leader = |serves: &str| serving(serves, lease("lock", "a_1", ""));
+        let shard = |serves: &str| serving(serves, lease("pod-1", "pod-1", "lock"));
         for (behaviour, of_shard, lease, after, expected) in [
             ("the leader runs", true, lease("lock", "a_1", ""), 0, Some("a_1 holds the lease lock")),
             ("its clock is ahead", true, lease("lock", "a_1", ""), -60, Some("a_1 holds the lease lock")),
@@ -172,6 +212,10 @@ mod tests {
             ("the sharder has its lease", false, lease("pod-1", "shardlease-controller", "lock"), 0, None),
             ("it is another operator's", false, lease("pod-1", "pod-1", "other"), 0, None),
             ("it crashed long ago", false, lease("pod-1", "pod-1", "lock"), 3601, None),
+            ("the leader has our kind", true, leader("Cart.a.b,Shop.a.b"), 0, Some("a_1 holds the lease lock")),
+            ("it has other kinds", true, leader("Cart.a.b,Shop.a.c"), 0, None),
+            ("a shard has our kind", false, shard("Shop.a.b,Till.a.b"), 0, Some("pod-1 holds the lease pod-1")),
+            ("it has other kinds", false, shard("Cart.a.b"), 0, None),
         ] {
             let seen = rivals(of_shard).see(vec![lease], Instant::now(), wall(after));
             assert_eq!(seen.as_deref(), expected, "{behaviour}");

@@ -1,5 +1,6 @@
 //! Which lease a process has, and where, and which other leases it waits for.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -66,7 +67,12 @@ fn shard(
 
 /// Returns the processes that serve the same resources with other leases: of a shard, the leader whose place its ring
 /// takes; of a leader, such shards. They are unknown if the shards do not know the name of the leader's lease.
-pub(super) fn rivals(context: &Context, config: &Config, client: Client) -> Result<Option<Rivals>, Error> {
+pub(super) fn rivals(
+    context: &Context,
+    config: &Config,
+    kinds: &BTreeSet<String>,
+    client: Client,
+) -> Result<Option<Rivals>, Error> {
     let (id, controllers) = (&config.leader_election_id, &config.controllers);
     let has_lease = controllers.ring.is_some() || config.leader_elect;
     if id.is_empty() || !has_lease || controllers.shard_selector.is_some() {
@@ -74,13 +80,14 @@ pub(super) fn rivals(context: &Context, config: &Config, client: Client) -> Resu
     }
     let namespace = lease_namespace(config)?;
     let leader = (namespace.as_str(), id.as_str());
-    Ok(Some(match &controllers.ring {
+    let rivals = match &controllers.ring {
         Some(ring) => {
             let requirement = context.readiness.require(&format!("lease {namespace}/{}", ring.shard()), "not read yet");
             Rivals::of_shard(client, leader, requirement)
         }
         None => Rivals::of_leader(client, leader, RING_LABEL),
-    }))
+    };
+    Ok(Some(rivals.serving(kinds)))
 }
 
 /// Returns the name of the process's lease. Each range has its own: otherwise only one of them would be served.

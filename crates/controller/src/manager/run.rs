@@ -64,7 +64,7 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     let client = clients.own;
     let election = election(&context, &config, (client.clone(), term))?;
     let mut election = election.map(|election| election.serving(&kinds).shown_by(holder));
-    let rivals = rivals(&context, &config, client.clone())?;
+    let rivals = rivals(&context, &config, &kinds, client.clone())?;
     let answers = context.readiness.require("API server", "has not answered yet");
     if election.is_none() {
         prepare(&context, &controllers);
