@@ -35,7 +35,10 @@ pub(super) fn branch(text: &str) -> (&str, &str) {
     for (at, _) in text.match_indices("{{") {
         match word(&text[at + 2..]) {
             "if" | "with" | "range" | "block" => depth += 1,
-            "else" | "end" if depth == 0 && text[at..].contains("}}") => return text.split_at(at),
+            // If this action has no end, no later one has.
+            "else" | "end" if depth == 0 => {
+                return if text[at..].contains("}}") { text.split_at(at) } else { (text, "") };
+            }
             "end" => depth = depth.saturating_sub(1),
             _ => {}
         }

@@ -23,7 +23,7 @@ pub(super) struct Lines<'a> {
     /// The kinds in this document, with their columns.
     kinds: Vec<(usize, Found<'a>)>,
     /// The columns at which this document has an `apiVersion`, which an object has and a reference to one does not.
-    objects: Vec<usize>,
+    objects: BTreeSet<usize>,
     head: Head<'a>,
     /// The column of `metadata`, and that of its first field.
     metadata: Option<(usize, Option<usize>)>,
@@ -94,7 +94,7 @@ impl<'a> Lines<'a> {
             }
             "apiVersion" => {
                 self.enter_head(column);
-                self.objects.push(column);
+                self.objects.insert(column);
                 self.head.add(value);
             }
             "metadata" => {

@@ -288,6 +288,15 @@ fn what_only_values_decide_is_placed() {
     assert_eq!(places, expected);
 }
 
+/// A scan that starts over for each action or line takes minutes for these texts.
+#[test]
+fn each_part_of_a_text_is_read_a_few_times_at_most() {
+    let found = |text: &str| Lines::of(text).len();
+    assert_eq!(found(&format!("x{}", "{{end".repeat(200_000))), 0);
+    assert_eq!(found(&format!("{}{}", "x{{end}}".repeat(100_000), "x".repeat(500_000))), 0);
+    assert_eq!(found(&format!("{}{}", "  apiVersion: v1\n".repeat(100_000), " kind: A\n".repeat(100_000))), 0);
+}
+
 #[test]
 fn any_text_is_read_to_its_end() {
     for text in [
