@@ -5,6 +5,9 @@ use std::collections::BTreeSet;
 use super::{Key, blocks};
 use crate::dns::is_subdomain;
 
+/// Maximum number of groups that one head may name, because each of its kinds gets a copy of them.
+const MAX_GROUPS: usize = 64;
+
 /// A line that sets a kind or a namespace.
 pub(super) struct Found<'a> {
     /// The line, counted from 1.
@@ -37,7 +40,8 @@ struct Head<'a> {
     /// The index of its first kind.
     first: usize,
     groups: BTreeSet<&'a str>,
-    /// Whether an expression determines a group, or prints something next to these lines, which may be an `apiVersion`.
+    /// Whether an expression determines a group, or prints something next to these lines, which may be an `apiVersion`; or
+    /// there are too many groups.
     is_computed: bool,
 }
 
@@ -159,6 +163,7 @@ impl<'a> Head<'a> {
             Some(group) => _ = self.groups.insert(group),
             None => self.is_computed = true,
         }
+        self.is_computed |= self.groups.len() > MAX_GROUPS;
     }
 }
 

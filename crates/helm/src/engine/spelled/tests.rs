@@ -298,6 +298,15 @@ fn each_part_of_a_text_is_read_a_few_times_at_most() {
 }
 
 #[test]
+fn a_kind_beside_very_many_groups_has_any() {
+    for (groups, expected) in [(64, 64), (65, 0)] {
+        let lines: String = (0..groups).map(|at| format!("apiVersion: g{at}.io/v1\n")).collect();
+        let text = format!("{lines}kind: A\n");
+        assert_eq!(Lines::of(&text)[0].groups.len(), expected, "{groups}");
+    }
+}
+
+#[test]
 fn any_text_is_read_to_its_end() {
     for text in [
         "kind: {{",
