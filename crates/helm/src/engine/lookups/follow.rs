@@ -36,6 +36,11 @@ impl<'a> Reading<'a> {
         Reading { templates, by_name, includers, followed: Cell::new(0) }
     }
 
+    /// Returns the number of templates.
+    pub(in crate::engine) fn size(&self) -> usize {
+        self.templates.len()
+    }
+
     pub(in crate::engine) fn of_file(&self, file: &str) -> impl Iterator<Item = &'a Template<'a>> {
         self.templates.iter().filter(move |template| template.file == file)
     }

@@ -298,6 +298,12 @@ fn each_part_of_a_text_is_read_a_few_times_at_most() {
 }
 
 #[test]
+fn very_many_computed_kinds_take_a_bounded_time() {
+    let lines = 20_000;
+    assert_eq!(spelled(&"kind: {{ .Values.other }}\n".repeat(lines)).computed.len(), lines);
+}
+
+#[test]
 fn a_kind_beside_very_many_groups_has_any() {
     for (groups, expected) in [(64, 64), (65, 0)] {
         let lines: String = (0..groups).map(|at| format!("apiVersion: g{at}.io/v1\n")).collect();

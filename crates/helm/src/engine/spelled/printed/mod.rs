@@ -21,6 +21,10 @@ const MAX_DEPTH: usize = 16;
 /// Maximum number of expressions to evaluate per chart: templates are untrusted and may include each other in many ways.
 const MAX_STEPS: usize = 100_000;
 
+/// Maximum number of templates, parts and pipelines to look through per chart: each line that sets a kind, and each use
+/// of a variable or a field, looks through those of its template.
+const MAX_LOOKS: usize = 50_000_000;
+
 /// Maximum number of texts that one expression may print; further ones are unknown.
 const MAX_TEXTS: usize = 16;
 
@@ -33,6 +37,7 @@ pub(super) struct Printed<'a> {
     /// The output of a partial that receives the chart's own context.
     helpers: RefCell<HashMap<&'a str, Vec<Known<'a>>>>,
     steps: Cell<usize>,
+    looks: Cell<usize>,
     /// The fields whose settings are being evaluated, which may read the same field.
     setting: RefCell<Vec<&'a str>>,
 }
@@ -49,11 +54,15 @@ pub(super) struct Scope<'a> {
 
 impl<'a> Printed<'a> {
     pub(super) fn new(reading: &'a Reading<'a>) -> Printed<'a> {
-        Printed { reading, helpers: RefCell::default(), steps: Cell::new(0), setting: RefCell::default() }
+        let (steps, looks) = (Cell::new(0), Cell::new(0));
+        Printed { reading, helpers: RefCell::default(), steps, looks, setting: RefCell::default() }
     }
 
     /// Returns what the action at this byte range of a file may print, or `None` if no template of the file contains it.
     pub(super) fn at(&self, file: &str, place: &Range<usize>) -> Option<Texts> {
+        if !self.may_look(self.reading.size()) {
+            return None;
+        }
         let find = |template: &'a Template<'a>| {
             let argument = template.is_main().then(|| vec![Known::Context]);
             self.find(&template.parts, place, &Scope { template, argument, dot: None })
@@ -61,7 +70,16 @@ impl<'a> Printed<'a> {
         self.reading.of_file(file).find_map(find)
     }
 
+    /// Counts a look through this many templates, parts or pipelines; returns whether it is within the limit.
+    fn may_look(&self, through: usize) -> bool {
+        self.looks.set(self.looks.get().saturating_add(through));
+        self.looks.get() <= MAX_LOOKS
+    }
+
     fn find(&self, parts: &'a [Part], place: &Range<usize>, scope: &Scope<'a>) -> Option<Texts> {
+        if !self.may_look(parts.len()) {
+            return None;
+        }
         parts.iter().find_map(|part| match part {
             Part::Print { at, expression } if place.contains(at) => {
                 Some(self.texts(self.evaluate(expression, scope, 0), scope.template))
@@ -113,7 +131,7 @@ impl<'a> Printed<'a> {
 
     /// Returns the values that the template sets a field of this name to, in whichever table: `set $service "namespace" $default`.
     fn set_fields(&self, name: &'a str, scope: &Scope<'a>, depth: usize) -> Vec<Known<'a>> {
-        if self.setting.borrow().contains(&name) {
+        if self.setting.borrow().contains(&name) || !self.may_look(scope.template.pipelines.len()) {
             return Vec::new();
         }
         self.setting.borrow_mut().push(name);
@@ -154,6 +172,9 @@ impl<'a> Printed<'a> {
 
     /// Returns the values that the template ever assigns to the variable, and their elements, which `range` assigns.
     fn variable(&self, name: &str, scope: &Scope<'a>, depth: usize) -> Vec<Known<'a>> {
+        if !self.may_look(scope.template.pipelines.len()) {
+            return Vec::new();
+        }
         let sets = scope.template.pipelines.iter().filter(|pipeline| pipeline.sets.iter().any(|set| set == name));
         let mut known = Vec::new();
         for pipeline in sets {
