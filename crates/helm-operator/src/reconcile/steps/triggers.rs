@@ -70,10 +70,11 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns when to judge tokens again.
+    /// Returns when to judge tokens again; `None` if that is now, or they are judged.
     pub(crate) fn tokens_at(&self) -> Option<Instant> {
         let memory = self.shared.memory.of(self.key);
-        memory.triggers.found.as_deref().and_then(|found| found.retry).map(|retry| retry.at)
+        let unjudged = memory.triggers.found.as_deref().filter(|found| !found.are_handled);
+        unjudged.and_then(|found| found.retry).map(|retry| retry.at).filter(|at| *at > self.decided)
     }
 
     /// Returns the token of a full reconcile that neither this process nor an earlier one has completed.
