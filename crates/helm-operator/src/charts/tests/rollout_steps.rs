@@ -66,6 +66,17 @@ fn give_to_upstream(world: &World, name: &str) {
     world.server.put(&record, secret, "manager");
 }
 
+/// Makes a release one whose takeover sealed its record and was then cut off.
+fn cut_off_takeover(world: &World, name: &str) {
+    let path = format!("{SECRETS}/sh.helm.release.v1.{name}.v1");
+    let mut record = world.server.object(&path).unwrap();
+    let text = &mut record["metadata"]["annotations"][MARKS_ANNOTATION];
+    let whole = Marks::parse(text.as_str().unwrap()).unwrap();
+    *text = Marks { inputs: String::new(), complete: false, ..whole }.to_text().into();
+    world.server.put(&path, record, "operator");
+    reseal(&world.server, &path);
+}
+
 /// Reconciles each release this many times, ten minutes apart.
 async fn reconcile_all(world: &World, rounds: usize) {
     for _ in 0..rounds {
@@ -152,16 +163,22 @@ async fn releases_that_are_taken_over_as_they_are_begin_no_rollout() {
             settings.rollout = Some(rule(OnGateFailure::Halt));
         })
     };
-    let world = install(serving(empty())).await;
-    NAMES.iter().for_each(|name| give_to_upstream(&world, name));
-    let world = serving(world.server);
-    reconcile_all(&world, 3).await;
-    for key in keys() {
-        let release = world.shared.cache.release(&key).unwrap();
-        let (version, newest) = release.newest().unwrap();
-        assert!(version == 1 && newest.is_sealed(), "{key}: {newest:?}");
+    for give in [give_to_upstream, cut_off_takeover] {
+        let world = install(serving(empty())).await;
+        NAMES.iter().for_each(|name| give(&world, name));
+        let world = serving(world.server);
+        reconcile_all(&world, 3).await;
+        for key in keys() {
+            let release = world.shared.cache.release(&key).unwrap();
+            let (version, newest) = release.newest().unwrap();
+            let marks = newest.marks.as_ref().unwrap();
+            assert!(
+                version == 1 && newest.is_sealed() && marks.complete && !marks.inputs.is_empty(),
+                "{key}: {newest:?}"
+            );
+        }
+        assert_eq!(rollout_events(&world).await, [""; 0]);
     }
-    assert_eq!(rollout_events(&world).await, [""; 0]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -77,7 +77,7 @@ impl StepContext<'_> {
         let (Some((version, newest)), Some((_, deployed))) = (release.newest(), release.deployed()) else {
             return Part::None;
         };
-        let Some(marks) = newest.marks.as_ref().filter(|_| newest.is_sealed()) else {
+        let Some(marks) = newest.marks.as_ref().filter(|_| is_made_by_us(newest)) else {
             return self.part_of_foreign(primary, release, deployed);
         };
         if self.rejected_by(release) == Some(RejectedBy::Tests) {
@@ -97,19 +97,19 @@ impl StepContext<'_> {
         if is_own_unchanged(primary, deployed) { Part::Waiting { failed } } else { Part::None }
     }
 
-    /// Returns the part of a release whose newest revision this operator did not write: one that is yet to be taken over
+    /// Returns the part of a release whose newest revision this operator did not make: one that is yet to be taken over
     /// from helm or an upstream operator, or that a person has changed with helm.
     fn part_of_foreign(&self, primary: &Primary, release: &ReleaseRecords, deployed: &Revision) -> Part {
         let has_edition = |one: &Revision| one.marks.as_ref().is_some_and(|marks| self.is_of_edition(&marks.inputs));
-        let own = release.revisions.values().rev().find(|one| one.is_sealed());
+        let own = release.revisions.values().rev().find(|one| is_made_by_us(one));
         // If this operator has made one with what is rolled out, the rest is what a person changed.
         if self.recorded(primary) == Recorded::Foreign || own.is_some_and(has_edition) {
             return Part::None;
         }
         let failed = self.has_failed(primary);
         match (self.found.judged, self.shared.turns.part(self.key)) {
-            _ if deployed.is_sealed() && !is_own_unchanged(primary, deployed) => Part::None,
-            _ if deployed.is_sealed() => Part::Waiting { failed },
+            _ if is_made_by_us(deployed) && !is_own_unchanged(primary, deployed) => Part::None,
+            _ if is_made_by_us(deployed) => Part::Waiting { failed },
             (Some(Inputs::Same | Inputs::RenderedSame), _) => Part::None,
             (Some(Inputs::Changed | Inputs::RenderedOther), _) => Part::Waiting { failed },
             // An earlier reconcile has compared it.
@@ -119,11 +119,11 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns whether this reconcile has compared a release whose newest revision this operator did not write.
+    /// Returns whether this reconcile has compared a release whose newest revision this operator did not make.
     fn has_compared_foreign(&self) -> bool {
         let release = self.release();
         let newest = release.as_deref().and_then(ReleaseRecords::newest);
-        self.found.judged.is_some() && newest.is_some_and(|(_, newest)| !newest.is_sealed())
+        self.found.judged.is_some() && newest.is_some_and(|(_, newest)| !is_made_by_us(newest))
     }
 
     fn state(&self, primary: &Primary, (version, newest): (u32, &Revision), health: Option<&Health>) -> Reached {
@@ -265,6 +265,12 @@ const GO_ON: &str = "change the chart or the override values to begin another, o
 fn is_own_unchanged(primary: &Primary, revision: &Revision) -> bool {
     let recorded = revision.marks.as_ref().map_or("", |marks| marks.inputs.as_str());
     inputs::has_own(recorded, &inputs::own_digest(primary))
+}
+
+/// Returns whether this operator made the revision, or has taken it over: it knows the inputs. A takeover that was cut off
+/// may have sealed the record before.
+fn is_made_by_us(revision: &Revision) -> bool {
+    revision.is_sealed() && revision.marks.as_ref().is_none_or(|marks| !marks.inputs.is_empty())
 }
 
 /// Returns when a release stopped changing, if its record and status say so.
