@@ -165,7 +165,7 @@ async fn retry_now_ends_the_wait_after_a_failure_once_per_token() {
 }
 
 /// Refuses handled tokens in the status, as the server does if the kind's schema does not declare them.
-fn undeclare_handled(world: &World) {
+pub(super) fn undeclare_handled(world: &World) {
     const WHY: &str = "failed to create typed patch object (ns/web; cache.my.domain/v1, Kind=Memcached): \
         .status.lastHandled: field not declared in schema";
     world.server.refuse(|call| {

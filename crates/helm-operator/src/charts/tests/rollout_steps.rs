@@ -2,6 +2,7 @@
 //! is not met, whenever the process ends.
 
 use super::hooks::{filled, hook};
+use super::requests::undeclare_handled;
 use super::rollout::{hide, refuse, set_deployment_ready, show};
 use super::*;
 use crate::chart_metrics::Census as _;
@@ -410,6 +411,32 @@ async fn a_resource_that_vanishes_while_its_status_is_written_keeps_no_place_in_
     assert!(!world.shared.turns.knows(&keys()[0]) && world.shared.queue.timers() == 0);
     reconcile_all(&world, 6).await;
     assert_eq!(with_chart(&world, "v2"), ["b", "c", "d", "x", "y"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_token_was_judged_late_is_looked_at_when_the_pause_of_a_step_ends() {
+    let world = installed(OnGateFailure::Halt).await;
+    let ([a, .., x, y], path) = (keys(), primary("ns", "a", Value::Null).0);
+    let mut resource = world.server.object(&path).unwrap();
+    resource["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/retry-now": "one"});
+    world.server.put(&path, resource, "user");
+    let canary = kube::core::Selector::from_iter([("tier", "canary")]);
+    let mut pausing = rollout_of(Some(canary), &[50], "", OnGateFailure::Halt);
+    pausing.bake_for = Duration::from_secs(3600);
+    let world = World::with_events(world.server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
+        (settings.rollout, settings.period) = (Some(Arc::new(pausing)), Duration::ZERO);
+    });
+    // At first, the server does not say whether the status can report the token.
+    world.server.refuse(|call| call.path.ends_with("dryRun=All").then(|| Error::from_status(503, "", "away")));
+    world.reconcile_one(&a).await;
+    world.server.accept();
+    undeclare_handled(&world);
+    tokio::time::advance(SECOND).await;
+    for key in [&a, &x, &y, &x, &y] {
+        world.reconcile_one(key).await;
+    }
+    assert_eq!(with_chart(&world, "v2"), ["x", "y"]);
+    assert_eq!(world.reconcile_one(&a).await, ReconcileResult::RequeueAfter, "{}", reconciling(&world, "a"));
 }
 
 #[tokio::test(start_paused = true)]
