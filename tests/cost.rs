@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use test_cluster::{Namespace, Request, TestCluster};
+use test_cluster::{Namespace, Options, Request, TestCluster};
 
 use crate::account::user;
 use crate::operator::{Operator, eventually};
@@ -15,8 +15,8 @@ use crate::ownership::{HOLDER, install_kind};
 const ALL: usize = 100;
 
 /// Requests for each resource without lists, watches, leases, events and statuses, and anonymous memory in KiB for the
-/// process with all resources, in a debug build (10,500 to 11,800 in eight runs on one machine). If something costs less
-/// now, write down the new number.
+/// process with all resources, in a debug build, the lowest of three readings (10,500 to 11,800 in eight runs on one
+/// machine). If something costs less now, write down the new number.
 const BUDGETS: [(&str, f64); 5] =
     [("install", 9.0), ("memory", 11_500.0), ("upgrade", 5.0), ("repair", 1.0), ("uninstall", 6.0)];
 
@@ -107,19 +107,20 @@ fn budget(of: &str) -> Option<f64> {
     BUDGETS.iter().find(|(phase, _)| *phase == of).map(|(_, budget)| *budget)
 }
 
-/// Returns the anonymous memory in KiB once the operator has given back what it needed for a moment. Beside all other
-/// tests, it once had 17,552 KiB right after the installs, and 11,476 KiB ten seconds later.
-fn settled_memory(operator: &Operator) -> Option<f64> {
-    let most = budget("memory")? * 1.1;
-    eventually("memory within the budget", || match operator.anonymous_memory().map(|kib| kib as f64) {
-        Some(kib) if kib > most => Err(kib),
-        found => Ok(found),
-    })
+/// Returns the lower of a reading and the operator's anonymous memory in KiB. The allocator gives back what a burst of
+/// work has freed only when it is used again: an idle process keeps up to 7 MiB until then. So one reading says little.
+fn lower(reading: Option<f64>, operator: &Operator) -> Option<f64> {
+    let now = operator.anonymous_memory().map(|kib| kib as f64);
+    [reading, now].into_iter().flatten().reduce(f64::min)
 }
 
 #[test]
 fn a_resource_costs_no_more_than_before() {
-    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    if TestCluster::shared_or_skip().is_none() {
+        return;
+    }
+    // What other tests install would count, too.
+    let cluster = &TestCluster::start(Options::default()).unwrap();
     let (namespace, folder) = (cluster.namespace("cost").unwrap(), tempfile::tempdir().unwrap());
     install_kind(cluster);
     write_chart(folder.path());
@@ -130,12 +131,15 @@ fn a_resource_costs_no_more_than_before() {
     costs.note("start");
     costs.set("blue");
     costs.note("install");
-    costs.found.extend(settled_memory(&operator).map(|kib| ("memory", kib)));
+    let memory = lower(None, &operator);
     costs.set("red");
     costs.note("upgrade");
+    let memory = lower(memory, &operator);
     namespace.kubectl(["delete", "configmaps", "--all"]).unwrap();
     costs.wait("repaired ConfigMaps", "configmaps", |map| map["data"]["colour"] == "red");
     costs.note("repair");
+    let memory = lower(memory, &operator);
+    costs.found.extend(memory.map(|kib| ("memory", kib)));
     namespace.kubectl(["delete", "holders", "--all"]).unwrap();
     costs.note("uninstall");
     let is_off = |(phase, found): &(&'static str, f64)| {
