@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::{Value, json};
-use test_cluster::{Namespace, Options, Request, TestCluster};
+use test_cluster::{Namespace, Request, TestCluster};
 
 use crate::account::user;
 use crate::operator::{Operator, eventually};
@@ -116,11 +116,7 @@ fn lower(reading: Option<f64>, operator: &Operator) -> Option<f64> {
 
 #[test]
 fn a_resource_costs_no_more_than_before() {
-    if TestCluster::shared_or_skip().is_none() {
-        return;
-    }
-    // What other tests install would count, too.
-    let cluster = &TestCluster::start(Options::default()).unwrap();
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let (namespace, folder) = (cluster.namespace("cost").unwrap(), tempfile::tempdir().unwrap());
     install_kind(cluster);
     write_chart(folder.path());
