@@ -111,7 +111,7 @@ pub struct Election {
     took_over: bool,
     /// The kinds that the holder serves, for operators without leader election to read.
     serves: String,
-    /// The lease of the leader that the shard's ring takes the place of, for leaders to read.
+    /// The lease of the leader that the shard's ring replaces, for leaders to read.
     instead_of: String,
     holder: Holder,
     witness: Option<Arc<dyn Witness>>,
@@ -166,7 +166,7 @@ impl Election {
         Election { labels, ..self }
     }
 
-    /// Sets the lease of the leader that the shard's ring takes the place of. Default: none.
+    /// Sets the lease of the leader that the shard's ring replaces. Default: none.
     pub fn instead_of(self, leader: &str) -> Election {
         Election { instead_of: leader.to_owned(), ..self }
     }
@@ -261,8 +261,8 @@ impl Election {
         }
     }
 
-    /// Releases the lease of a process that has not begun to serve, and may take it again. Lifts the limit of the term,
-    /// even if the lease is left to expire: no controller has started whose writes it would stop.
+    /// Releases the lease of a process that serves nothing yet, so that it can acquire it again later. Writes are allowed
+    /// from then on, even if the lease is left to expire: no controller has started.
     pub async fn give_back(&mut self) {
         self.release().await;
         self.term.lift();

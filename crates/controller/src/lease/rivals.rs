@@ -21,7 +21,7 @@ use crate::report::chain;
 use crate::runtime::pages;
 use crate::runtime::readiness::Requirement;
 
-/// The annotation of a shard's lease that names the lease of the leader that its ring takes the place of.
+/// The annotation of a shard's lease that names the lease of the leader that its ring replaces.
 pub(super) const INSTEAD_OF: &str = "helm.sdk.operatorframework.io/instead-of";
 
 /// The pause between two looks.
@@ -94,8 +94,7 @@ impl Rivals {
         }
     }
 
-    /// Looks for a rival that may write, and describes it; `None` if there is none, or if this process lacks the right to
-    /// look.
+    /// Describes a rival that may write; `None` if there is none, or if this process may not read the leases.
     pub async fn running(&mut self) -> Option<String> {
         let leases = match timeout(LIMIT, self.leases()).await {
             Ok(Ok(leases)) => leases,

@@ -161,7 +161,7 @@ mod tests {
         assert!(term.begin(&request("PUT", &format!("/k8s/clusters/c{LEASE}"))).is_ok_and(|one| one.is_none()));
         assert!(term.begin(&request("PUT", &format!("{LEASE}-2"))).is_err());
         term.lift();
-        assert!(write(&term).is_ok_and(|one| one.is_some()), "the process has not begun");
+        assert!(write(&term).is_ok_and(|one| one.is_some()), "no controller has started");
     }
 
     #[tokio::test(start_paused = true)]

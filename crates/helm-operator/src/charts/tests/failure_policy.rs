@@ -167,14 +167,20 @@ async fn an_uninstall_after_a_failed_upgrade_without_deletion_hooks_goes_on_and_
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_uninstall_after_a_failed_upgrade_that_is_refused_halfway_goes_on_and_puts_nothing_back() {
+/// Installs a release, whose upgrade then fails, and whose uninstall is refused halfway.
+async fn half_uninstalled() -> World {
     let world = world(OnFailure::Uninstall, None);
     world.reconcile().await;
     refuse(&world, 422);
     refuse_deletion(&world);
     set(&world, "bad");
     world.reconcile().await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_after_a_failed_upgrade_that_is_refused_halfway_goes_on_and_puts_nothing_back() {
+    let world = half_uninstalled().await;
     let left = world.maps();
     assert!(left.len() < 3 && left.contains(&"b".to_owned()), "{left:?}");
     world.reconcile().await;
@@ -313,12 +319,7 @@ async fn a_pin_stops_an_uninstall_that_has_deleted_objects_and_none_of_its_hooks
 #[tokio::test(start_paused = true)]
 async fn a_return_to_a_pinned_revision_from_a_half_done_uninstall_ends_alike_wherever_it_is_interrupted() {
     let prepare = async || {
-        let world = world(OnFailure::Uninstall, None);
-        world.reconcile().await;
-        refuse(&world, 422);
-        refuse_deletion(&world);
-        set(&world, "bad");
-        world.reconcile().await;
+        let world = half_uninstalled().await;
         assert_eq!(world.history(), ["1 uninstalling", "2 failed"]);
         world.server.accept();
         pin(&world);

@@ -914,33 +914,6 @@ async fn a_job_that_went_with_a_failed_upgrade_runs_again_wherever_the_uninstall
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_finished_before_an_uninstall_that_was_called_off_does_not_run_again() {
-    let with_farewell = |value: &str| {
-        let mut spec = loading(value, "a");
-        spec["hooks"] = json!([hooks::hook("farewell", "pre-delete")]);
-        spec
-    };
-    let server = World::new(with_farewell("1")).server;
-    let uninstall = |settings: &mut Settings| settings.on_failure = OnFailure::Uninstall;
-    let world = World::with_events(server, Arc::new(Stub::default()), uninstall);
-    reconcile(&world).await;
-    assert!(exists(&world));
-    world.server.remove(LOAD);
-    feed_jobs(&world);
-    refuse(&world, 422);
-    world.edit(|p| p["spec"] = with_farewell("bad"));
-    hooks::reconcile(&world, "Failed").await;
-    assert_eq!(world.history(), ["1 uninstalling", "2 failed"]);
-    world.server.accept();
-    world.edit(|p| p["spec"] = with_farewell("2"));
-    retry(&world).await;
-    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
-    assert_eq!((exists(&world), world.value_of("b")), (false, json!("2")), "{:#?}", world.server.log());
-    reconcile(&world).await;
-    assert!(!exists(&world), "nor is it repaired");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_job_that_goes_with_a_failed_upgrade_runs_again_although_the_uninstall_has_to_wait() {
     let server = World::new(loading("1", "a")).server;
     let uninstall = |settings: &mut Settings| settings.on_failure = OnFailure::Uninstall;
@@ -1040,6 +1013,8 @@ async fn a_finished_job_does_not_run_again_after_an_uninstall_that_was_called_of
         hooks::reconcile(&world, "Complete").await;
         assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "dies: {dies}");
         assert_eq!((exists(&world), world.value_of("b")), (false, json!("2")), "dies: {dies}");
+        reconcile(&world).await;
+        assert!(!exists(&world), "nor is it repaired: dies: {dies}");
         assert_eq!(hooks::count(&world, &format!("PATCH {LOAD}")), 1, "dies: {dies}");
     }
 }

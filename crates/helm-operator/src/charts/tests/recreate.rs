@@ -505,7 +505,7 @@ async fn another_resources_object_of_the_same_name_is_not_touched() {
     assert_eq!(deletions(&world), [format!("DELETE {DEPLOYMENT}")]);
 }
 
-/// Makes an object somebody else's, with Helm's metadata of the release.
+/// Gives an object to another owner, and Helm's metadata of the release.
 fn marked_for_helm(mut object: Value) -> Value {
     object["metadata"]["labels"] = json!({"app.kubernetes.io/managed-by": "Helm"});
     object["metadata"]["annotations"] =

@@ -19,8 +19,8 @@ pub(crate) enum Part {
     None,
     /// It still has the previous inputs. `failed`: an attempt failed before it changed anything, or was undone.
     Waiting { failed: bool },
-    /// This operator did not record its deployed revision, and has not compared it yet. It counts as waiting, because the
-    /// rollout may change it, but begins no rollout. `failed`: the comparison failed.
+    /// Another operator or helm recorded its deployed revision, which is still to be compared. It counts as waiting,
+    /// because the rollout may change it, but begins no rollout. `failed`: the comparison failed.
     Uncompared { failed: bool },
     /// The rollout has reached it. `since`: when it entered this state.
     Reached { state: Reached, since: Option<Timestamp> },

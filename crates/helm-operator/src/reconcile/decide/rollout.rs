@@ -659,7 +659,7 @@ mod tests {
         for (behaviour, next, expected) in [
             ("it failed", Some((Outcome::Failed, Before::Ready)), Some(Before::Ready)),
             ("it is unfinished", Some((Outcome::PendingUpgrade, Before::Unready)), Some(Before::Unready)),
-            ("it has not begun, but one of operator-sdk failed", None, None),
+            ("none has begun, and the failure is of operator-sdk's last one", None, None),
         ] {
             let marks = |before| Marks { inputs: "2:new.own".into(), before: Some(before), ..Marks::default() };
             let helms = (Outcome::Deployed, Marks::default());

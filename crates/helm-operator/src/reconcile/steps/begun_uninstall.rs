@@ -43,8 +43,8 @@ pub(super) async fn end(context: &StepContext<'_>, primary: &Primary) -> Result<
 }
 
 /// Stops an uninstall that has begun, if there is one, because the release returns to the revision that a person pins it
-/// to. Its hooks end, and it is called off if it has deleted nothing yet. Otherwise its record still says that it has
-/// begun, until the return is complete: without the pin, it goes on. Returns how the step ends if the release cannot
+/// to. Ends its hooks, and calls it off if it has deleted nothing yet. Otherwise its record says that it has begun until
+/// the return is complete, so that it continues if the pin is removed. Returns how the step ends if the release cannot
 /// return yet.
 ///
 /// # Errors

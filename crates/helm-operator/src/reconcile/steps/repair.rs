@@ -40,7 +40,7 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
     let unbound = unbind(context, &env, &objects).await;
     let objects: Vec<&MarkedObject> =
         objects.into_iter().filter(|object| !context.may_be_of_failed_upgrade(object)).collect();
-    // The objects to unbind are gone or belong to somebody else by now. The watch is about to report that.
+    // The objects to unbind are gone, or have another owner. The watch will report that.
     let awaits_event = !drifted.is_empty() && objects.is_empty() && unbound.live.is_empty();
     let inspected = if watched { MAX_NAMED } else { 0 };
     let noted = RepairDeletions::new(context, primary, version, &marks);

@@ -288,7 +288,7 @@ fn what_only_values_decide_is_placed() {
     assert_eq!(places, expected);
 }
 
-/// A scan that starts over for each action or line takes minutes for these texts.
+/// A scan that restarts at each action or line takes minutes for these texts.
 #[test]
 fn each_part_of_a_text_is_read_a_few_times_at_most() {
     let found = |text: &str| Lines::of(text).len();
