@@ -35,7 +35,7 @@ impl EventHandler<Received> for Primaries {
         let Some(primary) = shared.admit(received) else { return leave(shared, &left) };
         let Departure { key, .. } = left;
         shared.primary_replaced(&key, primary.uid());
-        restore::without_gone(shared);
+        restore::resume(shared);
         let is_drained = primary.is_drained;
         if comes_late(shared, epoch) && primary.was_served() && shared.cache.primary(&key).is_none() {
             restore::came(shared, &key);
@@ -90,7 +90,7 @@ impl EventHandler<Received> for Primaries {
 /// Forgets a resource that left.
 fn leave(shared: &ControllerContext, left: &Departure) {
     shared.primary_left(left);
-    restore::without_gone(shared);
+    restore::resume(shared);
 }
 
 /// Returns whether a resource that is new in this epoch was missing when the controller started. The first list may have

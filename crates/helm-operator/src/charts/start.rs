@@ -359,7 +359,7 @@ async fn start_watches(
         rehearsals.add(shared.clone());
     } else {
         restore::restore(shared);
-        shared.queue.open();
+        restore::open(shared);
     }
     loop {
         tokio::select! {

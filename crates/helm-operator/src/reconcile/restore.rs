@@ -19,8 +19,18 @@ use crate::view::primary::Primary;
 /// Restores, at startup, what is remembered of all resources.
 pub(crate) fn restore(context: &ControllerContext) {
     context.cache.primaries().iter().for_each(|primary| restore_one(context, primary));
+    // The turns of whatever is found from now on are missing, and are restored once the start is over.
+    context.unseen.settle_all();
     restore_turns(context);
+    context.announce_rollout();
     report_unseen(context);
+}
+
+/// Ends the start: lets reconciles begin.
+pub(crate) fn open(context: &ControllerContext) {
+    context.queue.open();
+    // Whoever found something before left this to the start.
+    resume(context);
 }
 
 fn restore_turns(context: &ControllerContext) {
@@ -35,7 +45,6 @@ fn restore_turns(context: &ControllerContext) {
     });
     let is_known = |key: &ResourceKey| context.cache.primary(key).is_some();
     context.turns.restore(is_known, members.collect(), outside::now());
-    context.announce_rollout();
 }
 
 /// Restores what is remembered of a resource: its last failure, its tokens, and its upgrade slot.
@@ -62,10 +71,8 @@ pub(crate) fn came(context: &ControllerContext, key: &ResourceKey) {
 /// Restores what is remembered of a resource that came after the start, before its first reconcile.
 pub(crate) fn restore_late(context: &ControllerContext, key: &ResourceKey) {
     context.cache.primary(key).iter().for_each(|primary| restore_one(context, primary));
-    if context.unseen.restored(key) {
-        resume(context);
-    }
-    report_unseen(context);
+    context.unseen.restored(key);
+    resume(context);
 }
 
 /// Handles the end of a scope's list. If the first one was refused, other releases get slots only after those that the
@@ -76,15 +83,9 @@ pub(crate) fn listed(context: &ControllerContext, scope: &WatchScope) {
     came.iter().filter_map(|key| context.cache.primary(key)).for_each(|primary| restore_slot(context, &primary));
     let unrestored = context.unseen.unrestored(scope).into_iter();
     let gone = unrestored.filter(|key| context.cache.primary(key).is_none());
-    came.into_iter().chain(gone).for_each(|key| _ = context.unseen.restored(&key));
-    let is_one_gone = context.unseen.settle_gone();
-    if context.unseen.listed(scope) || is_one_gone {
-        resume(context);
-    }
-    // During the start, the lists are not complete. The start itself reports what it could not list.
-    if context.queue.is_open() {
-        report_unseen(context);
-    }
+    came.into_iter().chain(gone).for_each(|key| context.unseen.restored(&key));
+    context.unseen.listed(scope);
+    resume(context);
 }
 
 /// Restores the upgrade slots of the resources whose records can be watched only now.
@@ -97,26 +98,23 @@ pub(crate) fn see_records(context: &ControllerContext) {
         }
         context.unseen.recorded(key);
     }
-    if !seen.is_empty() {
-        resume(context);
-        report_unseen(context);
-    }
+    resume(context);
 }
 
-/// Ends the wait for resources that are gone.
-pub(crate) fn without_gone(context: &ControllerContext) {
-    if context.unseen.settle_gone() {
-        resume(context);
-        report_unseen(context);
+/// Lets upgrades begin once all releases are known, and logs what is missing if that has changed. During the start, the
+/// lists are not complete: the start itself does both.
+pub(crate) fn resume(context: &ControllerContext) {
+    if !context.queue.is_open() {
+        return;
     }
-}
-
-/// Lets upgrades begin once all releases are known, unless the start itself does.
-fn resume(context: &ControllerContext) {
-    if context.queue.is_open() && !context.unseen.is_any() {
+    if let Some(finds) = context.unseen.complete() {
         restore_turns(context);
+        // Not before: upgrades would begin in the turns of a part of the releases.
+        context.unseen.settle(finds);
+        context.announce_rollout();
         context.wake_all();
     }
+    report_unseen(context);
 }
 
 /// Restores the upgrade slot that the previous process's upgrade held, or makes upgrades wait for the records.

@@ -491,6 +491,23 @@ async fn no_step_begins_before_the_canaries_may_be_listed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_step_begins_without_the_canaries_whose_list_ends_just_before_the_start() {
+    let world = installed(OnGateFailure::Halt).await;
+    let canaries = ["x", "y"].map(|name| hide(&world.server, &primary("ns", name, Value::Null).0));
+    let (world, scope) = (serving(world.server, "v2", OnGateFailure::Halt), WatchScope::namespace("ns"));
+    world.shared.unseen.require([scope.clone()]);
+    canaries.into_iter().for_each(|canary| show(&world.server, canary));
+    world.relist(&scope, "ns");
+    restore::open(&world.shared);
+    for name in ["a", "b", "c", "d"] {
+        reconcile::reconcile(&world.shared, &ResourceKey::new("ns", name), &(), Priority::Retry).await;
+    }
+    assert_eq!(with_chart(&world, "v2"), [""; 0], "the canaries come first");
+    reconcile_all(&world, 6).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_step_begins_without_the_canaries_once_the_last_release_whose_records_were_unknown_is_gone() {
     let world = installed(OnGateFailure::Halt).await;
     let last = world.add("other", "z", json!({"maps": ["z"], "value": "x"}));

@@ -27,13 +27,19 @@ struct State {
     /// How many of them have their records in each namespace. The log names only these namespaces, however many
     /// resources come one after the other.
     namespaces: BTreeMap<Arc<str>, usize>,
-    /// Whether one of these resources is gone, which has had no effect yet.
-    is_one_gone: bool,
+    /// How often something ceased to be missing.
+    finds: Finds,
+    /// Which of these have had their effect.
+    settled: Finds,
     /// Whether what the log names may have changed.
     is_news: bool,
     /// What was last logged as missing.
     reported: Vec<String>,
 }
+
+/// How often something ceased to be missing, because it is known or gone.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Finds(u64);
 
 /// A resource whose records are unknown.
 struct Unrecorded {
@@ -59,12 +65,13 @@ impl Unseen {
         (state.unlisted, state.is_news) = (scopes.into_iter().collect(), true);
     }
 
-    /// Records that the resources of a scope are listed; returns whether they were not before.
-    pub(crate) fn listed(&self, scope: &WatchScope) -> bool {
+    /// Records that the resources of a scope are listed.
+    pub(crate) fn listed(&self, scope: &WatchScope) {
         let mut state = self.state();
-        let is_first = state.unlisted.extract_if(.., |unlisted| unlisted == scope).count() > 0;
-        state.is_news |= is_first;
-        is_first
+        if state.unlisted.extract_if(.., |unlisted| unlisted == scope).count() > 0 {
+            state.is_news = true;
+            state.find();
+        }
     }
 
     /// Records that a resource came. Only those whose scope was never listed before matter.
@@ -75,9 +82,12 @@ impl Unseen {
         }
     }
 
-    /// Records that the upgrade slot that a resource may have is restored; returns whether that was awaited.
-    pub(crate) fn restored(&self, key: &ResourceKey) -> bool {
-        self.state().unrestored.remove(key)
+    /// Records that the upgrade slot that a resource may have is restored.
+    pub(crate) fn restored(&self, key: &ResourceKey) {
+        let mut state = self.state();
+        if state.unrestored.remove(key) {
+            state.find();
+        }
     }
 
     /// Returns the resources of a scope whose upgrade slots are not restored yet.
@@ -106,23 +116,34 @@ impl Unseen {
         self.state().end_lack(key);
     }
 
-    /// Records that a resource is gone. If anything of it was missing, something counts as missing until
-    /// [`Unseen::settle_gone`].
+    /// Records that a resource is gone.
     pub(crate) fn forget(&self, key: &ResourceKey) {
-        let state = &mut *self.state();
-        let was_missing = state.unrestored.remove(key) | state.end_lack(key);
-        state.is_one_gone |= was_missing;
+        self.restored(key);
+        self.recorded(key);
     }
 
-    /// Takes note that resources are gone; returns whether anything of them was missing.
-    pub(crate) fn settle_gone(&self) -> bool {
-        std::mem::take(&mut self.state().is_one_gone)
+    /// Returns how often something was found if nothing is missing any longer, but that has had no effect yet.
+    pub(crate) fn complete(&self) -> Option<Finds> {
+        let state = self.state();
+        (!state.is_missing() && !state.is_settled()).then_some(state.finds)
     }
 
-    /// Returns whether anything is missing.
+    /// Records that what was found up to then has had its effect.
+    pub(crate) fn settle(&self, finds: Finds) {
+        let mut state = self.state();
+        state.settled = state.settled.max(finds);
+    }
+
+    /// Records that what was found until now has had its effect, or will have it before any upgrade.
+    pub(crate) fn settle_all(&self) {
+        let mut state = self.state();
+        state.settled = state.finds;
+    }
+
+    /// Returns whether anything is missing, or what was found has had no effect yet.
     pub(crate) fn is_any(&self) -> bool {
         let state = self.state();
-        state.is_one_gone || !state.unlisted.is_empty() || !state.unrestored.is_empty() || !state.unrecorded.is_empty()
+        state.is_missing() || !state.is_settled()
     }
 
     /// Returns what is missing, if that may have changed since the last call.
@@ -154,9 +175,22 @@ impl Unseen {
 }
 
 impl State {
-    /// Removes a resource whose records are unknown; returns whether it was one.
-    fn end_lack(&mut self, key: &ResourceKey) -> bool {
-        let Some(Unrecorded { namespace, .. }) = self.unrecorded.remove(key) else { return false };
+    fn is_missing(&self) -> bool {
+        !self.unlisted.is_empty() || !self.unrestored.is_empty() || !self.unrecorded.is_empty()
+    }
+
+    fn is_settled(&self) -> bool {
+        self.settled == self.finds
+    }
+
+    fn find(&mut self) {
+        self.finds.0 += 1;
+    }
+
+    /// Removes a resource whose records are unknown.
+    fn end_lack(&mut self, key: &ResourceKey) {
+        let Some(Unrecorded { namespace, .. }) = self.unrecorded.remove(key) else { return };
+        self.find();
         if let Some(count) = self.namespaces.get_mut(&namespace) {
             *count -= 1;
             if *count == 0 {
@@ -164,7 +198,6 @@ impl State {
                 self.is_news = true;
             }
         }
-        true
     }
 }
 
@@ -172,21 +205,32 @@ impl State {
 mod tests {
     use super::*;
 
+    /// Lets what was found have its effect; returns whether nothing is missing then.
+    fn settle(unseen: &Unseen) -> bool {
+        unseen.complete().into_iter().for_each(|finds| unseen.settle(finds));
+        !unseen.is_any()
+    }
+
     #[test]
     fn all_is_seen_once_every_scope_is_listed_and_all_records_are_known() {
         let (unseen, [a, b]) = (Unseen::default(), ["a", "b"].map(WatchScope::namespace));
-        assert!(!unseen.is_any() && !unseen.listed(&a), "nothing is required");
+        unseen.listed(&a);
+        assert!(!unseen.is_any(), "nothing is required");
         unseen.require([a.clone(), b.clone()]);
-        assert!(unseen.listed(&a) && !unseen.listed(&a), "a later list brings no news");
+        unseen.listed(&a);
+        assert!(!settle(&unseen));
         let key = ResourceKey::new("b", "web");
         let later = Status { observed_generation: Some(2), ..Status::default() };
         unseen.lack_records(&key, "b".into(), &Status::default());
         unseen.lack_records(&key, "b".into(), &later);
-        assert!(unseen.listed(&b) && unseen.is_any());
+        unseen.listed(&b);
+        assert!(!settle(&unseen));
         assert_eq!(unseen.unrecorded(), std::slice::from_ref(&key));
         assert_eq!(unseen.first_status(&key), Some(Status::default()), "not the later one");
         unseen.recorded(&key);
-        assert!(!unseen.is_any());
+        assert!(settle(&unseen));
+        unseen.listed(&a);
+        assert_eq!(unseen.complete(), None, "a later list brings nothing");
         unseen.require([a]);
         unseen.require([]);
         assert!(!unseen.is_any(), "its kind is not served");
@@ -214,8 +258,24 @@ mod tests {
         assert_eq!(unseen.news(), None);
         unseen.require([a.clone()]);
         assert_eq!(unseen.news(), news(std::slice::from_ref(&a), &[]));
-        assert!(unseen.listed(&a) && !unseen.listed(&a));
+        unseen.listed(&a);
         assert_eq!(unseen.news(), news(&[], &[]));
+        unseen.listed(&a);
+        assert_eq!(unseen.news(), None);
+    }
+
+    #[test]
+    fn what_is_found_counts_as_missing_until_it_has_had_its_effect() {
+        let (unseen, a, key) = (Unseen::default(), WatchScope::namespace("a"), ResourceKey::new("a", "web"));
+        unseen.require([a.clone()]);
+        unseen.listed(&a);
+        assert!(unseen.is_any());
+        let finds = unseen.complete().unwrap();
+        // While the turns of a rollout are being restored.
+        unseen.lack_records(&key, "a".into(), &Status::default());
+        unseen.recorded(&key);
+        unseen.settle(finds);
+        assert!(unseen.is_any() && settle(&unseen));
     }
 
     #[test]
@@ -227,12 +287,14 @@ mod tests {
             unseen.came(key);
         }
         assert_eq!((unseen.unrestored(&a), unseen.unrestored(&b)), (vec![early.clone(), gone.clone()], vec![]));
-        assert!(unseen.listed(&a) && unseen.is_any());
+        unseen.listed(&a);
+        assert!(!settle(&unseen));
         unseen.came(&late);
-        assert!(unseen.restored(&early) && !unseen.restored(&late) && unseen.is_any(), "a later one is not awaited");
+        unseen.restored(&early);
+        assert_eq!(unseen.unrestored(&a), std::slice::from_ref(&gone), "a later one is not awaited");
         unseen.forget(&other);
-        assert!(!unseen.settle_gone() && unseen.is_any());
+        assert!(!settle(&unseen));
         unseen.forget(&gone);
-        assert!(unseen.is_any() && unseen.settle_gone() && !unseen.is_any());
+        assert!(unseen.is_any() && settle(&unseen));
     }
 }
