@@ -13,12 +13,13 @@ use tokio::time::Instant;
 
 use crate::hooks::extensions::Wakes;
 use crate::reconcile::controller_context::{ControllerContext, Departure};
+use crate::reconcile::decide::arrivals::Start;
 use crate::reconcile::{ownership, restore};
 use crate::status::Fault;
 use crate::status::reason::Reason;
 use crate::view::coverage::{Loss, kind_key};
 use crate::view::dependent::{Claim, key_of};
-use crate::view::primary::Received;
+use crate::view::primary::{Primary, Received};
 use crate::view::release::ReleaseRecords;
 use crate::view::releases::{ReleaseListener, Writer};
 
@@ -37,13 +38,10 @@ impl EventHandler<Received> for Primaries {
         shared.primary_replaced(&key, primary.uid());
         restore::resume(shared);
         let is_drained = primary.is_drained;
-        if comes_late(shared, epoch) && primary.was_served() && shared.cache.primary(&key).is_none() {
-            restore::came(shared, &key);
-        }
         shared.register_dependencies(&primary);
         shared.watch_chart(&primary);
         shared.metrics.resource_created(&shared.gvk(), primary.own_namespace(), &key.name, primary.created);
-        if shared.cache.store_primary(primary, epoch) {
+        if store(shared, &key, primary, epoch) {
             shared.wake(key.clone());
         }
         if let Some(shard) = shared.shard.as_ref().filter(|_| is_drained) {
@@ -93,10 +91,21 @@ fn leave(shared: &ControllerContext, left: &Departure) {
     restore::resume(shared);
 }
 
-/// Returns whether a resource that is new in this epoch was missing when the controller started. The first list may have
-/// been refused then; only a shard's resources also come by events.
-fn comes_late(shared: &ControllerContext, epoch: Epoch) -> bool {
-    if epoch.is_list { shared.queue.is_open() } else { shared.shard.is_some() }
+/// Stores a resource; returns whether it may need reconciling. One that another process may have served counts as late
+/// if the start does not find it.
+fn store(shared: &ControllerContext, key: &ResourceKey, primary: Primary, epoch: Epoch) -> bool {
+    shared.arrivals.store(|start| {
+        if comes_late(shared, epoch, start) && primary.was_served() && shared.cache.primary(key).is_none() {
+            restore::came(shared, key);
+        }
+        shared.cache.store_primary(primary, epoch)
+    })
+}
+
+/// Returns whether a resource that is new in this epoch was missing when the controller's start began. The first list
+/// may have been refused then; only a shard's resources also come by events.
+fn comes_late(shared: &ControllerContext, epoch: Epoch, start: Start) -> bool {
+    if epoch.is_list { start == Start::Begun } else { shared.shard.is_some() }
 }
 
 /// Makes the process's registries forget the resources of a scope that do not exist, after a list. An earlier controller

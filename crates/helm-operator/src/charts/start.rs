@@ -358,7 +358,7 @@ async fn start_watches(
     if rehearsals.is_on() {
         rehearsals.add(shared.clone());
     } else {
-        restore::restore(shared);
+        restore::begin(shared);
         restore::open(shared);
     }
     loop {

@@ -16,7 +16,14 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::Status;
 use crate::view::primary::Primary;
 
-/// Restores, at startup, what is remembered of all resources.
+/// Begins a start: restores what is remembered of all resources. Those that a list shows later came after it.
+pub(crate) fn begin(context: &ControllerContext) {
+    // In the other order, a resource that is stored in between would be neither restored nor late.
+    context.arrivals.begin();
+    restore(context);
+}
+
+/// Restores what is remembered of all known resources, before any reconcile.
 pub(crate) fn restore(context: &ControllerContext) {
     context.cache.primaries().iter().for_each(|primary| restore_one(context, primary));
     // The turns of whatever is found from now on are missing, and are restored once the start is over.

@@ -77,7 +77,7 @@ async fn a_render_that_keeps_others_waiting_goes_on_as_a_retry_and_nobody_is_tol
     let (_folder, _, world) = world_with(json!({"slow": true}), patient_workers(1, SECOND * 5, SECOND / 10)).await;
     let (slow, good) = (key(), world.add("ns", "good", json!({})));
     world.feed();
-    world.shared.queue.open();
+    world.open();
     let _running = (world.shared.queue.next().await, world.shared.queue.next().await);
     let reconcile = async |key: &ResourceKey, priority| reconcile::reconcile(&world.shared, key, &(), priority).await;
     let (postponed, installed) = tokio::join!(reconcile(&slow, Priority::Normal), reconcile(&good, Priority::Normal));

@@ -68,7 +68,7 @@ async fn a_change_of_the_kinds_wakes_every_resource_of_such_a_watch() {
         let stub = Arc::new(Stub::default());
         let world = world(is_on, stub.clone());
         world.reconcile().await;
-        world.shared.queue.open();
+        world.open();
         let woken = async || {
             let woken = tokio::time::timeout(SECOND * 70, world.shared.queue.next()).await;
             woken.inspect(|key| world.shared.queue.done(key)).is_ok()

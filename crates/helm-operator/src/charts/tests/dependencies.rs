@@ -143,7 +143,7 @@ async fn a_resource_waits_for_an_object_of_any_kind_without_a_request() {
 async fn only_a_change_of_what_is_missing_wakes_the_resource() {
     let world = world(on_database(json!({})));
     world.reconcile().await;
-    world.shared.queue.open();
+    world.open();
     world.settle().await;
     put_database(&world, false);
     world.feed();
@@ -395,7 +395,7 @@ async fn a_cycle_names_its_members_until_somebody_breaks_it() {
     broken["metadata"]["annotations"] = json!({});
     world.server.put(&path, broken, "user");
     world.feed();
-    world.shared.queue.open();
+    world.open();
     world.settle().await;
     for name in ["a", "b", "c"] {
         assert!(world.condition_of(&key(name), "Ready").unwrap().starts_with("True/"), "{name}");
@@ -427,7 +427,7 @@ async fn a_deletion_waits_for_the_resources_that_depend_on_it_if_they_ask_for_th
     assert_eq!(world.maps(), ["a", "b"]);
     let waits = world.condition_of(&key("a"), "Reconciling").unwrap();
     assert!(waits.starts_with("True/DependentsExist/") && waits.ends_with(": Memcached \"b\""), "{waits}");
-    world.shared.queue.open();
+    world.open();
     world.settle().await;
     delete("b");
     world.feed();
@@ -573,7 +573,7 @@ async fn many_resources_converge_in_the_order_of_a_random_graph() {
     for at in (0..40).rev() {
         world.shared.wake(ResourceKey::new("ns", &format!("r{at}")));
     }
-    world.shared.queue.open();
+    world.open();
     let reconciles = world.settle().await;
     let log = world.server.log();
     let applied = |at: usize| {

@@ -655,6 +655,12 @@ impl World {
         world
     }
 
+    /// Begins and ends the controller's start, which restores nothing more.
+    fn open(&self) {
+        self.shared.arrivals.begin();
+        self.shared.queue.open();
+    }
+
     /// Feeds the results of new lists of every watch.
     pub(super) fn feed(&self) {
         self.relist(&WatchScope::ALL, "");

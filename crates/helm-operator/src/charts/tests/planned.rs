@@ -226,7 +226,7 @@ async fn a_resource_that_was_corrected_passes_a_plan() {
     ask(&world, true);
     world.feed();
     let queue = &world.shared.queue;
-    queue.open();
+    world.open();
     let _running = (queue.next().await, queue.next().await);
     for key in [&key(), &corrected] {
         reconcile::reconcile(&world.shared, key, &(), Priority::Normal).await;

@@ -242,7 +242,7 @@ async fn while_waiting_for_its_objects_a_deleted_resource_shows_no_release() {
             tokio::time::sleep(SECOND / 10).await;
         }
     };
-    world.shared.queue.open();
+    world.open();
     let shutdown = CancellationToken::new();
     tokio::select! {
         () = watches => {}
@@ -266,7 +266,7 @@ async fn waiting_for_a_hook_occupies_no_worker() {
             tokio::time::sleep(SECOND / 10).await;
         }
     };
-    world.shared.queue.open();
+    world.open();
     let shutdown = CancellationToken::new();
     tokio::select! {
         () = ready => {}

@@ -246,7 +246,7 @@ async fn an_object_that_lost_its_owner_wakes_its_previous_owner_and_another_of_t
 
 /// Returns whether `what` wakes the idle resource.
 async fn wakes(world: &World, what: impl FnOnce()) -> bool {
-    world.shared.queue.open();
+    world.open();
     while let Ok(key) = tokio::time::timeout(SECOND, world.shared.queue.next()).await {
         world.shared.queue.done(&key);
     }
@@ -302,21 +302,30 @@ async fn a_resource_that_a_list_shows_in_place_of_another_has_not_failed_yet() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_is_first_listed_after_the_start_brings_its_failure_with_it() {
-    let world = World::new(json!({"broken": true}));
-    assert_eq!(world.reconcile().await, ReconcileResult::Error);
-    let mut failed = world.server.object(PRIMARY).unwrap();
-    for condition in failed["status"]["conditions"].as_array_mut().unwrap() {
-        condition["lastTransitionTime"] = "2020-01-01T00:00:00Z".into();
+async fn a_resource_that_is_first_listed_during_or_after_the_start_brings_its_failure_with_it() {
+    for is_over in [false, true] {
+        let world = World::new(json!({"broken": true}));
+        assert_eq!(world.reconcile().await, ReconcileResult::Error);
+        let mut failed = world.server.object(PRIMARY).unwrap();
+        for condition in failed["status"]["conditions"].as_array_mut().unwrap() {
+            condition["lastTransitionTime"] = "2020-01-01T00:00:00Z".into();
+        }
+        world.server.remove(PRIMARY);
+        let world = World::on(world.server);
+        restore::begin(&world.shared);
+        if is_over {
+            restore::open(&world.shared);
+        }
+        // As after a refusal of the first list.
+        world.server.restore(PRIMARY, failed);
+        world.feed();
+        if !is_over {
+            restore::open(&world.shared);
+        }
+        let result = reconcile::reconcile(&world.shared, &key(), &(), Priority::Normal).await;
+        let expected = (ReconcileResult::RequeueAfter, 1);
+        assert_eq!((result, world.shared.queue.timers()), expected, "it has failed for long; start over: {is_over}");
     }
-    world.server.remove(PRIMARY);
-    let world = World::on(world.server);
-    world.shared.queue.open();
-    // As after a refusal of the first list.
-    world.server.restore(PRIMARY, failed);
-    world.feed();
-    let result = reconcile::reconcile(&world.shared, &key(), &(), Priority::Normal).await;
-    assert_eq!((result, world.shared.queue.timers()), (ReconcileResult::RequeueAfter, 1), "it has failed for long");
 }
 
 #[tokio::test(start_paused = true)]
@@ -413,7 +422,7 @@ async fn what_somebody_changed_just_before_a_status_write_wakes_the_resource() {
     world.reconcile().await;
     world.server.accept();
     assert_eq!(world.value_of("a"), "1");
-    world.shared.queue.open();
+    world.open();
     // The event of the edit is older than the answer to the status write, which the cache has.
     let woken = tokio::time::timeout(SECOND, world.shared.queue.next()).await;
     assert_eq!(woken, Ok(key()), "otherwise the edit waits for the next period, or for ever");
@@ -452,7 +461,7 @@ fn leave_before(world: &World, what: &'static str) {
 async fn the_answer_to_a_status_write_brings_no_resource_back_that_left_the_watch_just_before() {
     let world = selecting(World::new(spec()).server);
     leave_before(&world, "memcacheds/web/status");
-    world.shared.queue.open();
+    world.open();
     assert_eq!(world.shared.queue.next().await, key());
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     world.shared.queue.done(&key());

@@ -33,7 +33,7 @@ async fn work(world: &World, until: impl Future<Output = ()>, workers: controlle
             tokio::time::sleep(SECOND / 2).await;
         }
     };
-    world.shared.queue.open();
+    world.open();
     let shutdown = CancellationToken::new();
     tokio::select! {
         () = until => {}

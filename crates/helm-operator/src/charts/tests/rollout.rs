@@ -63,7 +63,7 @@ async fn without_a_limit_all_are_upgraded() {
 async fn each_upgrade_lets_the_next_one_start_and_nobody_waits_with_a_worker() {
     let world = rolling_out(1).await;
     world.feed();
-    world.shared.queue.open();
+    world.open();
     let mut rounds = 0;
     while let Ok(key) = tokio::time::timeout(Duration::from_secs(1), world.shared.queue.next()).await {
         reconcile::reconcile(&world.shared, &key, &(), Priority::Retry).await;
@@ -186,7 +186,7 @@ async fn nobody_gets_a_place_before_the_releases_that_may_have_it_are_listed() {
     let (other, hidden) = (WatchScope::namespace("other"), hide(&server, "/other/memcacheds/"));
     let world = serving(server, "v2", 1);
     world.shared.unseen.require([other.clone()]);
-    world.shared.queue.open();
+    world.open();
     world.reconcile_one(&b).await;
     assert_eq!(world.value_of("b"), "x by v1");
     assert!(waits(&world, &b).starts_with("True/RolloutUnknown/"), "{}", waits(&world, &b));
@@ -206,13 +206,29 @@ async fn nobody_gets_a_place_before_the_releases_that_may_have_it_are_listed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_that_is_listed_while_the_start_restores_the_others_keeps_its_place() {
+    let (server, x, b) = with_a_failure_elsewhere().await;
+    let (other, hidden) = (WatchScope::namespace("other"), hide(&server, "/other/memcacheds/"));
+    let world = serving(server, "v2", 1);
+    world.shared.unseen.require([other.clone()]);
+    restore::begin(&world.shared);
+    show(&world.server, hidden);
+    world.relist(&other, "other");
+    restore::open(&world.shared);
+    assert!(world.shared.rollout.holds(&x), "before its first reconcile");
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v1");
+    assert!(waits(&world, &b).starts_with("True/UpgradeQueued/"), "{}", waits(&world, &b));
+}
+
+#[tokio::test(start_paused = true)]
 async fn nobody_gets_a_place_before_the_records_of_the_releases_that_may_have_it_are_watched() {
     for is_deleted in [false, true] {
         let (server, x, b) = with_a_failure_elsewhere().await;
         let (resource, records) = (hide(&server, "/other/memcacheds/"), hide(&server, "/other/secrets/"));
         let (world, other) = (serving(server, "v2", 1), WatchScope::namespace("other"));
         world.releases.lost(&other);
-        world.shared.queue.open();
+        world.open();
         show(&world.server, resource);
         world.reconcile_one(&b).await;
         assert_eq!(world.value_of("b"), "x by v1");
@@ -255,7 +271,7 @@ async fn what_upgrades_wait_for_since_a_later_list_is_logged() {
     let resource = hide(&server, "/other/memcacheds/");
     let (world, other) = (serving(server, "v2", 1), WatchScope::namespace("other"));
     world.releases.lost(&other);
-    world.shared.queue.open();
+    world.open();
     let records = ["release records (Secrets) in namespace other".to_owned()];
     for _ in 0..2 {
         show(&world.server, resource.clone());
@@ -276,7 +292,7 @@ fn blind(server: Arc<MemoryApi>, chart: &'static str) -> World {
     let resources = hide(&server, "/other/memcacheds/");
     let world = serving(server, chart, 1);
     world.releases.lost(&WatchScope::namespace("other"));
-    world.shared.queue.open();
+    world.open();
     show(&world.server, resources);
     world
 }

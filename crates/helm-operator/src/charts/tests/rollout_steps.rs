@@ -479,7 +479,7 @@ async fn no_step_begins_before_the_canaries_may_be_listed() {
     let canaries = ["x", "y"].map(|name| hide(&world.server, &primary("ns", name, Value::Null).0));
     let (world, scope) = (serving(world.server, "v2", OnGateFailure::Halt), WatchScope::namespace("ns"));
     world.shared.unseen.require([scope.clone()]);
-    world.shared.queue.open();
+    world.open();
     reconcile_all(&world, 3).await;
     assert_eq!((with_chart(&world, "v2"), reconciling(&world, "a")), (vec![], "True/RolloutUnknown".into()));
     canaries.into_iter().for_each(|canary| show(&world.server, canary));
@@ -517,7 +517,7 @@ async fn no_step_begins_without_the_canaries_once_the_last_release_whose_records
     let (world, scope) = (serving(world.server, "v2", OnGateFailure::Halt), WatchScope::namespace("ns"));
     world.releases.lost(&WatchScope::namespace("other"));
     world.shared.unseen.require([scope.clone()]);
-    world.shared.queue.open();
+    world.open();
     show(&world.server, unrecorded);
     reconcile_all(&world, 1).await;
     canaries.into_iter().for_each(|canary| show(&world.server, canary));

@@ -90,7 +90,7 @@ async fn the_objects_of_another_shard_wake_nothing_and_leave_nothing_behind() {
     let mut map = a.server.object(&format!("{MAPS}/a")).unwrap();
     map["data"]["key"] = "edited".into();
     a.server.put(&format!("{MAPS}/a"), map, "user");
-    b.shared.queue.open();
+    b.open();
     while is_woken(&b) {}
     b.feed();
     assert!(!is_woken(&b));
@@ -332,7 +332,7 @@ async fn the_records_of_a_resource_that_comes_are_read_because_their_watch_may_b
 
 /// Empties the queue; returns whether something was in it.
 fn is_woken(world: &World) -> bool {
-    world.shared.queue.open();
+    world.open();
     let mut is_woken = false;
     while let Some(key) = world.shared.queue.next().now_or_never() {
         world.shared.queue.done(&key);
@@ -361,7 +361,7 @@ fn with_one_place(server: Arc<MemoryApi>, unlisted: &WatchScope) -> (World, Vec<
         Extensions::default(),
     );
     world.shared.unseen.require([unlisted.clone()]);
-    world.shared.queue.open();
+    world.open();
     (world, hidden)
 }
 
@@ -469,7 +469,7 @@ async fn a_resource_that_comes_by_an_event_or_a_list_brings_its_failure_with_it(
     for by_list in [false, true] {
         let (a, b) = two(json!({"broken": true}));
         assert_eq!(a.reconcile().await, ReconcileResult::Error);
-        b.shared.queue.open();
+        b.open();
         // It has failed for long.
         let mut primary = a.server.object(PRIMARY).unwrap();
         for condition in primary["status"]["conditions"].as_array_mut().unwrap() {

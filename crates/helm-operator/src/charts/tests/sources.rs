@@ -167,7 +167,7 @@ async fn resources_share_a_source_within_their_namespace_only() {
     }
     assert_eq!((world.value_of("a"), world.value_of("b"), far_value()), (json!("near"), json!("near"), json!("far")));
     assert_eq!(world.shared.sources.len(), 2);
-    world.shared.queue.open();
+    world.open();
     while futures::FutureExt::now_or_never(world.shared.queue.next()).is_some() {}
     [key(), two.clone(), far.clone()].iter().for_each(|key| world.shared.queue.done(key));
     secret(&world, "ns", "shared", &[("values.yaml", "value: changed")]);

@@ -27,7 +27,7 @@ impl World {
                 tokio::time::sleep(every).await;
             }
         };
-        self.shared.queue.open();
+        self.open();
         tokio::select! {
             () = until => {}
             () = watches => unreachable!(),
@@ -446,7 +446,7 @@ async fn a_first_list_that_takes_long_wakes_its_resources_again_when_it_ends() {
         world.reconcile().await;
         let kind = config_maps();
         let (sender, listed) = tokio::sync::oneshot::channel();
-        world.shared.queue.open();
+        world.open();
         let woken = async || tokio::time::timeout(SECOND, world.shared.queue.next()).await.ok();
         while let Some(key) = woken().await {
             world.shared.queue.done(&key);

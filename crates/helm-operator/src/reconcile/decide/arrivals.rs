@@ -1,30 +1,72 @@
-//! The resources that came after the controller had started, and that another process may have served before: what it
-//! remembered of them is restored before they are reconciled here.
+//! The resources that came after the controller's start had begun, and that another process may have served before: what
+//! it remembered of them is restored before they are reconciled here.
 
 use std::collections::HashSet;
-use std::sync::Mutex;
+use std::sync::{Mutex, RwLock};
 
 use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::WatchScope;
-use outside::sync::lock;
+use outside::sync::{lock, read, write};
+
+/// How far a controller's start is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// It will restore whatever is stored now.
+    #[default]
+    Ahead,
+    /// It restores what was stored before, or is over.
+    Begun,
+}
 
 /// The resources of one controller that came and have not been reconciled since.
 #[derive(Default)]
-pub(crate) struct Arrivals(Mutex<HashSet<ResourceKey>>);
+pub(crate) struct Arrivals {
+    came: Mutex<HashSet<ResourceKey>>,
+    /// Read as long as a resource is being stored.
+    start: RwLock<Start>,
+}
 
 impl Arrivals {
+    /// Begins the start: whatever is stored from now on learns of it. Returns once all that did not is stored.
+    pub(crate) fn begin(&self) {
+        *write(&self.start) = Start::Begun;
+    }
+
+    /// Stores a resource with `store`, which learns how far the start is. The start does not begin in the meantime, so
+    /// either it finds the resource, or `store` knows that it does not.
+    pub(crate) fn store<T>(&self, store: impl FnOnce(Start) -> T) -> T {
+        let start = read(&self.start);
+        store(*start)
+    }
+
     /// Records that a resource came.
     pub(crate) fn add(&self, key: &ResourceKey) {
-        lock(&self.0).insert(key.clone());
+        lock(&self.came).insert(key.clone());
     }
 
     /// Returns whether a resource came since the last call.
     pub(crate) fn take(&self, key: &ResourceKey) -> bool {
-        lock(&self.0).remove(key)
+        lock(&self.came).remove(key)
     }
 
     /// Returns the resources of a scope that came.
     pub(crate) fn within(&self, scope: &WatchScope) -> Vec<ResourceKey> {
-        lock(&self.0).iter().filter(|key| scope.covers(&key.namespace)).cloned().collect()
+        lock(&self.came).iter().filter(|key| scope.covers(&key.namespace)).cloned().collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_does_not_begin_while_a_resource_is_being_stored() {
+        let arrivals = Arrivals::default();
+        arrivals.store(|start| {
+            assert_eq!(start, Start::Ahead);
+            assert!(arrivals.start.try_write().is_err(), "otherwise it misses the resource");
+        });
+        arrivals.begin();
+        arrivals.store(|start| assert_eq!(start, Start::Begun));
     }
 }
