@@ -74,7 +74,7 @@ impl EventHandler<Received> for Primaries {
         match shared.applier.mapper.is_unserved(shared.resource.group(), &shared.resource.kind) {
             true => {
                 shared.dependencies.require_lists(controller, []);
-                shared.unseen.require([]);
+                restore::unserved(shared);
             }
             false => shared.dependencies.resources_lost(controller, scope),
         }

@@ -95,6 +95,12 @@ pub(crate) fn listed(context: &ControllerContext, scope: &WatchScope) {
     resume(context);
 }
 
+/// Ends the wait for lists of the resources, because the server does not serve their kind.
+pub(crate) fn unserved(context: &ControllerContext) {
+    context.unseen.require([]);
+    resume(context);
+}
+
 /// Restores the upgrade slots of the resources whose records can be watched only now.
 pub(crate) fn see_records(context: &ControllerContext) {
     let mut seen = context.unseen.unrecorded();

@@ -206,6 +206,27 @@ async fn nobody_gets_a_place_before_the_releases_that_may_have_it_are_listed() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_upgrade_that_waits_for_a_list_is_woken_once_the_server_does_not_serve_the_kind() {
+    let (server, _, b) = with_a_failure_elsewhere().await;
+    let other = WatchScope::namespace("other");
+    hide(&server, "/other/memcacheds/");
+    let world = serving(server, "v2", 1);
+    world.shared.unseen.require([other.clone()]);
+    world.open();
+    world.reconcile_one(&b).await;
+    assert!(waits(&world, &b).starts_with("True/RolloutUnknown/"), "{}", waits(&world, &b));
+    let woken = async || tokio::time::timeout(Duration::from_secs(1), world.shared.queue.next()).await.ok();
+    while let Some(key) = woken().await {
+        world.shared.queue.done(&key);
+    }
+    world.server.unserve("cache.my.domain/v1", "Memcached");
+    world.shared.applier.mapper.refresh().await.unwrap();
+    Primaries(world.shared.clone()).lost(&other);
+    assert_eq!(woken().await, Some(b));
+    assert!(!world.shared.unseen.is_any());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_that_is_listed_while_the_start_restores_the_others_keeps_its_place() {
     let (server, x, b) = with_a_failure_elsewhere().await;
     let (other, hidden) = (WatchScope::namespace("other"), hide(&server, "/other/memcacheds/"));

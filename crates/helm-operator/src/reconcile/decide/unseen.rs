@@ -61,8 +61,12 @@ pub(crate) struct Missing {
 impl Unseen {
     /// Sets the scopes whose resources are to be listed: none if the server does not serve their kind.
     pub(crate) fn require(&self, scopes: impl IntoIterator<Item = WatchScope>) {
-        let mut state = self.state();
-        (state.unlisted, state.is_news) = (scopes.into_iter().collect(), true);
+        let state = &mut *self.state();
+        let before = std::mem::replace(&mut state.unlisted, scopes.into_iter().collect());
+        state.is_news |= before != state.unlisted;
+        if before.iter().any(|scope| !state.unlisted.contains(scope)) {
+            state.find();
+        }
     }
 
     /// Records that the resources of a scope are listed.
@@ -233,7 +237,9 @@ mod tests {
         assert_eq!(unseen.complete(), None, "a later list brings nothing");
         unseen.require([a]);
         unseen.require([]);
-        assert!(!unseen.is_any(), "its kind is not served");
+        assert!(unseen.is_any() && settle(&unseen), "its kind is not served");
+        unseen.require([]);
+        assert!(!unseen.is_any(), "that is no news");
     }
 
     #[test]
