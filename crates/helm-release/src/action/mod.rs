@@ -24,8 +24,9 @@
 //!
 //! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], [`begin_deletion`] if the
 //! resource stays, the [`later_rounds`] of an ordered release, [`delete_objects`], [`run_post_delete`], then
-//! [`Storage::delete_all`]. If the resource stays, it may stop in between: [`call_off`] before anything is deleted, and
-//! [`end_delete_hooks`] before a revision that creates anew what is gone.
+//! [`Storage::delete_all`]. If the resource stays, it may stop in between: [`call_off`] before anything is deleted,
+//! [`withdraw_deletion`] if that is only recorded, and [`end_delete_hooks`] before a revision that creates anew what is
+//! gone.
 //!
 //! # Guarantees
 //! - Every object in the cluster is in a record: nothing is created before its revision is recorded, except definitions
@@ -108,7 +109,7 @@ pub use test::{Tested, test};
 pub use uninstall::{
     CallOff, POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_deletion, begin_with_hooks, call_off,
     delete_each, delete_objects, end_delete_hooks, give_back, hand_over, inventory_of, later_rounds, run_post_delete,
-    run_pre_delete,
+    run_pre_delete, withdraw_deletion,
 };
 pub use upgrade::upgrade;
 

@@ -148,6 +148,22 @@ pub async fn begin_deletion(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     Ok(())
 }
 
+/// Records that an uninstall stops before its first deletion, which [`begin_deletion`] has announced: Jobs that had
+/// finished according to the marks `before` that count as finished again. It may still go on later.
+///
+/// # Errors
+/// The record cannot be read or written. Jobs that have finished may run again then.
+pub async fn withdraw_deletion(env: &Environment<'_>, at: &mut Uninstalling, before: &Marks) -> Result<(), Error> {
+    if before.without_finished().is_none() {
+        return Ok(());
+    }
+    let Some(release) = at.read_own(env).await? else { return Ok(()) };
+    let marks = Marks { objects: before.objects.clone(), ..at.marks.clone() };
+    at.take(env.storage.update(&release, &marks).await)?;
+    at.marks = marks;
+    Ok(())
+}
+
 /// Deletes the objects of pre-delete hooks that an interrupted attempt may have left. Those that cannot be deleted, because
 /// someone else has or keeps them, do not stop the uninstall.
 async fn clean_up_again(env: &Environment<'_>, release: &Release, run: &HookRun<'_>) -> Result<(), Error> {

@@ -31,19 +31,19 @@ fn set(world: &World, value: &str) {
 }
 
 /// Returns the uids of the ConfigMaps.
-fn uids(world: &World) -> Vec<Value> {
+pub(super) fn uids(world: &World) -> Vec<Value> {
     let maps = world.maps().into_iter().map(|name| world.server.object(&format!("{MAPS}/{name}")).unwrap());
     maps.map(|mut map| map["metadata"]["uid"].take()).collect()
 }
 
 /// Creates a controller that has just started, and that uninstalls the release of a failed upgrade.
-fn uninstalling(server: Arc<MemoryApi>) -> World {
+pub(super) fn uninstalling(server: Arc<MemoryApi>) -> World {
     let uninstall = |settings: &mut Settings| settings.on_failure = OnFailure::Uninstall;
     World::with_events(server, Arc::new(Stub::default()), uninstall)
 }
 
 /// Pins the release to its first revision.
-fn pin(world: &World) {
+pub(super) fn pin(world: &World) {
     world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pin": "1"}));
 }
 

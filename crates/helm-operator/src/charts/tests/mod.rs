@@ -107,6 +107,7 @@ mod rollout_steps;
 mod shards;
 mod shares;
 mod sources;
+mod stopped_uninstalls;
 mod storage;
 mod unanswered;
 mod upstreams;

@@ -121,10 +121,10 @@ impl ReleaseRecords {
     }
 
     /// Returns whether the uninstall of an earlier revision has deleted nothing yet, so that the revision may be deployed
-    /// again.
-    fn may_be_called_off(&self) -> bool {
+    /// again. Before it deletes anything, it records that none of its Jobs has finished.
+    fn has_deleted_nothing(&self) -> bool {
         let begun = self.begun_uninstall().and_then(|(_, base)| base.marks.as_ref());
-        begun.is_some_and(|marks| !marks.hooks_done)
+        begun.is_some_and(|marks| !marks.hooks_done || marks.objects.iter().any(|object| object.expires))
     }
 
     /// Returns whether Helm created one of the revisions.
@@ -152,7 +152,7 @@ impl ReleaseRecords {
             (inventory.owner, inventory.owner_type) = (marks.owner.clone(), marks.owner_type.clone());
             (inventory.former, inventory.delete_hooks) = (marks.former.clone(), marks.delete_hooks);
         }
-        expect_again(&mut inventory, base.map(|(_, base)| base).filter(|_| !self.may_be_called_off()));
+        expect_again(&mut inventory, base.map(|(_, base)| base).filter(|_| !self.has_deleted_nothing()));
         self.left_behind().for_each(|(_, revision)| add_left_behind(&mut inventory, revision));
         for (_, revision) in self.revisions.iter().filter(|(version, _)| **version >= from) {
             // The objects are known, but not their marks.
@@ -514,14 +514,15 @@ mod tests {
             marks.as_mut().unwrap().objects[0].expires = expires;
             marks
         };
-        let begun = || with(true).map(|marks| Marks { hooks_done: true, ..marks });
+        let hooks_done = |expires| with(expires).map(|marks| Marks { hooks_done: true, ..marks });
         let failed = || (Failed, with(false));
         for (behaviour, revisions, expected) in [
             ("deployed", vec![(Superseded, with(true)), (Deployed, with(true))], true),
             ("uninstalled, history kept", vec![(Superseded, with(true)), (Uninstalled, with(false))], false),
             ("being uninstalled", vec![(Superseded, with(true)), (Uninstalling, with(true))], false),
             ("perhaps deployed again after a failed upgrade", vec![(Uninstalling, with(true)), failed()], true),
-            ("on its way after a failed upgrade", vec![(Uninstalling, begun()), failed()], false),
+            ("about to delete after a failed upgrade", vec![(Uninstalling, hooks_done(true)), failed()], true),
+            ("on its way after a failed upgrade", vec![(Uninstalling, hooks_done(false)), failed()], false),
             (
                 "and being installed again",
                 vec![(Superseded, with(true)), (Uninstalled, with(false)), (PendingInstall, with(false))],

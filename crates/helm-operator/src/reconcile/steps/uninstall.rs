@@ -33,6 +33,9 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 /// What an uninstall after a failed upgrade waits for once a person asks for a revision that would go with the release.
 const PINNED: &str = "stopped, because the annotation pin changed";
 
+/// What it waits for while the resource is to be left alone.
+const LEFT_ALONE: &str = "stopped, because an annotation leaves the release alone";
+
 /// The remedy when a hook, or an undecodable record that may have hooks, blocks the uninstall.
 pub(crate) const WITHOUT_HOOKS: &str = "; to uninstall without hooks, set the annotation helm.sdk.operatorframework.io/uninstall-disable-hooks to \"true\"";
 
@@ -199,17 +202,8 @@ async fn delete(
         cache_hook_records(context, &at);
         publish_skipped_hooks(context, primary, &ran?).await;
     }
-    // The last hook may have ended before its wait could.
-    let is_stopped = || is_after_failure && is_pinned_since(context, primary);
-    if is_stopped() {
-        return Ok(Some(PINNED.to_owned()));
-    }
-    if is_after_failure {
-        let begun = action::begin_deletion(&env, &mut at).await;
-        cache_hook_records(context, &at);
-        begun?;
-        // Only now: if the uninstall had been called off, the Jobs that have finished would run again.
-        remediate::expect_jobs_again(context, &env).await?;
+    if is_after_failure && let Some(stopped) = begin_deletion(context, primary, &env, &mut at, &inventory).await? {
+        return Ok(Some(stopped.to_owned()));
     }
     if let Some(awaited) = delete_objects(context, primary, &env, &inventory).await? {
         return Ok(Some(awaited));
@@ -222,8 +216,8 @@ async fn delete(
             PostDelete::GivenUp(error) => publish_given_up_hook(context, primary, &error).await,
         }
     }
-    if is_stopped() {
-        return Ok(Some(PINNED.to_owned()));
+    if let Some(stopped) = stopped_by(context, primary).filter(|_| is_after_failure) {
+        return Ok(Some(stopped.to_owned()));
     }
     if may_have_older_records(context, at.version) {
         forget_in_status(context, primary).await?;
@@ -236,10 +230,43 @@ async fn delete(
     Ok(None)
 }
 
-/// Returns whether the pin of the resource has changed since its uninstall began.
-fn is_pinned_since(context: &StepContext<'_>, primary: &Primary) -> bool {
-    let now = context.shared.cache.primary_with_uid(context.key, primary.uid());
-    now.is_some_and(|now| !now.deleting && now.annotations.pin() != primary.annotations.pin())
+/// Records that the objects of the release are about to be deleted after a failed upgrade. Returns why the uninstall
+/// stops instead, if the resource asks for that before the first deletion. `before` are the marks with which it began.
+async fn begin_deletion(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    env: &Environment<'_>,
+    at: &mut Uninstalling,
+    before: &Marks,
+) -> Result<Option<&'static str>, action::Error> {
+    // The last hook may have ended before its wait could.
+    let stopped = stopped_by(context, primary);
+    if stopped.is_some() {
+        return Ok(stopped);
+    }
+    let begun = action::begin_deletion(env, at).await;
+    cache_hook_records(context, at);
+    begun?;
+    // Only now: if the uninstall had been called off, the Jobs that have finished would run again.
+    remediate::expect_jobs_again(context, env).await?;
+    // The annotation may have come during these writes. No other request precedes the first deletion.
+    let stopped = stopped_by(context, primary);
+    if stopped.is_some() {
+        let withdrawn = action::withdraw_deletion(env, at, before).await;
+        cache_hook_records(context, at);
+        withdrawn?;
+    }
+    Ok(stopped)
+}
+
+/// Returns why an uninstall after a failed upgrade does not go on for now: since it began, the resource is to be left
+/// alone, or its pin has changed.
+fn stopped_by(context: &StepContext<'_>, primary: &Primary) -> Option<&'static str> {
+    let now = context.shared.cache.primary_with_uid(context.key, primary.uid()).filter(|now| !now.deleting)?;
+    if now.annotations.leaves_alone() && !primary.annotations.leaves_alone() {
+        return Some(LEFT_ALONE);
+    }
+    (now.annotations.pin() != primary.annotations.pin()).then_some(PINNED)
 }
 
 async fn forget_in_status(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
