@@ -4,7 +4,8 @@
 //! [`install()`], [`upgrade()`] and [`rollback()`] run the same steps:
 //!
 //! 1. **Check ownership.** Objects that the release does not own yet are read; any conflict ends the action before the
-//!    first write.
+//!    first write. After an attempt that did not succeed, live Jobs with a TTL show whether they ran as the candidate
+//!    has them, if the records do not.
 //! 2. **Write ahead.** The revision's record is written as `pending-…` with its whole manifest and with the inventory:
 //!    every object that may exist once the action ends, old ones included.
 //! 3. **Run pre hooks** and record each of them.

@@ -76,6 +76,7 @@ mod failure_policy;
 mod failure_scenarios;
 mod faults;
 mod finished_jobs;
+mod forms_of_jobs;
 mod helm_commands;
 mod hooks;
 mod hostile;

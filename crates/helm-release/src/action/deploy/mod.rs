@@ -2,10 +2,12 @@
 //! hooks, complete.
 //!
 //! `objects` decides what to write to the cluster; `records` builds, writes and completes the record; `dropped` decides
-//! which objects only leave the release; `deletions` notes which unfinished objects are deleted.
+//! which objects only leave the release; `deletions` notes which unfinished objects are deleted; `forms` finds Jobs
+//! that ran although no record says so.
 
 mod deletions;
 mod dropped;
+mod forms;
 mod objects;
 mod records;
 
@@ -82,6 +84,8 @@ pub(super) async fn deploy(
     let attempt = Attempt { env, candidate, keys, current, kind, handover, bases };
     attempt.check_reach().await?;
     let observations = attempt.check_ownership().await?;
+    let seen = attempt.as_seen(&observations).await?;
+    let attempt = Attempt { current: seen.as_ref().or(current), ..attempt };
     failure::check_refusal(&attempt, &observations).await?;
     let mut release = pending_release(env, candidate, current, &attempt.kind);
     let mut ahead = attempt.inventory(&release, &observations);

@@ -341,7 +341,7 @@ impl Applier {
     pub(crate) async fn dry_run(&self, object: &Object, decoration: &Decoration) -> Result<(), ApplyError> {
         let body = self.body(object, decoration).await?;
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
-        self.send_dry_run(&body).await.map_err(failed)
+        self.send_dry_run(&body).await.map(drop).map_err(failed)
     }
 
     /// Dry-runs a merge over the live object. An object that does not exist, or that is not written client-side, is

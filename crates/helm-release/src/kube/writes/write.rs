@@ -308,8 +308,8 @@ impl Applier {
     }
 
     /// Dry-runs a server-side apply.
-    pub(in crate::kube) async fn send_dry_run(&self, body: &Body) -> Result<(), Error> {
-        self.send_apply(&format!("{}?dryRun=All&", body.path), &body.json).await.map(|_| ())
+    pub(in crate::kube) async fn send_dry_run(&self, body: &Body) -> Result<Response, Error> {
+        self.send_apply(&format!("{}?dryRun=All&", body.path), &body.json).await
     }
 
     pub(in crate::kube) async fn write_by_apply(
