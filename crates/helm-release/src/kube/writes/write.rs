@@ -218,6 +218,21 @@ impl Precondition {
     }
 }
 
+/// A move of others' fields to ours.
+struct Moved<'a> {
+    /// The managed fields from before.
+    before: &'a Value,
+    /// The response to the move.
+    answer: Response,
+}
+
+impl Moved<'_> {
+    /// Returns whether these are the managed fields that the move left.
+    fn left(&self, managers: &Value) -> bool {
+        self.answer.parse::<Value>().is_ok_and(|live| live["metadata"]["managedFields"] == *managers)
+    }
+}
+
 /// An object in the form that is sent.
 #[derive(Clone)]
 pub(in crate::kube) struct Body {
@@ -320,7 +335,9 @@ impl Applier {
     ) -> Result<Response, Error> {
         match observed {
             Found::Unknown | Found::Absent => self.create(&body.path, &body.json).await,
-            Found::Ours { proven, .. } => self.force_over_obstacles(body, &Precondition::identity(&proven.uid)).await,
+            Found::Ours { proven, .. } => {
+                self.force_over_obstacles(body, &Precondition::identity(&proven.uid), None).await
+            }
             Found::Read(existing) => {
                 let (body, managers) = taken_over(body, existing);
                 let state = Precondition::of(existing);
@@ -329,17 +346,14 @@ impl Applier {
                     self.force(&format!("{}?dryRun=All&", body.path), &body.json, &state).await?;
                 }
                 let moved = match managers {
-                    Some(managers) => Some(self.set_managers(&body.path, &managers, &existing.resource_version).await?),
+                    Some(managers) => {
+                        let answer = self.set_managers(&body.path, &managers, &existing.resource_version).await?;
+                        Some(Moved { before: existing.managed_fields.json(), answer })
+                    }
                     None => None,
                 };
-                let state = moved.as_ref().map_or(Ok(state.clone()), |moved| state.after(moved))?;
-                let applied = self.force_over_obstacles(&body, &state).await;
-                if let (Err(error), Some(moved)) = (&applied, moved)
-                    && error.is_immutable()
-                {
-                    self.give_back(&body, existing.managed_fields.json(), &moved).await;
-                }
-                applied
+                let state = moved.as_ref().map_or(Ok(state.clone()), |moved| state.after(&moved.answer))?;
+                self.force_over_obstacles(&body, &state, moved.as_ref()).await
             }
         }
     }
@@ -390,11 +404,23 @@ impl Applier {
     }
 
     /// Applies. If an unowned server default or an item that replaced ours blocks the apply, claims it and applies
-    /// again, which removes it.
-    async fn force_over_obstacles(&self, body: &Body, precondition: &Precondition) -> Result<Response, Error> {
+    /// again, which removes it. Gives back what was claimed in vain, and what was moved before if the server rejects to
+    /// change the object.
+    async fn force_over_obstacles(
+        &self,
+        body: &Body,
+        precondition: &Precondition,
+        moved: Option<&Moved<'_>>,
+    ) -> Result<Response, Error> {
         let path = format!("{}?", body.path);
         let refused = match self.force(&path, &body.json, precondition).await {
-            Err(error) if !error.fields().is_empty() && !error.is_immutable() => error,
+            Err(error) if error.is_immutable() => {
+                if let Some(moved) = moved {
+                    self.give_back(body, moved.before, &moved.answer).await;
+                }
+                return Err(error);
+            }
+            Err(error) if !error.fields().is_empty() => error,
             answer => return answer,
         };
         let (before, claimed) = match self.claim_obstacles(body, refused.fields(), precondition).await {
@@ -404,8 +430,10 @@ impl Applier {
             Ok(None) | Err(_) => return Err(refused),
         };
         let applied = self.force(&path, &body.json, &precondition.after(&claimed)?).await;
-        if applied.is_err() {
-            self.give_back(body, &before, &claimed).await;
+        if let Err(error) = &applied {
+            // One write for both: a second one would need the version that the first one leaves.
+            let moved = moved.filter(|moved| error.is_immutable() && moved.left(&before));
+            self.give_back(body, moved.map_or(&before, |moved| moved.before), &claimed).await;
         }
         applied
     }

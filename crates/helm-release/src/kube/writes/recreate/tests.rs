@@ -6,11 +6,13 @@ use serde_json::json;
 use super::decide::{Desired, check_chart, check_live, is_as_applied, rejection, tying};
 use super::*;
 use crate::kube::{
-    Adopt, MemoryApi, MergeBases, NotOurs, Object, ObjectKey, ObjectRule, Policy, Previous, RECREATE_ANNOTATION, Slot,
+    Adopt, MemoryApi, MergeBases, NotOurs, Object, ObjectKey, ObjectRule, Policy, Previous, Purpose,
+    RECREATE_ANNOTATION, Slot,
 };
 use crate::sample::decoration;
 
 const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/web";
+const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
 
 fn object(api_version: &str, kind: &str, metadata: Value, spec: Value) -> Object {
     let mut metadata = metadata;
@@ -381,25 +383,69 @@ async fn an_object_that_is_guarded_stays_and_the_error_names_what_helps() {
     assert!(!server.log().iter().any(|line| line.starts_with("DELETE") || line.starts_with("POST")));
 }
 
-#[tokio::test]
-async fn another_releases_object_that_the_server_refuses_to_change_is_guarded_at_the_first_attempt() {
+/// Returns a server with another release's Deployment, whose selector is immutable.
+fn with_another_releases_deployment() -> (Arc<MemoryApi>, Applier) {
     let (server, applier) = server();
     server.make_immutable("deployments", "/spec/selector");
-    let path = "/apis/apps/v1/namespaces/ns/deployments/web";
-    let deployment =
-        |metadata: Value, selector: &str| object("apps/v1", "Deployment", metadata, json!({"selector": selector}));
     let others = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
-    server.put(path, deployment(json!({"annotations": others}), "a").body, "helm");
-    let (new, decoration, rule) = (deployment(json!({}), "b"), decoration(), Rule::Adopt(Adopt::Released));
+    let theirs = object("apps/v1", "Deployment", json!({"annotations": others}), json!({"selector": "a"}));
+    server.put(DEPLOYMENT, theirs.body, "helm");
+    (server, applier)
+}
+
+/// Takes the Deployment over with this `spec`, which the server refuses. Returns the number of patches.
+async fn refused_takeover(server: &MemoryApi, applier: &Applier, spec: Value) -> usize {
+    let (new, decoration) = (object("apps/v1", "Deployment", json!({}), spec), decoration());
+    let rule = Rule::Adopt(Adopt::Released);
     let found = applier.check_ownership(&[(&new, rule)], &decoration).await.unwrap();
-    let managers = || server.object(path).unwrap()["metadata"]["managedFields"].clone();
-    let (before, since) = (managers(), server.log().len());
+    let since = server.log().len();
     let options = WriteOptions::new(&decoration, Policy::Auto, &());
     let adopting = Target { rule, observed: found[0].1.clone(), ..target(&new) };
     let error = applier.apply_each(&[adopting], &options, &mut Vec::new()).await.unwrap_err();
     assert!(matches!(error, ApplyError::Guarded { .. }), "{error}");
-    let patches = writes(&server, since).iter().filter(|line| line.starts_with("PATCH")).count();
-    assert_eq!((patches, managers()), (4, before), "fields move, an apply, they move back, and a merge");
+    writes(server, since).iter().filter(|line| line.starts_with("PATCH")).count()
+}
+
+fn managers(server: &MemoryApi) -> Value {
+    server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone()
+}
+
+#[tokio::test]
+async fn another_releases_object_that_the_server_refuses_to_change_is_guarded_at_the_first_attempt() {
+    let (server, applier) = with_another_releases_deployment();
+    let before = managers(&server);
+    let patches = refused_takeover(&server, &applier, json!({"selector": "b"})).await;
+    let expected = "fields move, an apply, they move back, and a merge";
+    assert_eq!((patches, managers(&server)), (4, before), "{expected}");
+}
+
+#[tokio::test]
+async fn fields_that_moved_before_a_default_was_claimed_in_vain_move_back_as_well() {
+    let (server, applier) = with_another_releases_deployment();
+    let mut live = server.object(DEPLOYMENT).unwrap();
+    // Nobody owns the server's defaults.
+    live["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}});
+    server.restore(DEPLOYMENT, live);
+    let before = managers(&server);
+    let state = Arc::downgrade(&server);
+    server.refuse(move |call| {
+        let (content_type, _) = call.body.as_ref()?;
+        let server = state.upgrade()?;
+        let entries = managers(&server);
+        let has_claimed = |entry: &Value| {
+            let default = &entry["fieldsV1"]["f:spec"]["f:strategy"]["f:rollingUpdate"];
+            entry["manager"] == FIELD_MANAGER && !default.is_null()
+        };
+        let is_blocked = !entries.as_array()?.iter().any(has_claimed);
+        let fields = ["spec.strategy.rollingUpdate", "spec.selector"].map(str::to_owned).to_vec();
+        let (reason, message, purpose) = ("Invalid".into(), "no".into(), Purpose::Write);
+        let refusal = Error::Refused { code: 422, reason, message, fields, purpose };
+        (*content_type == "application/apply-patch+yaml" && is_blocked).then_some(refusal)
+    });
+    let spec = json!({"selector": "b", "strategy": {"type": "Recreate"}});
+    let patches = refused_takeover(&server, &applier, spec).await;
+    let expected = "fields move, an apply, a claim, an apply, all moves back at once, and a merge";
+    assert_eq!((patches, managers(&server)), (6, before), "{expected}");
 }
 
 #[tokio::test]
