@@ -7,10 +7,10 @@
 use serde_json::{Map, Value};
 
 use super::keys::served;
-use super::resume::{has_delete_hooks, not_run};
+use super::resume::{has_delete_hooks, not_run, with_tests_to_run};
 use super::{Candidate, Environment, Error};
 use crate::kube::{ApplyError, Decoration, Live, Object, ObjectKey, Rule, recorded_objects};
-use crate::release::{Hook, HookEvent, LastRun, Release, Status};
+use crate::release::{Hook, HookEvent, Release, Status};
 use crate::storage::{Content, Sealed, Unproven};
 
 /// Whether a release that this operator did not record counts as its own.
@@ -55,11 +55,7 @@ impl Admitted {
         if !self.release.get().hooks.iter().any(|hook| is_test(hook) && hook.last_run.started_at.is_some()) {
             return self;
         }
-        let release = self.release.map(|mut release| {
-            release.hooks.iter_mut().filter(|hook| is_test(hook)).for_each(|hook| hook.last_run = LastRun::default());
-            release
-        });
-        Admitted { release, is_as_stored: false }
+        Admitted { release: self.release.map(with_tests_to_run), is_as_stored: false }
     }
 
     /// Returns whether any of its hooks runs when the release is uninstalled.

@@ -1,10 +1,11 @@
 //! Imports a release that is recorded elsewhere as the next revision: in chunks by helm-operator-plugins, or in the
 //! release's namespace from before records moved to a separate namespace.
 
-use super::remains::something_remains;
+use super::remains::{expect_jobs_of_former, something_remains};
+use super::resume::with_tests_to_run;
 use super::uninstall::{lists_no_objects, marks_of};
 use super::{Environment, Error};
-use crate::kube::{Owner, intern};
+use crate::kube::{ObjectKey, Owner, intern};
 use crate::release::{Packed, Release, Status};
 use crate::storage::{Elsewhere, Listing, MarkedObject, Marks, Record, Stored, Unsuccessful, Written};
 
@@ -59,7 +60,7 @@ pub enum Evidence {
 
 /// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
 /// release. Changes no object and keeps the other records. An install that did not succeed is imported only if this operator
-/// wrote its record.
+/// wrote its record. A deployed revision that was another resource's is judged as in a takeover.
 ///
 /// # Errors
 /// The records or the objects cannot be read or decoded, or the new record exceeds a Secret.
@@ -69,21 +70,48 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
         return Ok(None);
     }
     let Elsewhere { release, marks, newest, is_begun, unsuccessful } = found;
-    let known = with_unsuccessful(env, inventory(env, release.facts(), marks).await?, unsuccessful).await?;
+    let known = inventory(env, release.facts(), marks).await?;
+    let others = all_listed(env, unsuccessful).await?;
+    let known = with_others(known, &others);
     let becomes = match is_begun {
         true => Some((release.facts().version, begun_as(env, sought.begun, release.facts(), &known).await?)),
         false => established_as(env, sought.evidence, (&release, newest), &known).await?,
     };
     let Some((version, status)) = becomes else { return Ok(None) };
-    let owner = env.decoration.owner.as_ref();
-    let marks = Marks {
-        owner: intern(owner.map_or("", |owner| &owner.uid)),
-        owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
-        none_deployed_before: is_begun || known.none_deployed_before,
-        ..known
-    };
+    let release = if former(env, &known).is_some() { release.map(with_tests_to_run) } else { release };
+    let known = as_owners(env, known, &others).await?;
+    let marks = Marks { none_deployed_before: is_begun || known.none_deployed_before, ..known };
     let (packed, resource_version) = record(env, release.map(|one| imported(one, version, status)), &marks).await?;
     Ok(Some(Imported { version, status, packed, resource_version, marks }))
+}
+
+/// Returns the release's owner if another resource had the release when the revision with these marks was made: a later
+/// revision of the owner's own did not succeed.
+fn former<'a>(env: &'a Environment<'_>, known: &Marks) -> Option<&'a Owner> {
+    env.decoration.owner.as_ref().filter(|owner| known.is_anothers(owner))
+}
+
+/// Returns the marks as those of the release's owner. What another resource did is judged as in a takeover: its tests
+/// are due again, and so are its Jobs if they went with all that it had.
+async fn as_owners(env: &Environment<'_>, known: Marks, others: &Unsuccessful<Marks>) -> Result<Marks, Error> {
+    let Some(owner) = former(env, &known) else {
+        let owner_type = env.decoration.owner.as_ref().map(Owner::annotated_type).unwrap_or_default();
+        return Ok(Marks { owner: intern(owner_of(env)), owner_type: intern(&owner_type), ..known });
+    };
+    let jobs = finished_for_former(&known, others, owner);
+    let noted = expect_jobs_of_former(env, &known, &jobs).await?;
+    Ok(noted.unwrap_or(known).taken_by(owner))
+}
+
+/// Returns the Jobs that finished for another resource than this owner, as far as records say.
+fn finished_for_former(known: &Marks, others: &Unsuccessful<Marks>, owner: &Owner) -> Vec<ObjectKey> {
+    let has_run = |job: &ObjectKey| {
+        let mut own = others.before.iter().chain(&others.later).filter(|marks| *marks.owner == *owner.uid);
+        own.any(|marks| marks.find(job).is_some_and(|known| known.expires))
+    };
+    let is_owners = |job: &MarkedObject| known.is_noted_for(job, &owner.uid) || has_run(&job.key);
+    let is_formers = |job: &&MarkedObject| job.expires && !is_owners(job);
+    known.objects.iter().filter(is_formers).map(|job| job.key.clone()).collect()
 }
 
 /// Returns what the marks of a revision that is recorded elsewhere, or else its manifest, say of its objects.
@@ -188,10 +216,21 @@ pub async fn with_unsuccessful_before(env: &Environment<'_>, version: u32, known
 async fn with_unsuccessful(
     env: &Environment<'_>,
     known: Marks,
-    Unsuccessful { before, later }: Unsuccessful<Listing>,
+    unsuccessful: Unsuccessful<Listing>,
 ) -> Result<Marks, Error> {
-    let known = with_later(known, &listed(env, later).await?);
-    Ok(with_objects_of(known, &listed(env, before).await?))
+    Ok(with_others(known, &all_listed(env, unsuccessful).await?))
+}
+
+fn with_others(known: Marks, Unsuccessful { before, later }: &Unsuccessful<Marks>) -> Marks {
+    with_objects_of(with_later(known, later), before)
+}
+
+async fn all_listed(
+    env: &Environment<'_>,
+    Unsuccessful { before, later }: Unsuccessful<Listing>,
+) -> Result<Unsuccessful<Marks>, Error> {
+    let later = listed(env, later).await?;
+    Ok(Unsuccessful { before: listed(env, before).await?, later })
 }
 
 /// Returns what revisions say of their objects.
@@ -224,7 +263,7 @@ async fn read(env: &Environment<'_>, Record { release, marks, .. }: Record) -> R
 async fn marked_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
     let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
     let found = env.storage.marks_elsewhere(namespace, name, owner_of(env)).await?;
-    Ok(found.map(|(known, Unsuccessful { before, later })| with_objects_of(with_later(known, &later), &before)))
+    Ok(found.map(|(known, unsuccessful)| with_others(known, &unsuccessful)))
 }
 
 /// Adds what later revisions did, which did not succeed.

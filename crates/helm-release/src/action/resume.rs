@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{Candidate, Current, Environment, Error};
 use crate::kube::recorded_objects;
-use crate::release::{Hook, HookEvent, HookPhase, LastRun, Status};
+use crate::release::{Hook, HookEvent, HookPhase, LastRun, Release, Status};
 use crate::storage::Sealed;
 
 /// An interrupted action, as its record describes it.
@@ -83,6 +83,13 @@ pub(super) async fn resume(
 /// Returns the hooks with their last runs cleared, for a new action.
 pub(super) fn not_run(hooks: &[Hook]) -> Vec<Hook> {
     hooks.iter().map(|hook| Hook { last_run: LastRun::default(), ..hook.clone() }).collect()
+}
+
+/// Returns a release with its tests yet to run, because they ran for another resource.
+pub(super) fn with_tests_to_run(mut release: Release) -> Release {
+    let tests = release.hooks.iter_mut().filter(|hook| hook.events.contains(&HookEvent::Test));
+    tests.for_each(|hook| hook.last_run = LastRun::default());
+    release
 }
 
 /// Resets the hooks that also run at the next event.

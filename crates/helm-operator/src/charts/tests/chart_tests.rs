@@ -5,7 +5,7 @@ use helm_release::storage::Tests;
 use super::hooks::{JOBS, complete, count, hook, killed_after, last, phases, with_hooks};
 use super::reporting::published;
 use super::*;
-use crate::watches::{ChartTests, OnTestFailure};
+use crate::watches::{ChartTests, OnFailure, OnTestFailure};
 
 fn tested(on_failure: OnTestFailure) -> impl Fn(&mut Settings) {
     move |settings: &mut Settings| {
@@ -249,18 +249,8 @@ async fn tests_that_another_resource_passed_run_again_for_the_one_that_takes_its
         let world = world(OnTestFailure::Report, tests());
         reconcile(&world, "Complete").await;
         assert_eq!((test_marks(&world), count(&world, &format!("POST {JOBS}"))), (Some(Tests::Passed), 1));
-        // The garbage collector deletes what the first resource made.
-        let made = world.server.paths().into_iter().filter(|path| path.starts_with(MAPS) || path.starts_with(JOBS));
-        made.for_each(|path| world.server.remove(&path));
-        if is_of_another_kind {
-            put_as_anothers(&world.server, &record_path(1), world.server.object(&record_path(1)).unwrap());
-        }
-        world.recreate(PRIMARY);
-        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"}));
-        let world = World::with_events(world.server, Arc::new(Stub::default()), |settings| {
-            tested(OnTestFailure::Report)(settings);
-            settings.adopt = helm_release::kube::Adopt::Any;
-        });
+        replace_resource(&world, is_of_another_kind);
+        let world = taking_over(world.server, |_| ());
         for _ in 0..2 {
             killed_after(&world, 30).await;
         }
@@ -270,6 +260,53 @@ async fn tests_that_another_resource_passed_run_again_for_the_one_that_takes_its
         reconcile(&world, "Complete").await;
         assert_eq!(world.condition("TestSuccess").unwrap(), "True/TestSucceeded/revision 1 passed its tests");
         assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "once for each resource");
+    }
+}
+
+/// Puts another resource in the place of one whose release is deployed, and whose objects go with it.
+fn replace_resource(world: &World, is_of_another_kind: bool) {
+    let made = world.server.paths().into_iter().filter(|path| path.starts_with(MAPS) || path.starts_with(JOBS));
+    made.for_each(|path| world.server.remove(&path));
+    if is_of_another_kind {
+        put_as_anothers(&world.server, &record_path(1), world.server.object(&record_path(1)).unwrap());
+    }
+    world.recreate(PRIMARY);
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"}));
+}
+
+/// Creates a controller that runs the chart's tests and takes any release over.
+fn taking_over(server: Arc<MemoryApi>, change: impl FnOnce(&mut Settings)) -> World {
+    World::with_events(server, Arc::new(Stub::default()), |settings| {
+        tested(OnTestFailure::Report)(settings);
+        settings.adopt = helm_release::kube::Adopt::Any;
+        change(settings);
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn tests_that_another_resource_passed_run_again_although_the_records_move_before_the_takeover_ends() {
+    for is_of_another_kind in [false, true] {
+        let world = world(OnTestFailure::Report, tests());
+        reconcile(&world, "Complete").await;
+        replace_resource(&world, is_of_another_kind);
+        let before = world.server.object(PRIMARY).unwrap()["spec"].clone();
+        // The new resource's first upgrade fails, and is kept.
+        world.server.refuse(|call| {
+            let is_written = call.method != http::Method::GET && call.path.contains("/deployments");
+            is_written.then(|| Error::from_status(422, "Invalid", "no"))
+        });
+        world.edit(|p| p["spec"]["deployments"] = json!(["late"]));
+        let world = taking_over(world.server, |settings| settings.on_failure = OnFailure::Keep);
+        world.reconcile().await;
+        assert_eq!(world.history(), ["1 deployed", "2 failed"], "{is_of_another_kind}");
+        world.server.accept();
+        world.edit(|p| p["spec"] = before);
+        let passed = Some(Tests::Passed);
+        let world = taking_over(world.server, |settings| settings.home = Home::in_namespace("records"));
+        reconcile(&world, "Complete").await;
+        assert_eq!(world.history(), ["3 deployed"], "it is imported and taken over, {is_of_another_kind}");
+        assert_eq!((phases(&world, 3).await, test_marks(&world)), (vec!["check Succeeded".to_owned()], passed));
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "once for each resource, {is_of_another_kind}");
     }
 }
 

@@ -288,6 +288,21 @@ async fn a_job_has_finished_for_a_resource_that_takes_over_what_is_left_of_anoth
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_finished_for_another_resource_runs_for_one_whose_refused_takeover_outlives_the_others_release() {
+    // The records move meanwhile, or not.
+    for (home, history) in [(Home::default(), "3 deployed"), (Home::in_namespace("records"), "4 deployed")] {
+        outlives_the_others_release(home, history).await;
+    }
+}
+
+/// Returns a controller that takes any release over and keeps its records here.
+fn taking_any(server: Arc<MemoryApi>, home: Home) -> World {
+    World::with_events(server, Arc::new(Stub::default()), |settings| {
+        (settings.adopt, settings.home) = (Adopt::Any, home);
+    })
+}
+
+/// Lets a process with this home end a takeover that was refused until the other resource's release was gone.
+async fn outlives_the_others_release(home: Home, history: &str) {
     const MIGRATE: &str = "/apis/batch/v1/namespaces/ns/jobs/migrate";
     let world = finished().await;
     put_as_anothers(&world.server, &record_path(1), world.server.object(&record_path(1)).unwrap());
@@ -300,8 +315,7 @@ async fn a_job_that_finished_for_another_resource_runs_for_one_whose_refused_tak
         p["spec"]["hooks"] = json!([hooks::hook("migrate", "pre-upgrade")]);
         p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"});
     });
-    let any = |settings: &mut Settings| settings.adopt = Adopt::Any;
-    let world = World::with_events(world.server, Arc::new(Stub::default()), any);
+    let world = taking_any(world.server, Home::default());
     reconcile(&world).await;
     let refused = world.condition("ReleaseFailed").unwrap();
     assert!(refused.contains("it belongs to Redis"), "{refused}");
@@ -310,10 +324,17 @@ async fn a_job_that_finished_for_another_resource_runs_for_one_whose_refused_tak
     world.server.remove(MIGRATE);
     world.server.remove(&format!("{MAPS}/b"));
     tokio::time::advance(Duration::from_secs(600)).await;
-    feed_jobs(&world);
-    hooks::reconcile(&world, "Complete").await;
+    let world = if home == Home::default() { world } else { taking_any(world.server, home) };
+    for _ in 0..2 {
+        feed_jobs(&world);
+        hooks::reconcile(&world, "Complete").await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
     assert_eq!((exists(&world), world.value_of("b")), (true, json!("2")), "{:#?}", world.server.log());
-    assert_eq!(world.history().last().unwrap(), "3 deployed");
+    assert_eq!(world.history().last().unwrap(), history);
+    let release = world.shared.cache.release(&key()).unwrap();
+    let former: Vec<&str> = release.deployed_marks().unwrap().former.iter().map(|uid| &**uid).collect();
+    assert_eq!(former, ["another"], "it does not take the release back");
     world.server.remove(LOAD);
     reconcile(&world).await;
     assert!(!exists(&world), "it has finished");
