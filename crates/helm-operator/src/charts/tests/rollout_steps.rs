@@ -128,11 +128,34 @@ async fn releases_that_are_yet_to_be_taken_over_take_their_turns() {
     let from = world.server.log().len();
     world.work_for(10 * SECOND).await;
     assert_eq!(with_chart(&world, "v2"), NAMES);
-    let order = order(&world, from);
+    check_order(&order(&world, from));
+    assert!(NAMES.iter().all(|name| reconciling(&world, name).is_empty()));
+}
+
+/// Checks that no step began before the one before it was over.
+fn check_order(order: &[String]) {
     let last = |names: [&str; 2]| order.iter().rposition(|name| names.contains(&name.as_str())).unwrap();
     let first = |names: [&str; 2]| order.iter().position(|name| names.contains(&name.as_str())).unwrap();
     assert!(last(["x", "y"]) < first(["a", "b"]) && last(["a", "b"]) < first(["c", "d"]), "{order:?}");
-    assert!(NAMES.iter().all(|name| reconciling(&world, name).is_empty()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn releases_that_are_yet_to_be_imported_take_their_turns() {
+    let world = installed(OnGateFailure::Halt).await;
+    // No status names a release, so that only an import finds them.
+    for name in NAMES {
+        let path = primary("ns", name, Value::Null).0;
+        let mut resource = world.server.object(&path).unwrap();
+        resource["status"] = Value::Null;
+        world.server.put(&path, resource, "user");
+    }
+    let from = world.server.log().len();
+    let world = World::with_events(world.server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
+        (settings.rollout, settings.home) = (Some(rule(OnGateFailure::Halt)), Home::in_namespace("records"));
+    });
+    reconcile_all(&world, 8).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+    check_order(&order(&world, from));
 }
 
 #[tokio::test(start_paused = true)]

@@ -19,8 +19,9 @@ pub(crate) enum Part {
     None,
     /// It still has the previous inputs. `failed`: an attempt failed before it changed anything, or was undone.
     Waiting { failed: bool },
-    /// Another operator or helm recorded its deployed revision, which is still to be compared. It counts as waiting,
-    /// because the rollout may change it, but begins no rollout. `failed`: the comparison failed.
+    /// Another operator or helm recorded its deployed revision, which is still to be compared, or it is still to be
+    /// imported from records elsewhere. It counts as waiting, because the rollout may change it, but begins no rollout.
+    /// `failed`: the comparison or the import failed.
     Uncompared { failed: bool },
     /// The rollout has reached it. `since`: when it entered this state.
     Reached { state: Reached, since: Option<Timestamp> },

@@ -131,6 +131,8 @@ impl StepContext<'_> {
             release.put(version, (status, trust), resource_version, marks);
             release.packed = Some((version, packed));
         });
+        // It may have to wait for its turn now.
+        self.note_part(primary, None);
         Ok(true)
     }
 

@@ -61,9 +61,19 @@ impl StepContext<'_> {
             // The others must not get what was taken back from a release that a person stops in that state.
             Some(release) if self.rejected_by(release) == Some(RejectedBy::Rollout) => Part::TakenBack,
             Some(release) if !is_left => self.part(primary, release, health),
+            None if !is_left && self.is_yet_to_be_imported(primary) => {
+                Part::Uncompared { failed: self.has_failed(primary) }
+            }
             _ => Part::None,
         };
         Member { is_canary: primary.is_canary, part }
+    }
+
+    /// Returns whether the resource may have a release of which no record is known here, because it is recorded
+    /// elsewhere, for example in chunks. Its first reconcile imports it, or installs it again.
+    fn is_yet_to_be_imported(&self, primary: &Primary) -> bool {
+        let is_blind = self.shared.cache.is_blind(self.key);
+        !primary.deleting && !is_blind && self.recorded(primary) == Recorded::Lost
     }
 
     /// Returns what rejected the revision that brought what is rolled out now, if it was rolled back.
