@@ -4,13 +4,13 @@
 //! A shard waits while the leader's lease is held. A leader, once it holds its own, waits while a shard that names that
 //! lease holds one. Each writes its own lease before it looks, so at least one of two that begin at the same time sees
 //! the other; then the shard gives way. Neither waits for one that serves other kinds, such as those that a ring refuses.
-//! Requests are sent only before a process begins to serve.
+//! Requests are sent only before a process begins to serve. A lease that a crashed process left counts as held for its
+//! duration, as in an election: the time in it is by a clock that may differ from ours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::jiff::Timestamp;
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt as _};
 use tokio::time::{Instant, sleep, timeout};
@@ -29,10 +29,6 @@ const PAUSE: Duration = Duration::from_secs(2);
 
 /// How long a look may take. It is shorter than the renew deadline, because a process that looks once does not renew.
 const LIMIT: Duration = Duration::from_secs(5);
-
-/// After how many seconds without a renewal a lease was left by a crashed process, by clocks that may differ. Otherwise
-/// each start would wait for such a lease.
-const LEFT: i64 = 3600;
 
 /// Processes that serve the same resources, and hold other leases than this one.
 pub struct Rivals {
@@ -108,7 +104,7 @@ impl Rivals {
             Err(_) => return Some(self.unknown("no answer in time")),
         };
         self.requirement.iter().for_each(Requirement::meet);
-        self.see(leases, Instant::now(), outside::now())
+        self.see(leases, Instant::now())
     }
 
     async fn leases(&self) -> Result<Vec<Lease>, kube::Error> {
@@ -125,13 +121,13 @@ impl Rivals {
 
     /// Stores leases as they are now, and describes one that a rival may hold. One that is gone counts as held until it
     /// would have expired.
-    fn see(&mut self, leases: Vec<Lease>, now: Instant, wall: Timestamp) -> Option<String> {
+    fn see(&mut self, leases: Vec<Lease>, now: Instant) -> Option<String> {
         for lease in leases {
             let name = lease.name_any();
             let before = self.seen.remove(&name);
             self.seen.insert(name, Seen::again(before, lease, now));
         }
-        let is_running = |seen: &Seen| self.is_rival(&seen.lease) && seen.is_held(now) && !is_left(&seen.lease, wall);
+        let is_running = |seen: &Seen| self.is_rival(&seen.lease) && seen.is_held(now);
         let (lease, seen) = self.seen.iter().find(|(_, seen)| is_running(seen))?;
         Some(format!("{} holds the lease {lease}", seen.holder().unwrap_or_default()))
     }
@@ -156,21 +152,15 @@ fn annotation<'a>(lease: &'a Lease, key: &str) -> Option<&'a String> {
     lease.metadata.annotations.as_ref()?.get(key)
 }
 
-/// Returns whether a crashed process left the lease long ago.
-fn is_left(lease: &Lease, wall: Timestamp) -> bool {
-    let renewed = lease.spec.as_ref().and_then(|spec| spec.renew_time.as_ref());
-    renewed.is_some_and(|renewed| wall.as_second() - renewed.0.as_second() > LEFT)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use outside::MemoryApi;
     use serde_json::json;
 
     use super::*;
     use crate::runtime::readiness::Readiness;
-
-    /// The time in each lease.
-    const RENEWED: i64 = 10_000;
 
     fn lease(name: &str, holder: &str, instead_of: &str) -> Lease {
         let renewed = "1970-01-01T02:46:40.000000Z";
@@ -198,39 +188,58 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn only_a_lease_that_is_held_for_the_same_operator_and_kind_makes_a_process_wait() {
-        let wall = |after: i64| Timestamp::from_second(RENEWED + after).unwrap();
         let leader = |serves: &str| serving(serves, lease("lock", "a_1", ""));
         let shard = |serves: &str| serving(serves, lease("pod-1", "pod-1", "lock"));
-        for (behaviour, of_shard, lease, after, expected) in [
-            ("the leader runs", true, lease("lock", "a_1", ""), 0, Some("a_1 holds the lease lock")),
-            ("its clock is ahead", true, lease("lock", "a_1", ""), -60, Some("a_1 holds the lease lock")),
-            ("it has ended", true, lease("lock", "", ""), 0, None),
-            ("it crashed long ago", true, lease("lock", "a_1", ""), 3601, None),
-            ("a shard runs", false, lease("pod-1", "pod-1", "lock"), 0, Some("pod-1 holds the lease pod-1")),
-            ("it has ended", false, lease("pod-1", "", "lock"), 0, None),
-            ("the sharder has its lease", false, lease("pod-1", "shardlease-controller", "lock"), 0, None),
-            ("it is another operator's", false, lease("pod-1", "pod-1", "other"), 0, None),
-            ("it crashed long ago", false, lease("pod-1", "pod-1", "lock"), 3601, None),
-            ("the leader has our kind", true, leader("Cart.a.b,Shop.a.b"), 0, Some("a_1 holds the lease lock")),
-            ("it has other kinds", true, leader("Cart.a.b,Shop.a.c"), 0, None),
-            ("a shard has our kind", false, shard("Shop.a.b,Till.a.b"), 0, Some("pod-1 holds the lease pod-1")),
-            ("it has other kinds", false, shard("Cart.a.b"), 0, None),
+        for (behaviour, of_shard, lease, expected) in [
+            ("the leader runs", true, lease("lock", "a_1", ""), Some("a_1 holds the lease lock")),
+            ("it has ended", true, lease("lock", "", ""), None),
+            ("a shard runs", false, lease("pod-1", "pod-1", "lock"), Some("pod-1 holds the lease pod-1")),
+            ("it has ended", false, lease("pod-1", "", "lock"), None),
+            ("the sharder has its lease", false, lease("pod-1", "shardlease-controller", "lock"), None),
+            ("it is another operator's", false, lease("pod-1", "pod-1", "other"), None),
+            ("the leader has our kind", true, leader("Cart.a.b,Shop.a.b"), Some("a_1 holds the lease lock")),
+            ("it has other kinds", true, leader("Cart.a.b,Shop.a.c"), None),
+            ("a shard has our kind", false, shard("Shop.a.b,Till.a.b"), Some("pod-1 holds the lease pod-1")),
+            ("it has other kinds", false, shard("Cart.a.b"), None),
         ] {
-            let seen = rivals(of_shard).see(vec![lease], Instant::now(), wall(after));
+            let seen = rivals(of_shard).see(vec![lease], Instant::now());
             assert_eq!(seen.as_deref(), expected, "{behaviour}");
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_that_does_not_change_or_is_gone_counts_until_it_has_expired() {
-        let (mut rivals, wall, start) = (rivals(true), Timestamp::from_second(RENEWED).unwrap(), Instant::now());
+        let (mut rivals, start) = (rivals(true), Instant::now());
         let mut see = |lease: Option<Lease>, second: u64| {
-            rivals.see(lease.into_iter().collect(), start + Duration::from_secs(second), wall).is_some()
+            rivals.see(lease.into_iter().collect(), start + Duration::from_secs(second)).is_some()
         };
         let held = |holder: &str| Some(lease("lock", holder, ""));
         assert!(see(held("a_1"), 0) && see(held("a_1"), 14) && see(None, 14));
         assert!(!see(held("a_1"), 15));
         assert!(see(held("b_1"), 20), "another process took it");
         assert!(!see(held(""), 21), "it released it");
+    }
+
+    /// The clock of a live process may be far behind.
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_of_long_ago_counts_as_long_as_it_changes_and_for_its_duration_after_that() {
+        let server = Arc::new(MemoryApi::new());
+        server.serve("coordination.k8s.io/v1", "Lease", "leases");
+        let client = crate::testing::client(&server, &Default::default());
+        let mut rivals = Rivals { api: Api::namespaced(client, "ns"), ..rivals(true) };
+        let since = Instant::now();
+        rivals.gone().await;
+        assert_eq!(since.elapsed().as_secs(), 0, "no lease delays a start");
+        for second in [40, 42, 44] {
+            let mut lease = serde_json::to_value(lease("lock", "a_1", "")).unwrap();
+            lease["spec"]["renewTime"] = format!("1970-01-01T02:46:{second}.000000Z").into();
+            server.put("/apis/coordination.k8s.io/v1/namespaces/ns/leases/lock", lease, "a_1");
+            assert_eq!(rivals.running().await.as_deref(), Some("a_1 holds the lease lock"), "renewed at {second}");
+            sleep(PAUSE).await;
+        }
+        let since = Instant::now();
+        rivals.gone().await;
+        let waited = (since.elapsed() + PAUSE).as_secs();
+        assert!((15..=17).contains(&waited), "it waited {waited} s after the last change");
     }
 }
