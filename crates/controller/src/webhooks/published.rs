@@ -3,6 +3,8 @@
 //! The leader may see the files a minute later, and publishes the authority only then. Requests that the API server sends
 //! to the replica in the meantime would fail, so it is not ready before.
 
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use kube::Client;
 
 use super::configuration::{Object, other_address};
@@ -19,15 +21,16 @@ pub(super) struct Published {
 
 impl Published {
     /// Returns whether an object has a bundle for this endpoint that lacks an authority of this one. An object that
-    /// cannot be read does not count: the role may lack the right.
+    /// cannot be read does not count: the role may lack the right. Reads all at once, because the caller does not wait
+    /// for long, and a slow API server would answer one after the other too late.
     pub(super) async fn lacks(&self, own: &str) -> bool {
-        for object in &self.objects {
-            let live = api(self.client.clone(), object).get_opt(object.name()).await.ok().flatten();
-            let live = live.filter(|live| other_address(&live.data, &self.place).is_none());
-            if live.is_some_and(|live| inherited::lacks(&live.data, own)) {
-                return true;
-            }
-        }
-        false
+        let reads: FuturesUnordered<_> = self.objects.iter().map(|object| self.is_lacking(object, own)).collect();
+        reads.any(std::future::ready).await
+    }
+
+    async fn is_lacking(&self, object: &Object, own: &str) -> bool {
+        let live = api(self.client.clone(), object).get_opt(object.name()).await.ok().flatten();
+        let live = live.filter(|live| other_address(&live.data, &self.place).is_none());
+        live.is_some_and(|live| inherited::lacks(&live.data, own))
     }
 }

@@ -2,10 +2,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use http::Method;
-use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::apps::v1::{ControllerRevision, DaemonSet, Deployment, ReplicaSet, StatefulSet};
 use outside::{Error, MemoryApi};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -222,12 +223,12 @@ fn mount(folder: &Path, own: &certificate::Certificate) {
 }
 
 /// Starts a replica with the files in a folder.
-fn start_replica(client: kube::Client, folder: &Path) -> (Certificates, Readiness) {
+fn start_replica(client: kube::Client, webhooks: Webhooks, folder: &Path) -> (Certificates, Readiness) {
     let settings = Settings { certificate_dir: Some(folder.into()), ..Settings::default() };
     let place = Endpoint { name: "hook".into(), namespace: Some("x".into()), url: None };
     let (replica, readiness) = (Certificates::new(&settings, place), Readiness::default());
     let needs = NeedsCertificate(readiness.require("certificate", "none"));
-    tokio::spawn(replica.clone().run(client, webhooks(), Default::default(), needs));
+    tokio::spawn(replica.clone().run(client, webhooks, Default::default(), needs));
     (replica, readiness)
 }
 
@@ -240,7 +241,7 @@ async fn a_replica_that_starts_with_new_files_is_ready_once_their_authority_is_p
         publishes(&server, &[&a]).await;
         let (folder, own) = (tempfile::tempdir().unwrap(), certificate_of_user());
         mount(folder.path(), &own);
-        let (_, readiness) = start_replica(watched::client(&server), folder.path());
+        let (_, readiness) = start_replica(watched::client(&server), webhooks(), folder.path());
         sleep(Duration::from_secs(60)).await;
         let unmet = readiness.unmet();
         assert!(unmet.len() == 1 && unmet[0].contains("has not published the authority of ca.crt"), "{unmet:?}");
@@ -260,7 +261,7 @@ async fn a_replica_without_answers_follows_its_files_and_is_ready_after_two_minu
     let client = kube::Client::new(tower::service_fn(silent), "default");
     let (folder, [first, next]) = (tempfile::tempdir().unwrap(), [(); 2].map(|()| certificate_of_user()));
     mount(folder.path(), &first);
-    let (replica, readiness) = start_replica(client, folder.path());
+    let (replica, readiness) = start_replica(client, webhooks(), folder.path());
     // The files are read after 20 and after 40 seconds.
     sleep(Duration::from_secs(25)).await;
     mount(folder.path(), &next);
@@ -271,6 +272,34 @@ async fn a_replica_without_answers_follows_its_files_and_is_ready_after_two_minu
     assert!(trusted.contains(&next.authority) && trusted.contains(&first.authority), "{trusted}");
     sleep(Duration::from_secs(95)).await;
     assert_eq!(readiness.unmet(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replica_with_many_objects_that_are_read_slowly_is_ready_as_soon_as_all_are_published() {
+    let (folder, own, reads) = (tempfile::tempdir().unwrap(), certificate_of_user(), Arc::new(AtomicUsize::new(0)));
+    mount(folder.path(), &own);
+    let bundle = k8s_openapi::ByteString(own.authority.clone().into_bytes());
+    let client = json!({"service": {"namespace": "x", "name": "hook"}, "caBundle": bundle});
+    let published = json!({"metadata": {"name": "any"}, "webhooks": [{"clientConfig": client}]}).to_string();
+    let count = reads.clone();
+    let slow = tower::service_fn(move |_: http::Request<kube::client::Body>| {
+        let (published, count) = (published.clone(), count.clone());
+        async move {
+            sleep(Duration::from_millis(1500)).await;
+            count.fetch_add(1, Ordering::Relaxed);
+            Ok::<_, std::convert::Infallible>(http::Response::new(kube::client::Body::from(published.into_bytes())))
+        }
+    });
+    let apps = webhooks()
+        .convert::<ControllerRevision, ControllerRevision>()
+        .convert::<DaemonSet, DaemonSet>()
+        .convert::<Deployment, Deployment>()
+        .convert::<ReplicaSet, ReplicaSet>()
+        .convert::<StatefulSet, StatefulSet>();
+    let all = apps.convert::<Shop, Shop>();
+    let (_, readiness) = start_replica(kube::Client::new(slow, "default"), all, folder.path());
+    sleep(Duration::from_secs(5)).await;
+    assert_eq!((readiness.unmet(), reads.load(Ordering::Relaxed)), (Vec::<String>::new(), 8));
 }
 
 /// Asks for another certificate, and returns whether it is served a minute later.
