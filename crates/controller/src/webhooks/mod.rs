@@ -13,6 +13,7 @@ mod deep;
 mod disputes;
 mod files;
 mod follow;
+mod growth;
 mod in_memory;
 mod inherited;
 mod keeper;

@@ -17,19 +17,20 @@ use tokio::time::{Instant, timeout};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::conversion::{MAX_WEIGHT, Versions};
+use super::growth;
 use super::registry::{Failure, Registered, Webhooks};
 use super::weight::weigh;
 use crate::metrics::Metrics;
 
 /// The maximum size of an admission review: the API server accepts objects of 3 MiB, and sends two.
-const MAX_ADMISSION: usize = 7 << 20;
+pub(super) const MAX_ADMISSION: usize = 7 << 20;
 
 /// The maximum size of a conversion review, which has all objects of a list or of a page.
 const MAX_CONVERSION: usize = 24 << 20;
 
 /// The maximum of what all reviews that are being read or answered take: their text; of admissions, twice what they take
 /// when they are parsed; of conversions, the text of the answer and one parsed object. Calculated for a container of 128 MiB.
-const MAX_TOTAL: usize = 64 << 20;
+pub(super) const MAX_TOTAL: usize = 64 << 20;
 
 /// How long an admission may take in total. The API server waits for [`super::configuration::TIMEOUT`].
 const ADMISSION_LIMIT: Duration = Duration::from_secs(8);
@@ -107,6 +108,9 @@ impl Served {
             Asked::Admission(_) => 2 * weigh(&body),
             Asked::Conversion(_) => body.len() + weigh(&body).min(MAX_WEIGHT),
         })?;
+        if let Asked::Admission(_) = &asked {
+            growth::check(&body).map_err(|why| (StatusCode::PAYLOAD_TOO_LARGE, why.to_owned()))?;
+        }
         // A separate task, so that a panic or a blocking call affects only this request.
         let client = self.client.clone();
         let work = match asked {

@@ -238,6 +238,28 @@ async fn whatever_else_is_sent_is_refused_within_limits() {
     assert_eq!(send(Http::post(path).body(slow).unwrap()).await.0, StatusCode::INTERNAL_SERVER_ERROR);
 }
 
+/// The review of an update has two states of the object.
+#[tokio::test]
+async fn an_object_that_is_admitted_can_be_updated_later() {
+    let of = |items: usize| {
+        let mut shop = object(json!({"size": 3, "unknown": vec![json!({"": 0}); items]}));
+        shop["metadata"]["finalizers"] = json!(["f"]);
+        shop
+    };
+    let ask = |operation: &'static str, object: Value, old: Value| async move {
+        post("/validate/example.com/v1/shops", &review(operation, object, old)).await
+    };
+    let (largest, mut free) = (of(23_000), of(23_000));
+    free["metadata"]["finalizers"] = Value::Null;
+    assert_eq!(ask("CREATE", largest.clone(), Value::Null).await.0, StatusCode::OK);
+    assert_eq!(ask("UPDATE", free, largest).await.0, StatusCode::OK, "its finalizer goes");
+    let refused = (StatusCode::PAYLOAD_TOO_LARGE, json!("the object is too large to be updated later"));
+    assert_eq!(ask("CREATE", of(24_000), Value::Null).await, refused);
+    assert_eq!(ask("UPDATE", of(24_000), of(1)).await, refused);
+    assert_eq!(ask("UPDATE", of(1), of(24_000)).await.0, StatusCode::OK, "it is shortened");
+    assert_eq!(ask("DELETE", Value::Null, of(30_000)).await.0, StatusCode::OK, "it is deleted");
+}
+
 #[tokio::test]
 async fn all_bodies_together_have_a_limit_and_give_it_back() {
     let metrics = Metrics::default();
