@@ -6,6 +6,7 @@ use super::requests::undeclare_handled;
 use super::rollout::{hide, refuse, set_deployment_ready, show};
 use super::*;
 use crate::chart_metrics::Census as _;
+use crate::reconcile::decide::progression::{Part, Reached};
 use crate::watches::{OnFailure, OnGateFailure, RolloutRule, rollout_of};
 
 /// The canaries are the last two.
@@ -620,6 +621,131 @@ async fn a_change_by_the_owner_that_meets_the_rollback_is_kept() {
     edit(&world, "x", "value", "mine".into());
     world.reconcile_one(&x).await;
     is_kept(world).await;
+}
+
+/// Creates a controller that has just started, whose rollouts have one step with a gate and then no release left.
+fn in_one_step(server: Arc<MemoryApi>, chart: &'static str) -> World {
+    World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
+        settings.rollout = Some(Arc::new(rollout_of(None, &[100], "", OnGateFailure::Rollback)));
+    })
+}
+
+/// Creates six releases that a rollout has brought to v2. Since then, the owner of `c` has changed its `spec`, and `b`
+/// has failed.
+async fn rolled_out() -> World {
+    let (world, [_, b, c, ..]) = (install(in_one_step(empty(), "v1")).await, keys());
+    edit(&world, "b", "deployments", json!(["b"]));
+    world.reconcile_one(&b).await;
+    set_deployment_ready(&world, "b", true);
+    world.reconcile_one(&b).await;
+    let world = in_one_step(world.server, "v2");
+    reconcile_all(&world, 3).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+    edit(&world, "c", "value", "mine".into());
+    world.reconcile_one(&c).await;
+    set_deployment_ready(&world, "b", false);
+    reconcile_all(&world, 3).await;
+    assert!(matches!(world.shared.turns.part(&b), Some(Part::Reached { state: Reached::Failed, .. })));
+    world
+}
+
+/// Upgrades a release as a person does with helm, which rewrites the record of the revision before without annotations.
+async fn upgrade_with_helm(world: &World, name: &str) {
+    let newest = revision(world, name);
+    let path = |version: u32| format!("{SECRETS}/sh.helm.release.v1.{name}.v{version}");
+    let mut release = world.shared.storage.get("ns", name, newest).await.unwrap().release.facts().clone();
+    let mut before = world.server.object(&path(newest)).unwrap();
+    for (version, status) in [(newest, Status::Superseded), (newest + 1, Status::Deployed)] {
+        (release.version, release.info.status) = (version, status);
+        if version > newest {
+            release.manifest = release.manifest.replace(" by ", " by hand after ");
+        }
+        let record = Packed::pack(&release).unwrap().to_record().into_bytes();
+        before["metadata"]["annotations"] = Value::Null;
+        before["metadata"]["labels"]["status"] = status.as_str().into();
+        before["metadata"]["labels"]["version"] = version.to_string().into();
+        before["data"]["release"] = serde_json::to_value(ByteString(record)).unwrap();
+        let metadata = json!({"name": release.key(), "labels": before["metadata"]["labels"]});
+        let new = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": before["data"]});
+        world.server.put(&path(version), if version > newest { new } else { before.clone() }, "helm");
+    }
+    let map = format!("{MAPS}/{name}");
+    let mut live = world.server.object(&map).unwrap();
+    live["data"]["value"] = live["data"]["value"].as_str().unwrap().replace(" by ", " by hand after ").into();
+    world.server.put(&map, live, "helm");
+}
+
+/// Returns the number of a release's newest revision.
+fn revision(world: &World, name: &str) -> u32 {
+    world.shared.cache.release(&ResourceKey::new("ns", name)).unwrap().newest().unwrap().0
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_person_does_with_helm_after_a_rollout_is_undone_at_once_and_begins_none() {
+    for restarts in [false, true] {
+        let world = rolled_out().await;
+        let ([a, _, c, ..], published) = (keys(), rollout_events(&world).await);
+        assert_eq!(NAMES.map(|name| revision(&world, name)), [2, 3, 3, 2, 2, 2]);
+        upgrade_with_helm(&world, "a").await;
+        upgrade_with_helm(&world, "c").await;
+        let world = if restarts { in_one_step(world.server, "v2") } else { world };
+        for (key, value) in [(&a, "x by v2"), (&c, "mine by v2")] {
+            world.reconcile_one(key).await;
+            assert_eq!(world.value_of(&key.name), value, "restarts: {restarts}");
+        }
+        reconcile_all(&world, 3).await;
+        assert_eq!(NAMES.map(|name| revision(&world, name)), [4, 3, 5, 2, 2, 2], "restarts: {restarts}");
+        assert_eq!(world.shared.count().rollout.unwrap().phase, None);
+        assert_eq!(rollout_events(&world).await, published, "restarts: {restarts}");
+        let undoing = world.shared.cache.release(&c).unwrap().newest().unwrap().1.marks.clone().unwrap();
+        assert!(restarts || undoing.before.is_none(), "its owner brought v2 to it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_suspended_release_that_a_person_changed_with_helm_begins_no_rollout_when_it_is_resumed() {
+    let world = rolled_out().await;
+    let (path, published) = (primary("ns", "a", Value::Null).0, rollout_events(&world).await);
+    let annotate = |annotations: Value| {
+        let mut resource = world.server.object(&path).unwrap();
+        resource["metadata"]["annotations"] = annotations;
+        world.server.put(&path, resource, "user");
+    };
+    annotate(json!({"helm.sdk.operatorframework.io/suspend": "true"}));
+    reconcile_all(&world, 1).await;
+    upgrade_with_helm(&world, "a").await;
+    reconcile_all(&world, 2).await;
+    assert_eq!(world.value_of("a"), "x by hand after v2");
+    annotate(json!({}));
+    reconcile_all(&world, 3).await;
+    assert_eq!(NAMES.map(|name| revision(&world, name)), [4, 3, 3, 2, 2, 2]);
+    assert_eq!((world.value_of("a"), rollout_events(&world).await), (json!("x by v2"), published));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_a_person_changed_with_helm_while_no_process_ran_takes_its_turn_in_the_next_rollout() {
+    let world = installed(OnGateFailure::Halt).await;
+    upgrade_with_helm(&world, "a").await;
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    let from = world.server.log().len();
+    reconcile_all(&world, 8).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+    check_order(&order(&world, from));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_a_person_changed_with_helm_does_not_get_back_what_the_others_lose() {
+    let (world, [.., x, y]) = (installed(OnGateFailure::Rollback).await, keys());
+    refuse(&world.server, "y");
+    let world = serving(world.server, "v2", OnGateFailure::Rollback);
+    world.reconcile_one(&x).await;
+    assert_eq!(world.value_of("x"), "x by v2");
+    upgrade_with_helm(&world, "x").await;
+    world.reconcile_one(&y).await;
+    assert_eq!(world.shared.count().rollout.unwrap().phase, Some("rolled-back"));
+    world.reconcile_one(&x).await;
+    assert_eq!((world.value_of("x"), revision(&world, "x")), (json!("x by hand after v2"), 3));
+    assert_eq!(reconciling(&world, "x"), "True/RolloutRolledBack");
 }
 
 /// Rolls v2 out, ends the process after each number of writes, and checks how far the next process gets.

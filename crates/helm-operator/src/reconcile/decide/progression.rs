@@ -23,6 +23,10 @@ pub(crate) enum Part {
     /// imported from records elsewhere. It counts as waiting, because the rollout may change it, but begins no rollout.
     /// `failed`: the comparison or the import failed.
     Uncompared { failed: bool },
+    /// A person made its deployed revision with helm, and no record shows any more whether the rollout had reached it
+    /// before. It waits like the others, but begins no rollout: one that is over would be judged again. `failed`: the
+    /// upgrade that undoes the change failed.
+    MadeWithHelm { failed: bool },
     /// The rollout has reached it. `since`: when it entered this state.
     Reached { state: Reached, since: Option<Timestamp> },
     /// The rollout had reached it, and took it back.
@@ -41,11 +45,24 @@ pub(crate) enum Reached {
     Ailing,
 }
 
+/// How a release got what the rollout brings, by the last revision that this operator made. What helm changes since
+/// removes that from the records, but not from the memory of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Got {
+    /// It did not, as far as is known, or it was taken back.
+    #[default]
+    Not,
+    ByRollout,
+    /// By its install, its owner or a request.
+    Apart,
+}
+
 /// A release of the kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Member {
     pub(crate) is_canary: bool,
     pub(crate) part: Part,
+    pub(crate) got: Got,
 }
 
 /// All releases of the kind.
@@ -243,12 +260,12 @@ struct Groups<'m> {
 impl<'m> Groups<'m> {
     fn of(members: &'m Members) -> Groups<'m> {
         let mut groups = Groups::default();
-        for (key, Member { is_canary, part }) in members {
+        for (key, Member { is_canary, part, .. }) in members {
             groups.is_under_way |= matches!(part, Part::Waiting { .. });
             match *part {
                 Part::None => {}
                 Part::TakenBack => groups.is_taken_back = true,
-                Part::Waiting { failed } | Part::Uncompared { failed } => {
+                Part::Waiting { failed } | Part::Uncompared { failed } | Part::MadeWithHelm { failed } => {
                     let group = if *is_canary { &mut groups.canaries } else { &mut groups.others };
                     group.push(Waiting { key, failed });
                 }
@@ -328,12 +345,13 @@ mod tests {
 
     use super::*;
     use crate::watches::rollout_of;
-    use Part::{TakenBack, Uncompared, Waiting as Held};
+    use Part::{MadeWithHelm, TakenBack, Uncompared, Waiting as Held};
     use Reached::{Ailing, Failed, Moving, Ready};
 
     const WAITS: Part = Held { failed: false };
     const BROKEN: Part = Held { failed: true };
     const UNKNOWN: Part = Uncompared { failed: false };
+    const CHANGED: Part = MadeWithHelm { failed: false };
 
     /// The rest of the second share of 20.
     const EIGHT_MORE: &str = "r02 r03 r04 r05 r06 r07 r08 r09";
@@ -355,10 +373,9 @@ mod tests {
     /// Returns members named `c00`, `c01` and so on, which are canaries, and others named `r00` and so on.
     fn members(canaries: &[Part], others: &[Part]) -> Members {
         let named = |letter: &str, index: usize| ResourceKey::new("ns", &format!("{letter}{index:02}"));
-        let canaries =
-            canaries.iter().enumerate().map(|(i, part)| (named("c", i), Member { is_canary: true, part: *part }));
-        let others =
-            others.iter().enumerate().map(|(i, part)| (named("r", i), Member { is_canary: false, part: *part }));
+        let member = |is_canary: bool, part: &Part| Member { is_canary, part: *part, got: Got::Not };
+        let canaries = canaries.iter().enumerate().map(|(i, part)| (named("c", i), member(true, part)));
+        let others = others.iter().enumerate().map(|(i, part)| (named("r", i), member(false, part)));
         canaries.chain(others).collect()
     }
 
@@ -412,7 +429,8 @@ mod tests {
         for (behaviour, canaries, others, expected, free_now) in [
             ("nothing is known to differ", vec![UNKNOWN; 2], vec![UNKNOWN; 20], (Phase::Over, 0), ""),
             ("nor after a rollout", vec![done], vec![done, UNKNOWN, beyond_repair], (Phase::Over, 0), ""),
-            ("canaries first", vec![UNKNOWN; 2], vec![WAITS; 20], (Phase::Moving, 0), "c00 c01"),
+            ("nor if helm changed some", vec![done], vec![reached(Failed), CHANGED], (Phase::Over, 0), ""),
+            ("canaries first", vec![UNKNOWN, CHANGED], vec![WAITS; 20], (Phase::Moving, 0), "c00 c01"),
             ("all canaries", vec![done, UNKNOWN], vec![WAITS; 20], (Phase::Moving, 0), "c01"),
             ("a share of all", vec![], first(&[(1, UNKNOWN)], 20), (Phase::Moving, 1), "r00 r01"),
             ("and the next one", vec![done], first(&[(2, done), (17, UNKNOWN)], 20), (Phase::Moving, 2), EIGHT_MORE),

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use outside::sync;
 
 use super::milestones::{Announced, Milestone};
-use super::progression::{Member, Members, Part, Phase, RolloutProgress, progress};
+use super::progression::{Got, Member, Members, Part, Phase, RolloutProgress, progress};
 use crate::watches::RolloutRule;
 
 /// The turns of one controller's releases.
@@ -78,6 +78,11 @@ impl Turns {
         sync::lock(&self.state).members.get(key).map(|member| member.part)
     }
 
+    /// Returns how a release got what the rollout brings, as far as it is known.
+    pub(crate) fn got(&self, key: &ResourceKey) -> Got {
+        sync::lock(&self.state).members.get(key).map_or(Got::Not, |member| member.got)
+    }
+
     /// Stores the state of a release; `None` means that it no longer exists. Returns the releases whose turn that
     /// changes.
     pub(crate) fn note(&self, key: &ResourceKey, member: Option<Member>, now: Timestamp) -> Vec<ResourceKey> {
@@ -122,9 +127,10 @@ impl Turns {
             _ = state.replan(rule, now);
         }
         let is_taking_back = state.progress.phase == Phase::TakingBack;
+        let waits = || state.progress.phase != Phase::Over && !state.progress.free.contains(key);
         match state.members.get(key).map(|member| member.part) {
             Some(Part::Reached { .. }) if is_taking_back => RolloutTurn::TakenBack,
-            Some(Part::Waiting { .. }) if !state.progress.free.contains(key) => {
+            Some(Part::Waiting { .. } | Part::MadeWithHelm { .. }) if waits() => {
                 RolloutTurn::Held(state.progress.clone())
             }
             Some(Part::TakenBack) => RolloutTurn::Held(state.progress.clone()),
@@ -174,9 +180,12 @@ impl State {
         let is_other = stops && old.phase != new.phase;
         // A pause that begins has a timer in each release that waits.
         let bakes = matches!(new.phase, Phase::Baking(_)) && old.phase != new.phase;
+        let ends = new.phase == Phase::Over && old.phase != new.phase;
+        let is_freed = |key: &ResourceKey| new.free.contains(key) && !old.free.contains(key);
         let wakes = |(key, member): (&ResourceKey, &Member)| match member.part {
             Part::None | Part::Uncompared { .. } => false,
-            Part::Waiting { .. } => is_other || bakes || (new.free.contains(key) && !old.free.contains(key)),
+            Part::Waiting { .. } => is_other || bakes || is_freed(key),
+            Part::MadeWithHelm { .. } => is_other || bakes || ends || is_freed(key),
             Part::Reached { .. } | Part::TakenBack => is_other,
         };
         self.members.iter().filter(|one| wakes(*one)).map(|(key, _)| key.clone()).collect()
@@ -209,7 +218,7 @@ mod tests {
     }
 
     fn member(part: Part) -> Option<Member> {
-        Some(Member { is_canary: false, part })
+        Some(Member { is_canary: false, part, got: Got::Not })
     }
 
     fn turns(on_failure: OnGateFailure) -> Turns {
@@ -244,6 +253,17 @@ mod tests {
         assert!(matches!(turns.turn(&key("d"), at(20)), RolloutTurn::Held(_)));
         assert_eq!(turns.note(&key("d"), member(Part::None), at(30)), [], "it would be the same");
         assert_eq!(turns.turn(&key("d"), at(30)), RolloutTurn::Free);
+    }
+
+    #[test]
+    fn a_release_that_a_person_changed_with_helm_waits_only_for_a_rollout_of_others() {
+        let (turns, d) = (turns(OnGateFailure::Halt), key("d"));
+        assert_eq!(turns.note(&d, member(Part::MadeWithHelm { failed: false }), at(10)), [key("b")]);
+        assert!(matches!(turns.turn(&d, at(10)), RolloutTurn::Held(_)), "30% of four are two");
+        for (gone, woken) in [("a", vec![]), ("b", vec![key("c")]), ("c", vec![d.clone()])] {
+            assert_eq!(turns.note(&key(gone), None, at(20)), woken, "{gone}");
+        }
+        assert_eq!(turns.turn(&d, at(20)), RolloutTurn::Free);
     }
 
     #[test]

@@ -4,11 +4,11 @@ use helm_release::release::Status;
 use helm_release::storage::{Before, Rejected, RejectedBy};
 use jiff::Timestamp;
 
-use super::causes;
+use super::{causes, deploy};
 use crate::dependencies::Waiting;
 use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::decide::inputs::{self, NamedInput};
-use crate::reconcile::decide::progression::{Member, Part, Phase, Reached, RolloutProgress};
+use crate::reconcile::decide::progression::{Got, Member, Part, Phase, Reached, RolloutProgress};
 use crate::reconcile::decide::rollout::Cause;
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::decide::turns::RolloutTurn;
@@ -36,7 +36,12 @@ impl StepContext<'_> {
         }
         let turn = turns.turn(self.key, outside::now());
         self.shared.announce_rollout();
-        turn
+        match turn {
+            // A person has changed it with helm. There is nothing to take back, and it does not get back what the
+            // others lose.
+            RolloutTurn::TakenBack if self.is_deployed_by_others() => RolloutTurn::Held(turns.progress()),
+            turn => turn,
+        }
     }
 
     /// Reports this release's state to the rollout, unless its resource is gone, and wakes the releases whose turn that
@@ -66,7 +71,26 @@ impl StepContext<'_> {
             }
             _ => Part::None,
         };
-        Member { is_canary: primary.is_canary, part }
+        Member { is_canary: primary.is_canary, part, got: self.got(release.as_deref()) }
+    }
+
+    /// Returns how the release got what is rolled out. What the process knows counts if this operator did not make the
+    /// newest revision: helm removes our marks from the one that it replaces.
+    fn got(&self, release: Option<&ReleaseRecords>) -> Got {
+        let known = self.shared.turns.got(self.key);
+        let Some(release) = release else { return known };
+        match self.rejected_by(release) {
+            Some(RejectedBy::Rollout) => return Got::Not,
+            Some(RejectedBy::Tests) => return Got::ByRollout,
+            None => {}
+        }
+        let is_ours = release.newest().is_some_and(|(_, newest)| is_made_by_us(newest));
+        if !is_ours && known != Got::Not {
+            return known;
+        }
+        let own = release.revisions.values().rev().find(|one| is_made_by_us(one));
+        let marks = own.and_then(|own| own.marks.as_ref()).filter(|marks| self.is_of_edition(&marks.inputs));
+        marks.map_or(Got::Not, |marks| if marks.before.is_some() { Got::ByRollout } else { Got::Apart })
     }
 
     /// Returns whether the resource may have a release of which no record is known here, because it is recorded
@@ -110,23 +134,56 @@ impl StepContext<'_> {
     /// Returns the part of a release whose newest revision this operator did not make: one that is yet to be taken over
     /// from helm or an upstream operator, or that a person has changed with helm.
     fn part_of_foreign(&self, primary: &Primary, release: &ReleaseRecords, deployed: &Revision) -> Part {
-        let has_edition = |one: &Revision| one.marks.as_ref().is_some_and(|marks| self.is_of_edition(&marks.inputs));
-        let own = release.revisions.values().rev().find(|one| is_made_by_us(one));
-        // If this operator has made one with what is rolled out, the rest is what a person changed.
-        if self.recorded(primary) == Recorded::Foreign || own.is_some_and(has_edition) {
+        if self.recorded(primary) == Recorded::Foreign {
             return Part::None;
         }
         let failed = self.has_failed(primary);
+        let is_same = matches!(self.found.judged, Some(Inputs::Same | Inputs::RenderedSame));
+        match self.got(Some(release)) {
+            Got::Apart => Part::None,
+            Got::ByRollout if is_same => Part::None,
+            // What a person changed is undone at once: the release does not wait for what it had. No step ends before
+            // it has that again.
+            Got::ByRollout => {
+                Part::Reached { state: if failed { Reached::Failed } else { Reached::Moving }, since: None }
+            }
+            Got::Not if !is_made_by_us(deployed) => self.part_of_unrecorded(primary, failed),
+            Got::Not if is_own_unchanged(primary, deployed) => Part::Waiting { failed },
+            Got::Not => Part::None,
+        }
+    }
+
+    /// Returns the part of a release whose deployed revision this operator did not make either.
+    fn part_of_unrecorded(&self, primary: &Primary, failed: bool) -> Part {
         match (self.found.judged, self.shared.turns.part(self.key)) {
-            _ if is_made_by_us(deployed) && !is_own_unchanged(primary, deployed) => Part::None,
-            _ if is_made_by_us(deployed) => Part::Waiting { failed },
             (Some(Inputs::Same | Inputs::RenderedSame), _) => Part::None,
-            (Some(Inputs::Changed | Inputs::RenderedOther), _) => Part::Waiting { failed },
             // An earlier reconcile has compared it.
             (_, Some(Part::Waiting { .. })) => Part::Waiting { failed },
+            (_, Some(Part::MadeWithHelm { .. })) => Part::MadeWithHelm { failed },
+            (Some(Inputs::Changed | Inputs::RenderedOther), _) => match self.may_have_been_reached(primary) {
+                true => Part::MadeWithHelm { failed },
+                false => Part::Waiting { failed },
+            },
             (_, Some(Part::None)) => Part::None,
             _ => Part::Uncompared { failed },
         }
+    }
+
+    /// Returns whether a person made the deployed revision with helm, and the rollout may have reached the one before
+    /// it in an earlier process: the status names the chart that is rolled out. It names no other inputs, and helm has
+    /// rewritten the record that did.
+    fn may_have_been_reached(&self, primary: &Primary) -> bool {
+        let renderer = &self.shared.renderer;
+        let current = format!("{}-{}", renderer.chart_name(), renderer.chart_version());
+        let before = primary.status.deployed_release.as_ref().map_or("", |before| &*before.chart);
+        (before.is_empty() || before == current) && deploy::made_with_helm(self, primary).is_some()
+    }
+
+    /// Returns whether the newest revision is deployed, and this operator did not make it.
+    fn is_deployed_by_others(&self) -> bool {
+        let release = self.release();
+        let newest = release.as_deref().and_then(ReleaseRecords::newest);
+        newest.is_some_and(|(_, newest)| newest.status == Status::Deployed && !is_made_by_us(newest))
     }
 
     /// Returns whether this reconcile has compared a release whose newest revision this operator did not make.
@@ -199,8 +256,11 @@ impl StepContext<'_> {
     /// resource nor a request causes it.
     fn is_rolled_out(&self, primary: &Primary) -> bool {
         let release = self.release();
-        let deployed = release.as_deref().and_then(ReleaseRecords::deployed_marks);
-        deployed.is_some_and(|deployed| !self.is_of_edition(&deployed.inputs))
+        let deployed = release.as_deref().and_then(ReleaseRecords::deployed).map(|(_, deployed)| deployed);
+        // If it only undoes what a person did with helm, it is what that replaced.
+        let is_apart = |one: &Revision| !is_made_by_us(one) && self.shared.turns.got(self.key) == Got::Apart;
+        let is_older = |one: &Revision| one.marks.as_ref().is_some_and(|marks| !self.is_of_edition(&marks.inputs));
+        deployed.is_some_and(|deployed| is_older(deployed) && !is_apart(deployed))
             && self.is_from_outside(primary, release.as_deref())
             && self.full_reconcile(primary).is_none()
     }
