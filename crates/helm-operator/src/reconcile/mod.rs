@@ -249,6 +249,8 @@ impl ReconcileLoop<'_> {
         }
     }
 
+    /// Takes a step. Long ones are on the heap: otherwise unoptimised code has room for all of them on the stack, twice
+    /// while a plan is made.
     async fn act(&self, step: Step, primary: &Arc<Primary>, observed: &Observed) -> Result<Ended, FailedStep> {
         let context = &self.context;
         if context.may_judge_tokens(primary) {
@@ -299,40 +301,40 @@ impl ReconcileLoop<'_> {
                 context.await_dependencies(primary)
             }
             Step::AwaitDependents => context.await_dependents(primary),
-            Step::Compare => compare::compare(context, primary).await?,
+            Step::Compare => Box::pin(compare::compare(context, primary)).await?,
             Step::Queue => context.enqueue_upgrade(primary),
             Step::Retry => context.wait_for_retry(primary),
-            Step::Plan => plan::plan(context, primary).await?,
-            Step::Reapply => resync::reapply(context, primary).await?,
+            Step::Plan => Box::pin(plan::plan(context, primary)).await?,
+            Step::Reapply => Box::pin(resync::reapply(context, primary)).await?,
             Step::Render | Step::Uninstall if context.is_account_gone(primary).await => match step {
                 Step::Render => return Err(Failed::from(context.missing_account(primary)).into()),
-                _ => uninstall::uninstall(&context.as_operator(), primary).await?,
+                _ => Box::pin(uninstall::uninstall(&context.as_operator(), primary)).await?,
             },
             Step::Render if context.may_be_another_versions() => context.reread(primary).await?,
-            Step::Render => render::render(context, primary).await?,
+            Step::Render => Box::pin(render::render(context, primary)).await?,
             Step::Install => match &context.found.candidate {
-                Some(candidate) => deploy::install(context, primary, candidate).await?,
+                Some(candidate) => Box::pin(deploy::install(context, primary, candidate)).await?,
                 None => NextStep::Done.into(),
             },
             Step::Upgrade => {
                 context.begin_upgrade(primary, context.release().as_deref());
                 context.note_replacement();
                 match &context.found.candidate {
-                    Some(candidate) => deploy::upgrade(context, primary, candidate).await?,
+                    Some(candidate) => Box::pin(deploy::upgrade(context, primary, candidate)).await?,
                     None => NextStep::Done.into(),
                 }
             }
-            Step::Test => chart_tests::test(context, primary).await?.into(),
+            Step::Test => Box::pin(chart_tests::test(context, primary)).await?.into(),
             Step::RollBack => {
                 context.note_replacement();
-                chart_tests::roll_back(context, primary).await?
+                Box::pin(chart_tests::roll_back(context, primary)).await?
             }
             Step::TakeOwnership => repair::take_ownership(context, primary).await?,
-            Step::Repair => repair::repair(context, primary).await?.into(),
+            Step::Repair => Box::pin(repair::repair(context, primary)).await?.into(),
             Step::Detect => detect::detect(context, primary).await?.into(),
             Step::Confirm => repair::confirm(context).await?.into(),
             Step::Supersede => supersede::supersede(context).await?.into(),
-            Step::Uninstall => uninstall::uninstall(context, primary).await?,
+            Step::Uninstall => Box::pin(uninstall::uninstall(context, primary)).await?,
             Step::RemoveFinalizer => finalizer::remove_finalizer(context, primary).await?.into(),
         };
         Ok(ended)
