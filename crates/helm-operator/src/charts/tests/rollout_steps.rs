@@ -734,6 +734,31 @@ async fn a_release_that_a_person_changed_with_helm_while_no_process_ran_takes_it
 }
 
 #[tokio::test(start_paused = true)]
+async fn releases_that_a_person_changed_with_helm_while_no_process_ran_wait_for_the_gate_of_the_canaries() {
+    for is_compared_late in [false, true] {
+        let (world, [.., x, y]) = (installed(OnGateFailure::Halt).await, keys());
+        edit(&world, "x", "deployments", json!(["x"]));
+        world.reconcile_one(&x).await;
+        set_deployment_ready(&world, "x", true);
+        world.reconcile_one(&x).await;
+        for name in ["a", "b", "c", "d"] {
+            upgrade_with_helm(&world, name).await;
+        }
+        let world = serving(world.server, "v2", OnGateFailure::Halt);
+        set_deployment_ready(&world, "x", false);
+        if is_compared_late {
+            world.reconcile_one(&x).await;
+            world.reconcile_one(&y).await;
+        }
+        reconcile_all(&world, 4).await;
+        assert_eq!(with_chart(&world, "v2"), ["x", "y"], "compared late: {is_compared_late}");
+        set_deployment_ready(&world, "x", true);
+        reconcile_all(&world, 8).await;
+        assert_eq!(with_chart(&world, "v2"), NAMES, "compared late: {is_compared_late}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_that_a_person_changed_with_helm_does_not_get_back_what_the_others_lose() {
     let (world, [.., x, y]) = (installed(OnGateFailure::Rollback).await, keys());
     refuse(&world.server, "y");

@@ -24,8 +24,8 @@ pub(crate) enum Part {
     /// `failed`: the comparison or the import failed.
     Uncompared { failed: bool },
     /// A person made its deployed revision with helm, and no record shows any more whether the rollout had reached it
-    /// before. It waits like the others, but begins no rollout: one that is over would be judged again. `failed`: the
-    /// upgrade that undoes the change failed.
+    /// before. It begins no rollout, because one that is over would be judged again. In one that is under way, it waits
+    /// from then on like the others. `failed`: the upgrade that undoes the change failed.
     MadeWithHelm { failed: bool },
     /// The rollout has reached it. `since`: when it entered this state.
     Reached { state: Reached, since: Option<Timestamp> },

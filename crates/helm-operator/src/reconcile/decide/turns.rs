@@ -25,6 +25,9 @@ pub(crate) struct Turns {
 struct State {
     members: Members,
     progress: RolloutProgress,
+    /// Whether a rollout has been under way since some release had yet to be compared. Such a release is part of that
+    /// rollout, even if it is the last one that is left.
+    has_begun: bool,
     announced: Announced,
     /// Milestones that are not published yet.
     milestones: Vec<(Milestone, RolloutProgress)>,
@@ -130,9 +133,7 @@ impl Turns {
         let waits = || state.progress.phase != Phase::Over && !state.progress.free.contains(key);
         match state.members.get(key).map(|member| member.part) {
             Some(Part::Reached { .. }) if is_taking_back => RolloutTurn::TakenBack,
-            Some(Part::Waiting { .. } | Part::MadeWithHelm { .. }) if waits() => {
-                RolloutTurn::Held(state.progress.clone())
-            }
+            Some(Part::Waiting { .. }) if waits() => RolloutTurn::Held(state.progress.clone()),
             Some(Part::TakenBack) => RolloutTurn::Held(state.progress.clone()),
             // One that is to be compared has to be, and nothing follows before.
             _ => RolloutTurn::Free,
@@ -168,7 +169,8 @@ impl Member {
 impl State {
     /// Decides how far the rollout is. Returns the releases whose turn that changes.
     fn replan(&mut self, rule: &RolloutRule, now: Timestamp) -> Vec<ResourceKey> {
-        let before = std::mem::replace(&mut self.progress, progress(&self.members, rule, now));
+        let next = self.advance(rule, now);
+        let before = std::mem::replace(&mut self.progress, next);
         if let Some(milestone) = self.announced.advance(&self.progress) {
             self.milestones.push((milestone, self.progress.clone()));
         }
@@ -180,15 +182,39 @@ impl State {
         let is_other = stops && old.phase != new.phase;
         // A pause that begins has a timer in each release that waits.
         let bakes = matches!(new.phase, Phase::Baking(_)) && old.phase != new.phase;
-        let ends = new.phase == Phase::Over && old.phase != new.phase;
         let is_freed = |key: &ResourceKey| new.free.contains(key) && !old.free.contains(key);
         let wakes = |(key, member): (&ResourceKey, &Member)| match member.part {
-            Part::None | Part::Uncompared { .. } => false,
+            // While a rollout is under way, no release is `MadeWithHelm`.
+            Part::None | Part::Uncompared { .. } | Part::MadeWithHelm { .. } => false,
             Part::Waiting { .. } => is_other || bakes || is_freed(key),
-            Part::MadeWithHelm { .. } => is_other || bakes || ends || is_freed(key),
             Part::Reached { .. } | Part::TakenBack => is_other,
         };
         self.members.iter().filter(|one| wakes(*one)).map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Returns how far the rollout is now. Once one is under way, it includes the releases that a person changed with
+    /// helm: otherwise they would be upgraded without its gate as soon as no other release waits.
+    fn advance(&mut self, rule: &RolloutRule, now: Timestamp) -> RolloutProgress {
+        let mut next = progress(&self.members, rule, now);
+        if (self.has_begun || next.phase != Phase::Over) && self.enlist() {
+            next = progress(&self.members, rule, now);
+        }
+        let is_uncompared = |member: &Member| matches!(member.part, Part::Uncompared { .. });
+        let goes_on = self.has_begun && self.members.values().any(is_uncompared);
+        self.has_begun = goes_on || next.phase != Phase::Over;
+        next
+    }
+
+    /// Lets each release that a person changed with helm wait for its turn. Returns whether there is one.
+    fn enlist(&mut self) -> bool {
+        let mut is_any = false;
+        for member in self.members.values_mut() {
+            if let Part::MadeWithHelm { failed } = member.part {
+                member.part = Part::Waiting { failed };
+                is_any = true;
+            }
+        }
+        is_any
     }
 }
 
@@ -264,6 +290,27 @@ mod tests {
             assert_eq!(turns.note(&key(gone), None, at(20)), woken, "{gone}");
         }
         assert_eq!(turns.turn(&d, at(20)), RolloutTurn::Free);
+    }
+
+    #[test]
+    fn a_release_that_a_person_changed_with_helm_stays_in_a_rollout_that_has_begun() {
+        let (changed, uncompared) = (Part::MadeWithHelm { failed: false }, Part::Uncompared { failed: false });
+        for (first, state, is_held) in [
+            (Some(changed), Reached::Failed, true),
+            (Some(uncompared), Reached::Failed, true),
+            (None, Reached::Ready, false),
+        ] {
+            let (turns, d) = (turns(OnGateFailure::Halt), key("d"));
+            turns.note(&d, first.and_then(member), at(10));
+            for gone in ["b", "c"] {
+                turns.note(&key(gone), None, at(20));
+            }
+            turns.note(&key("a"), member(Part::Reached { state, since: None }), at(30));
+            turns.note(&d, member(changed), at(40));
+            let is_halted =
+                matches!(turns.turn(&d, at(40)), RolloutTurn::Held(progress) if progress.phase == Phase::Halted);
+            assert_eq!(is_halted, is_held, "{first:?}");
+        }
     }
 
     #[test]
