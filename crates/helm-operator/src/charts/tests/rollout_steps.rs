@@ -160,6 +160,25 @@ async fn releases_that_are_yet_to_be_imported_take_their_turns() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_that_another_resource_took_over_before_the_records_moved_holds_no_rollout_back() {
+    let world = installed(OnGateFailure::Halt).await;
+    let taken = world.shared.storage.get("ns", "a", 1).await.unwrap();
+    let (owner, owner_type) = ("another".into(), "Redis.cache.my.domain".into());
+    let marks = Marks { owner, owner_type, ..taken.marks.clone().unwrap() };
+    let mut release = taken.release.facts().clone();
+    release.version = 2;
+    world.shared.storage.create(&release, &marks).await.unwrap();
+    let world = World::with_events(world.server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
+        (settings.rollout, settings.home) = (Some(rule(OnGateFailure::Halt)), Home::in_namespace("records"));
+    });
+    assert_eq!(world.shared.turns.part(&keys()[0]), Some(Part::Uncompared { failed: false }));
+    reconcile_all(&world, 8).await;
+    let condition = world.condition_of(&keys()[0], "Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/ReleaseConflict/"), "{condition}");
+    assert_eq!(with_chart(&world, "v2"), ["b", "c", "d", "x", "y"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failing_canary_that_is_yet_to_be_taken_over_halts_the_rollout_over_restarts() {
     let world = installed(OnGateFailure::Halt).await;
     ["a", "x"].iter().for_each(|name| give_to_upstream(&world, name));

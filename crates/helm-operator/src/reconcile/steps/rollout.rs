@@ -14,6 +14,7 @@ use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::decide::turns::RolloutTurn;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::StepContext;
+use crate::status::reason::Reason;
 use crate::status::{Condition, Health, condition};
 use crate::view::primary::Primary;
 use crate::view::release::{ReleaseRecords, Revision};
@@ -94,10 +95,12 @@ impl StepContext<'_> {
     }
 
     /// Returns whether the resource may have a release of which no record is known here, because it is recorded
-    /// elsewhere, for example in chunks. Its first reconcile imports it, or installs it again.
+    /// elsewhere, for example in chunks. Its first reconcile imports it, or installs it again. One that another
+    /// resource took over is never imported.
     fn is_yet_to_be_imported(&self, primary: &Primary) -> bool {
         let is_blind = self.shared.cache.is_blind(self.key);
-        !primary.deleting && !is_blind && self.recorded(primary) == Recorded::Lost
+        let is_lost = !primary.deleting && !is_blind && self.recorded(primary) == Recorded::Lost;
+        is_lost && !self.has_found_conflict(primary)
     }
 
     /// Returns what rejected the revision that brought what is rolled out now, if it was rolled back.
@@ -217,6 +220,14 @@ impl StepContext<'_> {
         let memory = self.shared.memory.of(self.key);
         let failure = memory.failure.as_ref();
         failure.is_some_and(|one| matches!(one.failed, Failed::Attempt(_)) && one.inputs == self.attempt(primary))
+    }
+
+    /// Returns whether the last attempt with these inputs found in this process that another resource has the release.
+    fn has_found_conflict(&self, primary: &Primary) -> bool {
+        let memory = self.shared.memory.of(self.key);
+        let is_conflict =
+            |failed: &Failed| matches!(failed, Failed::Blocked(fault) if fault.reason == Reason::ReleaseConflict);
+        memory.failure.as_ref().is_some_and(|one| is_conflict(&one.failed) && one.inputs == self.attempt(primary))
     }
 
     /// Returns whether the records show that an upgrade to the rollout's inputs failed, for example in an earlier
