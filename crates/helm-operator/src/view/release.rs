@@ -411,8 +411,10 @@ impl ReleaseRecords {
     }
 
     /// Drops the objects of revisions before the base, because only later ones and those left behind may be live. The
-    /// remaining marks are mostly equal, so they are shared.
+    /// remaining marks are mostly equal, so they are shared. The inputs of a revision that the base repeats stay, if
+    /// the base is a rollout's: whoever undoes that must not return to the same inputs.
     pub(crate) fn drop_old_objects(&mut self) {
+        let base_marks = self.base().and_then(|(_, base)| base.marks.clone()).filter(|marks| marks.before.is_some());
         let base = self.base().map_or(0, |(version, _)| version);
         let left_behind: Vec<u32> = self.left_behind().map(|(version, _)| version).collect();
         let mut last: Option<Arc<Marks>> = None;
@@ -425,8 +427,9 @@ impl ReleaseRecords {
             if !marks.objects.is_empty() || !marks.inputs.is_empty() {
                 // With which inputs an upgrade failed, and in which state it met the release, count as long as it is recorded.
                 let has_failed = revision.status == Status::Failed;
+                let is_repeated = base_marks.as_ref().is_some_and(|base| base.inputs == marks.inputs);
                 *marks = Arc::new(Marks {
-                    inputs: if has_failed { marks.inputs.clone() } else { String::new() },
+                    inputs: if has_failed || is_repeated { marks.inputs.clone() } else { String::new() },
                     before: marks.before.filter(|_| has_failed),
                     owner: marks.owner.clone(),
                     owner_type: marks.owner_type.clone(),

@@ -694,6 +694,22 @@ async fn upgrade_with_helm(world: &World, name: &str) {
     world.server.put(&map, live, "helm");
 }
 
+/// Lets an upgrade of a release with helm fail, which leaves the record of the deployed revision as it is.
+async fn fail_to_upgrade_with_helm(world: &World, name: &str) {
+    let deployed = revision(world, name);
+    let path = |version: u32| format!("{SECRETS}/sh.helm.release.v1.{name}.v{version}");
+    let mut release = world.shared.storage.get("ns", name, deployed).await.unwrap().release.facts().clone();
+    (release.version, release.info.status) = (deployed + 1, Status::Failed);
+    let record = Packed::pack(&release).unwrap().to_record().into_bytes();
+    let mut labels = world.server.object(&path(deployed)).unwrap()["metadata"]["labels"].clone();
+    labels["status"] = Status::Failed.as_str().into();
+    labels["version"] = release.version.to_string().into();
+    let data = json!({"release": serde_json::to_value(ByteString(record)).unwrap()});
+    let metadata = json!({"name": release.key(), "labels": labels});
+    let failed = json!({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "data": data});
+    world.server.put(&path(release.version), failed, "helm");
+}
+
 /// Returns the number of a release's newest revision.
 fn revision(world: &World, name: &str) -> u32 {
     world.shared.cache.release(&ResourceKey::new("ns", name)).unwrap().newest().unwrap().0
@@ -790,6 +806,33 @@ async fn a_release_that_a_person_changed_with_helm_does_not_get_back_what_the_ot
     world.reconcile_one(&x).await;
     assert_eq!((world.value_of("x"), revision(&world, "x")), (json!("x by hand after v2"), 3));
     assert_eq!(reconciling(&world, "x"), "True/RolloutRolledBack");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_rollout_brought_to_a_release_is_taken_back_although_helm_failed_to_change_it_since() {
+    for restarts in [false, true] {
+        let (world, [.., x, y]) = (installed(OnGateFailure::Rollback).await, keys());
+        let serving = |server: Arc<MemoryApi>| {
+            World::with_events(server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
+                (settings.rollout, settings.max_history) = (Some(rule(OnGateFailure::Rollback)), 10);
+            })
+        };
+        let world = serving(world.server);
+        world.reconcile_one(&x).await;
+        assert_eq!((world.value_of("x"), revision(&world, "x")), (json!("x by v2"), 2));
+        fail_to_upgrade_with_helm(&world, "x").await;
+        let world = if restarts { serving(world.server) } else { world };
+        world.reconcile_one(&x).await;
+        let repeated = world.shared.cache.release(&x).unwrap().newest().unwrap().1.clone();
+        assert_eq!((revision(&world, "x"), repeated.status), (4, Status::Deployed), "restarts: {restarts}");
+        assert!(repeated.marks.unwrap().before.is_some(), "restarts: {restarts}");
+        assert!(matches!(world.shared.turns.part(&x), Some(Part::Reached { .. })), "restarts: {restarts}");
+        refuse(&world.server, "y");
+        world.reconcile_one(&y).await;
+        assert_eq!(world.shared.count().rollout.unwrap().phase, Some("rolled-back"));
+        world.reconcile_one(&x).await;
+        assert_eq!(world.value_of("x"), "x by v1", "restarts: {restarts}");
+    }
 }
 
 /// Rolls v2 out, ends the process after each number of writes, and checks how far the next process gets.

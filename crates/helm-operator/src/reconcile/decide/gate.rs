@@ -75,8 +75,9 @@ pub(crate) fn judged(release: &ReleaseRecords) -> Option<String> {
 }
 
 /// Returns the revision to roll back to: the last one before the newest that was deployed by this operator for this
-/// resource, or the one that an interrupted rollback had chosen. If what was rejected is undone already, and a return
-/// to a pinned revision failed since, it is the deployed one.
+/// resource, or the one that an interrupted rollback had chosen. A revision that the newest one repeats does not count,
+/// if a rollout made both. If what was rejected is undone already, and a return to a pinned revision failed since, it
+/// is the deployed one.
 pub(crate) fn target(release: &ReleaseRecords, uid: &str) -> Option<u32> {
     let newest = newest(release)?;
     let rejected = newest.marks.rejected.as_deref().filter(|_| !newest.is_deployed());
@@ -85,8 +86,14 @@ pub(crate) fn target(release: &ReleaseRecords, uid: &str) -> Option<u32> {
     let undone = rejected.and_then(|rejected| deployed.filter(|version| *version != rejected.version));
     // A record before the newest one is no older than its status says, because the newest one is what is running.
     let is_own = |version: u32| release.is_vouched(version, uid, version);
+    let by_rollout = Some(newest.marks).filter(|marks| marks.before.is_some() && !marks.inputs.is_empty());
+    let is_repeated = |one: &Revision| {
+        let inputs = one.marks.as_ref().map(|marks| marks.inputs.as_str());
+        by_rollout.is_some_and(|marks| inputs.is_some_and(|inputs| inputs::is_equal(inputs, &marks.inputs)))
+    };
     let was_deployed = |(version, revision): &(&u32, &Revision)| {
-        revision.status == Status::Superseded && **version < newest.version && is_own(**version)
+        let is_before = revision.status == Status::Superseded && **version < newest.version;
+        is_before && is_own(**version) && !is_repeated(revision)
     };
     let last = || release.revisions.iter().rev().find(was_deployed).map(|(version, _)| *version);
     undone.or(begun).filter(|version| is_own(*version)).or_else(last)
@@ -137,6 +144,8 @@ pub(crate) fn gate(release: &ReleaseRecords, uid: &str, desired: &str, again: Op
 
 #[cfg(test)]
 mod tests {
+    use helm_release::storage::Before;
+
     use super::*;
     use Status::{Deployed, Failed, PendingRollback, Superseded, Uninstalling};
 
@@ -246,5 +255,19 @@ mod tests {
         let pinned = ReleaseRecords::written_by_us(&pinned);
         assert_eq!(target(&pinned, "u"), Some(4), "not the one that was pinned");
         assert_eq!(gate(&pinned, "u", BAD, None), Gate::RollBack);
+    }
+
+    #[test]
+    fn a_rollback_of_a_rollout_goes_to_no_revision_that_the_rollout_made() {
+        let by_rollout = || Marks { before: Some(Before::Ready), ..marks(BAD, None) };
+        let repeated = [
+            (Superseded, marks("2:good.own", None)),
+            (Superseded, by_rollout()),
+            (Failed, Marks::default()),
+            (Deployed, by_rollout()),
+        ];
+        let mut release = ReleaseRecords::written_by_us(&repeated);
+        release.drop_old_objects();
+        assert_eq!(target(&release, "u"), Some(1));
     }
 }

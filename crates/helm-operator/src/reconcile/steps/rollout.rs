@@ -255,12 +255,28 @@ impl StepContext<'_> {
     /// upgrade, which keeps no slot. In a rollout in steps, only the upgrade that brings what is rolled out has one: the
     /// rollout neither counts nor undoes what the owner or a value source changes.
     pub(crate) fn state_before(&self, primary: &Primary) -> Option<Before> {
+        if let Some(before) = self.state_before_repeated(primary) {
+            return Some(before);
+        }
         let begun = self.shared.rollout.begun(self.key)?;
         let is_counted = match self.shared.turns.rule() {
             Some(_) => self.is_rolled_out(primary),
             None => begun.cause == Cause::Shared,
         };
         is_counted.then_some(begun.before)
+    }
+
+    /// Returns the release's state before the rollout's own upgrade, if the next revision repeats that one because a
+    /// person's helm has failed since. It needs no slot, and is the rollout's as the deployed revision is.
+    fn state_before_repeated(&self, primary: &Primary) -> Option<Before> {
+        self.shared.turns.rule()?;
+        let release = self.release();
+        let release = release.as_deref()?;
+        let ((newest, _), (version, deployed)) = (release.newest()?, release.deployed()?);
+        // The one that repeats it may have begun already.
+        let is_repeated = version < newest && self.got(Some(release)) == Got::ByRollout;
+        let marks = deployed.marks.as_ref().filter(|_| is_repeated)?;
+        marks.before.filter(|_| inputs::is_equal(&marks.inputs, &self.inputs_digest(primary)))
     }
 
     /// Returns whether the next revision is the rollout's: it replaces one from before the rollout, and neither the
