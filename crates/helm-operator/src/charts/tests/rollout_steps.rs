@@ -400,15 +400,17 @@ async fn what_was_rolled_out_is_taken_back_and_stays_so_until_the_next_chart() {
     assert_eq!(with_chart(&world, "v3"), NAMES);
 }
 
-#[tokio::test(start_paused = true)]
-async fn what_was_taken_back_from_the_only_release_reaches_no_other_while_a_person_stops_that_one() {
+/// Creates a controller that has just started, rolls v2 out, and keeps ten revisions.
+fn keeping_revisions(server: Arc<MemoryApi>) -> World {
+    World::with_events(server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
+        (settings.rollout, settings.max_history) = (Some(rule(OnGateFailure::Rollback)), 10);
+    })
+}
+
+/// Creates six releases and a process that has taken v2 back from `x`, the only one that it had brought it to.
+async fn with_a_canary_taken_back() -> World {
     let x = ResourceKey::new("ns", "x");
-    let serving = |server: Arc<MemoryApi>| {
-        World::with_events(server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
-            (settings.rollout, settings.max_history) = (Some(rule(OnGateFailure::Rollback)), 10);
-        })
-    };
-    let mut world = serving(with_a_canary_in_trouble(false).await.server);
+    let world = keeping_revisions(with_a_canary_in_trouble(false).await.server);
     // It does not become ready in time.
     for _ in 0..3 {
         world.reconcile_one(&x).await;
@@ -419,6 +421,13 @@ async fn what_was_taken_back_from_the_only_release_reaches_no_other_while_a_pers
         (world.value_of("x"), world.shared.count().rollout.unwrap().phase),
         (json!("x by v1"), Some("rolled-back"))
     );
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_back_from_the_only_release_reaches_no_other_while_a_person_stops_that_one() {
+    let x = ResourceKey::new("ns", "x");
+    let mut world = with_a_canary_taken_back().await;
     for annotation in [Some(("suspend", "true")), Some(("pin", "2")), Some(("pin", "1")), None] {
         let path = primary("ns", "x", Value::Null).0;
         let mut object = world.server.object(&path).unwrap();
@@ -429,11 +438,42 @@ async fn what_was_taken_back_from_the_only_release_reaches_no_other_while_a_pers
             reconcile_all(&world, 3).await;
             assert_eq!(with_chart(&world, "v2"), [""; 0], "{annotation:?}");
             assert_eq!(reconciling(&world, "a"), "True/RolloutRolledBack", "{annotation:?}");
-            world = serving(world.server);
+            world = keeping_revisions(world.server);
         }
     }
     let newest = world.shared.cache.release(&x).unwrap().newest().unwrap().1.marks.clone().unwrap();
     assert_eq!(newest.rolled_back_to, Some(1), "the pin was obeyed");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_back_from_a_release_does_not_return_when_a_person_changes_that_with_helm() {
+    for is_suspended in [false, true] {
+        let (world, path) = (with_a_canary_taken_back().await, primary("ns", "x", Value::Null).0);
+        let made = revision(&world, "x") + 1;
+        upgrade_with_helm(&world, "x").await;
+        if is_suspended {
+            let mut object = world.server.object(&path).unwrap();
+            object["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/suspend": "true"});
+            world.server.put(&path, object, "user");
+        }
+        reconcile_all(&world, 4).await;
+        assert_eq!(with_chart(&world, "v2"), [""; 0], "suspended: {is_suspended}");
+        assert_eq!((world.value_of("x"), revision(&world, "x")), (json!("x by hand after v1"), made));
+        assert_eq!(world.shared.count().rollout.unwrap().phase, Some("rolled-back"));
+        assert_eq!(reconciling(&world, "a"), "True/RolloutRolledBack", "suspended: {is_suspended}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_taken_back_from_a_release_does_not_return_when_helm_fails_to_change_it() {
+    for restarts in [false, true] {
+        let world = with_a_canary_taken_back().await;
+        fail_to_upgrade_with_helm(&world, "x").await;
+        let world = if restarts { keeping_revisions(world.server) } else { world };
+        reconcile_all(&world, 4).await;
+        assert_eq!((with_chart(&world, "v2"), world.value_of("x")), (vec![], json!("x by v1")), "{restarts}");
+        assert_eq!(world.shared.count().rollout.unwrap().phase, Some("rolled-back"), "restarts: {restarts}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -812,16 +852,11 @@ async fn a_release_that_a_person_changed_with_helm_does_not_get_back_what_the_ot
 async fn what_the_rollout_brought_to_a_release_is_taken_back_although_helm_failed_to_change_it_since() {
     for restarts in [false, true] {
         let (world, [.., x, y]) = (installed(OnGateFailure::Rollback).await, keys());
-        let serving = |server: Arc<MemoryApi>| {
-            World::with_events(server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
-                (settings.rollout, settings.max_history) = (Some(rule(OnGateFailure::Rollback)), 10);
-            })
-        };
-        let world = serving(world.server);
+        let world = keeping_revisions(world.server);
         world.reconcile_one(&x).await;
         assert_eq!((world.value_of("x"), revision(&world, "x")), (json!("x by v2"), 2));
         fail_to_upgrade_with_helm(&world, "x").await;
-        let world = if restarts { serving(world.server) } else { world };
+        let world = if restarts { keeping_revisions(world.server) } else { world };
         world.reconcile_one(&x).await;
         let repeated = world.shared.cache.release(&x).unwrap().newest().unwrap().1.clone();
         assert_eq!((revision(&world, "x"), repeated.status), (4, Status::Deployed), "restarts: {restarts}");

@@ -49,12 +49,14 @@ pub(crate) enum Reached {
 /// removes that from the records, but not from the memory of the process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Got {
-    /// It did not, as far as is known, or it was taken back.
+    /// It did not, as far as is known.
     #[default]
     Not,
     ByRollout,
     /// By its install, its owner or a request.
     Apart,
+    /// By the rollout, which took it back.
+    TakenBack,
 }
 
 /// A release of the kind.

@@ -63,16 +63,18 @@ impl StepContext<'_> {
         let is_left = annotations.leaves_alone() || annotations.pin().ok().flatten().is_some();
         let known = self.shared.cache.release_or_beside(primary);
         let release = known.filter(|_| !primary.deleting);
+        let got = self.got(release.as_deref());
         let part = match release.as_deref() {
-            // The others must not get what was taken back from a release that a person stops in that state.
-            Some(release) if self.rejected_by(release) == Some(RejectedBy::Rollout) => Part::TakenBack,
+            // The others must not get what was taken back from a release that a person stops in that state, or changes
+            // with helm.
+            Some(_) if got == Got::TakenBack && self.recorded(primary) != Recorded::Foreign => Part::TakenBack,
             Some(release) if !is_left => self.part(primary, release, health),
             None if !is_left && self.is_yet_to_be_imported(primary) => {
                 Part::Uncompared { failed: self.has_failed(primary) }
             }
             _ => Part::None,
         };
-        Member { is_canary: primary.is_canary, part, got: self.got(release.as_deref()) }
+        Member { is_canary: primary.is_canary, part, got }
     }
 
     /// Returns how the release got what is rolled out. What the process knows counts if this operator did not make the
@@ -81,7 +83,7 @@ impl StepContext<'_> {
         let known = self.shared.turns.got(self.key);
         let Some(release) = release else { return known };
         match self.rejected_by(release) {
-            Some(RejectedBy::Rollout) => return Got::Not,
+            Some(RejectedBy::Rollout) => return Got::TakenBack,
             Some(RejectedBy::Tests) => return Got::ByRollout,
             None => {}
         }
@@ -90,8 +92,14 @@ impl StepContext<'_> {
             return known;
         }
         let own = release.revisions.values().rev().find(|one| is_made_by_us(one));
-        let marks = own.and_then(|own| own.marks.as_ref()).filter(|marks| self.is_of_edition(&marks.inputs));
-        marks.map_or(Got::Not, |marks| if marks.before.is_some() { Got::ByRollout } else { Got::Apart })
+        let Some(marks) = own.and_then(|own| own.marks.as_ref()) else { return Got::Not };
+        let rejected = marks.rejected.as_deref().filter(|one| !is_ours && one.by == RejectedBy::Rollout);
+        match marks.before {
+            _ if rejected.is_some_and(|one| self.is_of_edition(&one.inputs)) => Got::TakenBack,
+            _ if !self.is_of_edition(&marks.inputs) => Got::Not,
+            Some(_) => Got::ByRollout,
+            None => Got::Apart,
+        }
     }
 
     /// Returns whether the resource may have a release of which no record is known here, because it is recorded
@@ -144,6 +152,7 @@ impl StepContext<'_> {
         let is_same = matches!(self.found.judged, Some(Inputs::Same | Inputs::RenderedSame));
         match self.got(Some(release)) {
             Got::Apart => Part::None,
+            Got::TakenBack => Part::TakenBack,
             Got::ByRollout if is_same => Part::None,
             // What a person changed is undone at once: the release does not wait for what it had. No step ends before
             // it has that again.
