@@ -249,8 +249,8 @@ impl ReconcileLoop<'_> {
         }
     }
 
-    /// Takes a step. Long ones are on the heap: otherwise unoptimised code has room for all of them on the stack, twice
-    /// while a plan is made.
+    /// Takes a step. Long ones are on the heap: otherwise a debug build reserves stack space for all of them at once,
+    /// and twice while it makes a plan.
     async fn act(&self, step: Step, primary: &Arc<Primary>, observed: &Observed) -> Result<Ended, FailedStep> {
         let context = &self.context;
         if context.may_judge_tokens(primary) {

@@ -78,23 +78,23 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
         false => established_as(env, sought.evidence, (&release, newest), &known).await?,
     };
     let Some((version, status)) = becomes else { return Ok(None) };
-    let release = if former(env, &known).is_some() { release.map(with_tests_to_run) } else { release };
+    let release = if successor(env, &known).is_some() { release.map(with_tests_to_run) } else { release };
     let known = as_owners(env, known, &others).await?;
     let marks = Marks { none_deployed_before: is_begun || known.none_deployed_before, ..known };
     let (packed, resource_version) = record(env, release.map(|one| imported(one, version, status)), &marks).await?;
     Ok(Some(Imported { version, status, packed, resource_version, marks }))
 }
 
-/// Returns the release's owner if another resource had the release when the revision with these marks was made: a later
-/// revision of the owner's own did not succeed.
-fn former<'a>(env: &'a Environment<'_>, known: &Marks) -> Option<&'a Owner> {
+/// Returns the present owner if the revision with these marks was a former one's: a later revision of the present
+/// owner's own did not succeed.
+fn successor<'a>(env: &'a Environment<'_>, known: &Marks) -> Option<&'a Owner> {
     env.decoration.owner.as_ref().filter(|owner| known.is_anothers(owner))
 }
 
 /// Returns the marks as those of the release's owner. What another resource did is judged as in a takeover: its tests
 /// are due again, and so are its Jobs if they went with all that it had.
 async fn as_owners(env: &Environment<'_>, known: Marks, others: &Unsuccessful<Marks>) -> Result<Marks, Error> {
-    let Some(owner) = former(env, &known) else {
+    let Some(owner) = successor(env, &known) else {
         let owner_type = env.decoration.owner.as_ref().map(Owner::annotated_type).unwrap_or_default();
         return Ok(Marks { owner: intern(owner_of(env)), owner_type: intern(&owner_type), ..known });
     };

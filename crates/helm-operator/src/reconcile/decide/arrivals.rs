@@ -8,7 +8,7 @@ use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::WatchScope;
 use outside::sync::{lock, read, write};
 
-/// How far a controller's start is.
+/// How far a controller's start has got.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Start {
     /// It will restore whatever is stored now.
@@ -27,7 +27,8 @@ pub(crate) struct Arrivals {
 }
 
 impl Arrivals {
-    /// Begins the start: whatever is stored from now on learns of it. Returns once all that did not is stored.
+    /// Begins the start: every store that begins later knows of it. Returns once the stores that began earlier are
+    /// done.
     pub(crate) fn begin(&self) {
         *write(&self.start) = Start::Begun;
     }

@@ -126,7 +126,7 @@ impl Unseen {
         self.recorded(key);
     }
 
-    /// Returns how often something was found if nothing is missing any longer, but that has had no effect yet.
+    /// If nothing is missing any more but the last finds have not taken effect yet, returns the number of finds.
     pub(crate) fn complete(&self) -> Option<Finds> {
         let state = self.state();
         (!state.is_missing() && !state.is_settled()).then_some(state.finds)

@@ -293,7 +293,7 @@ impl StepContext<'_> {
     fn is_rolled_out(&self, primary: &Primary) -> bool {
         let release = self.release();
         let deployed = release.as_deref().and_then(ReleaseRecords::deployed).map(|(_, deployed)| deployed);
-        // If it only undoes what a person did with helm, it is what that replaced.
+        // An upgrade that only undoes a change made with helm counts as the revision that helm replaced did.
         let is_apart = |one: &Revision| !is_made_by_us(one) && self.shared.turns.got(self.key) == Got::Apart;
         let is_older = |one: &Revision| one.marks.as_ref().is_some_and(|marks| !self.is_of_edition(&marks.inputs));
         deployed.is_some_and(|deployed| is_older(deployed) && !is_apart(deployed))
