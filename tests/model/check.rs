@@ -103,7 +103,11 @@ fn wrong_in(world: &World, model: &Model, namespace: usize) -> Vec<String> {
     let mut wrong = Vec::new();
     for (key, resource) in model.resources.iter().filter(|(key, _)| key.0 == namespace) {
         left.retain(|name| !is_of(name, key.1));
-        let compared = resource.possible.iter().map(|rendered| differences(world, &live, *key, rendered));
+        let compared = resource.possible.iter().map(|rendered| match rendered {
+            // What is left of an attempt stays while later values do not render: those that do may keep it.
+            None if !resource.spec.renders() => wrong_records(world, *key, 0).into_iter().collect(),
+            _ => differences(world, &live, *key, rendered),
+        });
         let least = compared.min_by_key(Vec::len).unwrap_or_default();
         wrong.extend(least.into_iter().map(|text| format!("{key:?}: {text}")));
     }

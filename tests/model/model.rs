@@ -38,7 +38,12 @@ pub(crate) enum Value {
 impl Spec {
     /// Returns whether it can be installed.
     fn is_good(&self) -> bool {
-        matches!(self.value, Value::Number(_)) && !self.is_refused()
+        self.renders() && !self.is_refused()
+    }
+
+    /// Returns whether the chart renders with it.
+    pub(crate) fn renders(&self) -> bool {
+        matches!(self.value, Value::Number(_))
     }
 
     /// Returns whether only the server rejects it: the install is tried, undone, and retried.
