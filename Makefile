@@ -149,6 +149,10 @@ semver: ## Find changes of the published crates' API that the version does not a
 release: ## Build programs, images, charts and notes of VERSION in target/dist; UBI_BASE=IMAGE adds images on that base. No Docker.
 	@UBI_BASE='$(UBI_BASE)' PROCESSORS='$(PROCESSORS)' hack/release '$(VERSION)'
 
+.PHONY: hot-functions
+hot-functions: cluster ## Find the functions that a released program runs, which the next release links side by side. Needs valgrind.
+	hack/hot-functions
+
 .PHONY: reproduce
 reproduce: ## Build VERSION again in another folder, and compare each file with target/dist.
 	@hack/reproduce '$(VERSION)'

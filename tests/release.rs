@@ -2,9 +2,10 @@
 //! the images are made of, and that the workflow runs only programs that are pinned.
 
 use std::collections::BTreeSet;
-use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::{env, fs};
 
 use serde_json::Value;
 
@@ -210,4 +211,34 @@ fn workflows_run_actions_by_commit_and_with_few_rights() {
             assert!(version.split('.').count() == 3, "{name}: {line}");
         }
     }
+}
+
+#[test]
+fn what_runs_is_linked_side_by_side_whatever_the_hashes_in_its_symbols() {
+    let folder = tempfile::tempdir().unwrap();
+    let tools = folder.path().join("tools");
+    fs::create_dir(&tools).unwrap();
+    fs::copy(root().join("tools/release/rust-lld"), tools.join("rust-lld")).unwrap();
+    fs::write(tools.join("functions"), "own::served\ngone::function\nmemcpy\n").unwrap();
+    // Instead of linking, it shows what it would put first.
+    let linker = folder.path().join("rust-lld");
+    fs::write(
+        &linker,
+        "#!/bin/sh\nfor last; do case $last in --symbol-ordering-file=*) cat ${last#*=} ;; esac; done\n",
+    )
+    .unwrap();
+    fs::set_permissions(&linker, PermissionsExt::from_mode(0o755)).unwrap();
+    let source = folder.path().join("own.rs");
+    fs::write(&source, "pub fn idle() {}\npub fn served() {}\n").unwrap();
+    let path = format!("{}:{}", folder.path().display(), env::var("PATH").unwrap());
+    let run = |command: &mut Command| {
+        let output = command.env("PATH", &path).current_dir(&folder).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let compile = ["--crate-type=lib", "--emit=obj", "-Csymbol-mangling-version=v0", "-Clink-dead-code", "own.rs"];
+    run(Command::new("rustc").args(compile));
+    let order = run(Command::new(tools.join("rust-lld")).args(["own.o", "--output", "program"]));
+    let order: Vec<&str> = order.lines().collect();
+    assert!(matches!(order[..], ["memcpy", served] if served.ends_with("3own6served")), "{order:?}");
 }
