@@ -218,7 +218,9 @@ fn what_runs_is_linked_side_by_side_whatever_the_hashes_in_its_symbols() {
     let folder = tempfile::tempdir().unwrap();
     let tools = folder.path().join("tools");
     fs::create_dir(&tools).unwrap();
-    fs::copy(root().join("tools/release/rust-lld"), tools.join("rust-lld")).unwrap();
+    for script in ["rust-lld", "names"] {
+        fs::copy(root().join("tools/release").join(script), tools.join(script)).unwrap();
+    }
     fs::write(tools.join("functions"), "own::served\ngone::function\nmemcpy\n").unwrap();
     // Instead of linking, it shows what it would put first.
     let linker = folder.path().join("rust-lld");
