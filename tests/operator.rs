@@ -67,13 +67,10 @@ impl Operator {
     /// Starts it for one namespace with the test's watches.yaml, so that the allocator returns what is freed at once:
     /// otherwise an idle process keeps what its last burst of work freed until it allocates again.
     pub(crate) fn start_frugal(cluster: &TestCluster, namespace: &Namespace<'_>, watches: &str) -> Operator {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("watches.yaml");
-        fs::write(&file, watches).unwrap();
+        let (folder, file) = with_watches(watches);
         let kubeconfig = account::kubeconfig(cluster, namespace.name(), Some(watches));
         let mut command = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
         command.env("MIMALLOC_PURGE_DELAY", "0");
-        let file = format!("--watches-file={}", file.display());
         Operator::spawn_as(command, &kubeconfig, namespace.name(), folder, &[&file])
     }
 
@@ -84,12 +81,9 @@ impl Operator {
         watches: &str,
         flags: &[&str],
     ) -> Operator {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("watches.yaml");
-        fs::write(&file, watches).unwrap();
+        let (folder, file) = with_watches(watches);
         let names: Vec<&str> = namespaces.iter().map(|namespace| namespace.name()).collect();
         let kubeconfig = account::kubeconfig(cluster, names[0], Some(watches));
-        let file = format!("--watches-file={}", file.display());
         Operator::spawn(&kubeconfig, &names.join(","), folder, &[&[file.as_str()], flags].concat())
     }
 
@@ -107,11 +101,8 @@ impl Operator {
 
     /// Starts it for namespaces, separated by commas, with the test's watches.yaml and the given kubeconfig.
     pub(crate) fn start_as_in(kubeconfig: &Path, namespaces: &str, watches: &str) -> Operator {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("watches.yaml");
-        fs::write(&file, watches).unwrap();
-        let flags = [&*format!("--watches-file={}", file.display())];
-        Operator::spawn(kubeconfig, namespaces, folder, &flags)
+        let (folder, file) = with_watches(watches);
+        Operator::spawn(kubeconfig, namespaces, folder, &[&file])
     }
 
     /// Starts it for namespaces, separated by commas, with the given kubeconfig and flags.
@@ -121,12 +112,9 @@ impl Operator {
 
     /// Starts it for one namespace as a shard with this name, with the given kubeconfig.
     pub(crate) fn start_shard(kubeconfig: &Path, namespace: &Namespace<'_>, watches: &str, name: &str) -> Operator {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("watches.yaml");
-        fs::write(&file, watches).unwrap();
+        let (folder, file) = with_watches(watches);
         let mut command = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
         command.env("HOSTNAME", name);
-        let file = format!("--watches-file={}", file.display());
         let (ring, home) = (namespace.name(), format!("--leader-election-namespace={}", namespace.name()));
         let flags = [&*file, &*format!("--controller-ring={ring}"), &*home];
         Operator::spawn_as(command, kubeconfig, namespace.name(), folder, &flags)
@@ -248,6 +236,14 @@ impl Operator {
         self.child.kill().unwrap();
         assert_eq!(self.child.wait().unwrap().signal(), Some(9));
     }
+}
+
+/// Returns a folder with this watches.yaml, and the flag that names the file.
+fn with_watches(watches: &str) -> (tempfile::TempDir, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("watches.yaml");
+    fs::write(&file, watches).unwrap();
+    (folder, format!("--watches-file={}", file.display()))
 }
 
 /// Sends SIGKILL to a process; returns whether it existed.

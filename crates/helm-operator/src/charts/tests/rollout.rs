@@ -175,6 +175,16 @@ pub(super) async fn with_a_failure_elsewhere() -> (Arc<MemoryApi>, ResourceKey, 
     (world.server, x, b)
 }
 
+/// Creates a controller that has yet to list the namespace of `x`, after [`with_a_failure_elsewhere`]. Returns it with
+/// that namespace, what is hidden there, and the keys of `x` and the other.
+async fn before_the_list_elsewhere() -> (World, WatchScope, Vec<(String, Value)>, [ResourceKey; 2]) {
+    let (server, x, b) = with_a_failure_elsewhere().await;
+    let (other, hidden) = (WatchScope::namespace("other"), hide(&server, "/other/memcacheds/"));
+    let world = serving(server, "v2", 1);
+    world.shared.unseen.require([other.clone()]);
+    (world, other, hidden, [x, b])
+}
+
 /// Returns the status, the reason and the message of what a release waits for.
 pub(super) fn waits(world: &World, key: &ResourceKey) -> String {
     world.condition_of(key, "Reconciling").unwrap_or_default()
@@ -182,10 +192,7 @@ pub(super) fn waits(world: &World, key: &ResourceKey) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn nobody_gets_a_place_before_the_releases_that_may_have_it_are_listed() {
-    let (server, x, b) = with_a_failure_elsewhere().await;
-    let (other, hidden) = (WatchScope::namespace("other"), hide(&server, "/other/memcacheds/"));
-    let world = serving(server, "v2", 1);
-    world.shared.unseen.require([other.clone()]);
+    let (world, other, hidden, [x, b]) = before_the_list_elsewhere().await;
     world.open();
     world.reconcile_one(&b).await;
     assert_eq!(world.value_of("b"), "x by v1");
@@ -207,11 +214,7 @@ async fn nobody_gets_a_place_before_the_releases_that_may_have_it_are_listed() {
 
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_that_waits_for_a_list_is_woken_once_the_server_does_not_serve_the_kind() {
-    let (server, _, b) = with_a_failure_elsewhere().await;
-    let other = WatchScope::namespace("other");
-    hide(&server, "/other/memcacheds/");
-    let world = serving(server, "v2", 1);
-    world.shared.unseen.require([other.clone()]);
+    let (world, other, _, [_, b]) = before_the_list_elsewhere().await;
     world.open();
     world.reconcile_one(&b).await;
     assert!(waits(&world, &b).starts_with("True/RolloutUnknown/"), "{}", waits(&world, &b));
@@ -228,10 +231,7 @@ async fn an_upgrade_that_waits_for_a_list_is_woken_once_the_server_does_not_serv
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_is_listed_while_the_start_restores_the_others_keeps_its_place() {
-    let (server, x, b) = with_a_failure_elsewhere().await;
-    let (other, hidden) = (WatchScope::namespace("other"), hide(&server, "/other/memcacheds/"));
-    let world = serving(server, "v2", 1);
-    world.shared.unseen.require([other.clone()]);
+    let (world, other, hidden, [x, b]) = before_the_list_elsewhere().await;
     restore::begin(&world.shared);
     show(&world.server, hidden);
     world.relist(&other, "other");

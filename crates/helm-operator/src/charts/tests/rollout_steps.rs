@@ -556,12 +556,19 @@ async fn a_recreated_resource_gets_its_release_back_while_the_rollout_is_halted(
     assert_eq!(with_chart(&world, "v2"), NAMES, "its turn comes");
 }
 
-#[tokio::test(start_paused = true)]
-async fn no_step_begins_before_the_canaries_may_be_listed() {
+/// Creates a controller that has yet to list its namespace. Returns it with that namespace and the canaries, which are
+/// hidden.
+async fn before_the_canaries_are_listed() -> (World, WatchScope, [Vec<(String, Value)>; 2]) {
     let world = installed(OnGateFailure::Halt).await;
     let canaries = ["x", "y"].map(|name| hide(&world.server, &primary("ns", name, Value::Null).0));
     let (world, scope) = (serving(world.server, "v2", OnGateFailure::Halt), WatchScope::namespace("ns"));
     world.shared.unseen.require([scope.clone()]);
+    (world, scope, canaries)
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_step_begins_before_the_canaries_may_be_listed() {
+    let (world, scope, canaries) = before_the_canaries_are_listed().await;
     world.open();
     reconcile_all(&world, 3).await;
     assert_eq!((with_chart(&world, "v2"), reconciling(&world, "a")), (vec![], "True/RolloutUnknown".into()));
@@ -575,10 +582,7 @@ async fn no_step_begins_before_the_canaries_may_be_listed() {
 
 #[tokio::test(start_paused = true)]
 async fn no_step_begins_without_the_canaries_whose_list_ends_just_before_the_start() {
-    let world = installed(OnGateFailure::Halt).await;
-    let canaries = ["x", "y"].map(|name| hide(&world.server, &primary("ns", name, Value::Null).0));
-    let (world, scope) = (serving(world.server, "v2", OnGateFailure::Halt), WatchScope::namespace("ns"));
-    world.shared.unseen.require([scope.clone()]);
+    let (world, scope, canaries) = before_the_canaries_are_listed().await;
     canaries.into_iter().for_each(|canary| show(&world.server, canary));
     world.relist(&scope, "ns");
     restore::open(&world.shared);
