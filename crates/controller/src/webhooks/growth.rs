@@ -42,27 +42,28 @@ struct Metadata {
 }
 
 /// Checks that the object that an admission review would store can be updated later. One that becomes lighter or is
-/// being deleted passes, so that it can be shortened and can go.
-pub(super) fn check(review: &[u8]) -> Result<(), &'static str> {
+/// being deleted passes, so that it can be shortened and can go. `weight` is the whole review's.
+pub(super) fn check(review: &[u8], weight: usize) -> Result<(), &'static str> {
     // Most reviews are small as a whole. One that cannot be read is refused afterwards.
-    if is_changeable(review) || grown(review).is_none_or(|object| is_changeable(object.as_bytes())) {
+    if is_changeable(review.len(), weight) || grown(review).is_none_or(|(size, weight)| is_changeable(size, weight)) {
         return Ok(());
     }
     Err("the object is too large to be updated later")
 }
 
-/// Returns a review's object if it is new or becomes heavier, and is not being deleted.
-fn grown(review: &[u8]) -> Option<&str> {
+/// Returns the size and the weight of a review's object if it is new or becomes heavier, and is not being deleted.
+fn grown(review: &[u8]) -> Option<(usize, usize)> {
     let States { object, old_object } = serde_json::from_slice::<Review<'_>>(review).ok()?.request;
     let object = object?.get();
-    let grows = old_object.is_none_or(|old| weigh(object.as_bytes()) > weigh(old.get().as_bytes()));
-    (grows && !is_going(object)).then_some(object)
+    let weight = weigh(object.as_bytes());
+    let grows = old_object.is_none_or(|old| weight > weigh(old.get().as_bytes()));
+    (grows && !is_going(object)).then_some((object.len(), weight))
 }
 
-/// Returns whether the review of an update, with this object twice, is within the limits.
-fn is_changeable(object: &[u8]) -> bool {
-    let text = 2 * object.len() + ROOM;
-    text <= MAX_ADMISSION && text + 4 * weigh(object) <= MAX_TOTAL
+/// Returns whether the review of an update, with an object of this size and weight twice, is within the limits.
+fn is_changeable(size: usize, weight: usize) -> bool {
+    let text = 2 * size + ROOM;
+    text <= MAX_ADMISSION && text + 4 * weight <= MAX_TOTAL
 }
 
 fn is_going(object: &str) -> bool {
@@ -80,7 +81,7 @@ mod tests {
 
     #[test]
     fn an_object_that_is_new_or_grows_must_be_light_enough_for_an_update() {
-        let refused = |review: &str| check(review.as_bytes()).is_err();
+        let refused = |review: &str| check(review.as_bytes(), weigh(review.as_bytes())).is_err();
         let of = |items: usize| object(items, "{}");
         let going = object(24_000, r#"{"deletionTimestamp":"2026-01-01T00:00:00Z"}"#);
         let null = || "null".to_owned();

@@ -104,12 +104,13 @@ impl Served {
             return Err((StatusCode::METHOD_NOT_ALLOWED, "webhooks answer POST\n".into()));
         }
         let (body, mut share) = self.read(request.into_body(), asked.limits().0).await?;
+        let weight = weigh(&body);
         share.take(match &asked {
-            Asked::Admission(_) => 2 * weigh(&body),
-            Asked::Conversion(_) => body.len() + weigh(&body).min(MAX_WEIGHT),
+            Asked::Admission(_) => 2 * weight,
+            Asked::Conversion(_) => body.len() + weight.min(MAX_WEIGHT),
         })?;
         if let Asked::Admission(_) = &asked {
-            growth::check(&body).map_err(|why| (StatusCode::PAYLOAD_TOO_LARGE, why.to_owned()))?;
+            growth::check(&body, weight).map_err(|why| (StatusCode::PAYLOAD_TOO_LARGE, why.to_owned()))?;
         }
         // A separate task, so that a panic or a blocking call affects only this request.
         let client = self.client.clone();
