@@ -73,7 +73,7 @@ const NAMESPACED: &str = r#"jsonpath={range .items[?(@.spec.scope=="Namespaced")
 /// Other kinds to which tests add finalizers.
 const BUILT_IN: &str = "configmaps,secrets,services,deployments.apps,jobs.batch,pods";
 
-/// Lists the objects that a finalizer holds, each on a line of its own.
+/// Prints each object that has a finalizer on a line of its own.
 const HELD: &str =
     r#"jsonpath={range .items[?(@.metadata.finalizers)]}{.kind} {.apiVersion} {.metadata.name}{"\n"}{end}"#;
 

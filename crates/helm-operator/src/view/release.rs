@@ -414,8 +414,8 @@ impl ReleaseRecords {
     /// remaining marks are mostly equal, so they are shared. The inputs of a revision that the base repeats stay, if
     /// the base is a rollout's: whoever undoes that must not return to the same inputs.
     pub(crate) fn drop_old_objects(&mut self) {
-        let base_marks = self.base().and_then(|(_, base)| base.marks.clone()).filter(|marks| marks.before.is_some());
-        let base = self.base().map_or(0, |(version, _)| version);
+        let (base, base_marks) = self.base().map_or((0, None), |(version, base)| (version, base.marks.clone()));
+        let rolled_out = base_marks.filter(|marks| marks.before.is_some());
         let left_behind: Vec<u32> = self.left_behind().map(|(version, _)| version).collect();
         let mut last: Option<Arc<Marks>> = None;
         for (version, revision) in self.revisions.iter_mut().take_while(|(version, _)| **version < base) {
@@ -427,7 +427,7 @@ impl ReleaseRecords {
             if !marks.objects.is_empty() || !marks.inputs.is_empty() {
                 // With which inputs an upgrade failed, and in which state it met the release, count as long as it is recorded.
                 let has_failed = revision.status == Status::Failed;
-                let is_repeated = base_marks.as_ref().is_some_and(|base| base.inputs == marks.inputs);
+                let is_repeated = rolled_out.as_ref().is_some_and(|base| base.inputs == marks.inputs);
                 *marks = Arc::new(Marks {
                     inputs: if has_failed || is_repeated { marks.inputs.clone() } else { String::new() },
                     before: marks.before.filter(|_| has_failed),

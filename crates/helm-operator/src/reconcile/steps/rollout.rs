@@ -15,7 +15,7 @@ use crate::reconcile::decide::turns::RolloutTurn;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
-use crate::status::{Condition, Health, condition};
+use crate::status::{Condition, Fault, Health, condition};
 use crate::view::primary::Primary;
 use crate::view::release::{ReleaseRecords, Revision};
 
@@ -226,17 +226,19 @@ impl StepContext<'_> {
     /// Returns whether the last attempt with these inputs failed in this process. A request without a response proves
     /// nothing about the release.
     fn has_failed(&self, primary: &Primary) -> bool {
-        let memory = self.shared.memory.of(self.key);
-        let failure = memory.failure.as_ref();
-        failure.is_some_and(|one| matches!(one.failed, Failed::Attempt(_)) && one.inputs == self.attempt(primary))
+        self.has_ended(primary, |failed| matches!(failed, Failed::Attempt(_)))
     }
 
     /// Returns whether the last attempt with these inputs found in this process that another resource has the release.
     fn has_found_conflict(&self, primary: &Primary) -> bool {
+        let is_conflict = |fault: &Fault| fault.reason == Reason::ReleaseConflict;
+        self.has_ended(primary, |failed| matches!(failed, Failed::Blocked(fault) if is_conflict(fault)))
+    }
+
+    /// Returns whether the last attempt with these inputs ended like this in this process.
+    fn has_ended(&self, primary: &Primary, like_this: impl Fn(&Failed) -> bool) -> bool {
         let memory = self.shared.memory.of(self.key);
-        let is_conflict =
-            |failed: &Failed| matches!(failed, Failed::Blocked(fault) if fault.reason == Reason::ReleaseConflict);
-        memory.failure.as_ref().is_some_and(|one| is_conflict(&one.failed) && one.inputs == self.attempt(primary))
+        memory.failure.as_ref().is_some_and(|one| like_this(&one.failed) && one.inputs == self.attempt(primary))
     }
 
     /// Returns whether the records show that an upgrade to the rollout's inputs failed, for example in an earlier

@@ -1,8 +1,7 @@
-//! Finds out which Jobs ran although no record says so: the process ended after it had made one, and before it recorded
-//! that; or it recorded that it would delete one, and did not.
+//! Finds Jobs that ran although no record says so: a process ended between making one and recording it, or recorded a
+//! deletion that it never sent.
 //!
-//! Records of later attempts may leave the form of a live Job in doubt. Only the live Job itself shows it, as long as
-//! it has not expired.
+//! After later attempts, the records may not tell which form a live Job has. The Job itself does, until its TTL is over.
 
 use super::{Attempt, Observations};
 use crate::action::{Current, Error};

@@ -423,7 +423,7 @@ async fn another_releases_object_that_the_server_refuses_to_change_is_guarded_at
 async fn fields_that_moved_before_a_default_was_claimed_in_vain_move_back_as_well() {
     let (server, applier) = with_another_releases_deployment();
     let mut live = server.object(DEPLOYMENT).unwrap();
-    // Nobody owns the server's defaults.
+    // No manager owns the server's defaults.
     live["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}});
     server.restore(DEPLOYMENT, live);
     let before = managers(&server);
