@@ -83,9 +83,10 @@ impl Flags {
         self.pad(out, &quoted);
     }
 
-    /// Formats `%x` of a string: two digits per byte. The precision counts bytes.
-    pub(super) fn hex_bytes(&self, out: &mut Vec<u8>, bytes: &[u8], upper: bool) {
+    /// Formats `%x` or `%X` of a string: two digits per byte. The precision counts bytes.
+    pub(super) fn hex_bytes(&self, out: &mut Vec<u8>, bytes: &[u8], verb: char) {
         let bytes = &bytes[..self.precision.unwrap_or(bytes.len()).min(bytes.len())];
+        let upper = verb == 'X';
         let prefix = if upper { "0X" } else { "0x" };
         let mut text = String::new();
         for (i, byte) in bytes.iter().enumerate() {
@@ -123,7 +124,8 @@ impl Flags {
     }
 
     /// Formats an integer in base 2, 8, 10 or 16. The verbs `O` and `X` select the prefix and upper-case digits.
-    pub(super) fn integer(&self, out: &mut Vec<u8>, magnitude: u64, negative: bool, base: u32, verb: char) {
+    pub(super) fn integer(&self, out: &mut Vec<u8>, number: i128, base: u32, verb: char) {
+        let (magnitude, negative) = (number.unsigned_abs(), number < 0);
         if self.precision == Some(0) && magnitude == 0 {
             return self.fill(out, self.width.unwrap_or(0), false);
         }

@@ -26,13 +26,14 @@ pub fn append_value(out: &mut Vec<u8>, value: &Value) {
 
 /// Appends the number's decimal digits.
 pub(crate) fn append_integer(out: &mut Vec<u8>, number: i64) {
-    append_digits(out, number.unsigned_abs(), number < 0);
+    append_digits(out, i128::from(number));
 }
 
-fn append_digits(out: &mut Vec<u8>, magnitude: u64, negative: bool) {
+/// Appends the decimal digits of a number of 64 bits, signed or not.
+fn append_digits(out: &mut Vec<u8>, number: i128) {
     let mut digits = [0; 20];
     let mut start = digits.len();
-    let mut rest = magnitude;
+    let mut rest = number.unsigned_abs() as u64;
     loop {
         start -= 1;
         digits[start] = b'0' + (rest % 10) as u8;
@@ -41,7 +42,7 @@ fn append_digits(out: &mut Vec<u8>, magnitude: u64, negative: bool) {
             break;
         }
     }
-    if negative {
+    if number < 0 {
         out.push(b'-');
     }
     out.extend_from_slice(&digits[start..]);

@@ -62,8 +62,8 @@ impl<'a> Printer<'a> {
             Value::Nil if self.flags.sharp_v => self.text("interface {}(nil)"),
             Value::Nil => self.text("<nil>"),
             Value::Bool(b) => self.bool(*b, verb),
-            Value::Int(v, _) => self.integer(value, v.unsigned_abs(), *v < 0, verb),
-            Value::Uint(v, _) => self.integer(value, *v, false, verb),
+            Value::Int(v, _) => self.integer(value, i128::from(*v), verb),
+            Value::Uint(v, _) => self.integer(value, i128::from(*v), verb),
             Value::Float(v) => self.float(value, *v, verb),
             Value::Complex(re, im) => self.complex(value, *re, *im, verb),
             Value::String(s) => self.string(value, s, verb),
@@ -96,15 +96,15 @@ impl<'a> Printer<'a> {
         }
     }
 
-    fn integer(&mut self, value: &Value, magnitude: u64, negative: bool, verb: char) {
-        let code = if negative { magnitude.wrapping_neg() } else { magnitude };
+    fn integer(&mut self, value: &Value, number: i128, verb: char) {
+        let code = number as u64;
         match verb {
-            'v' | 'd' if self.flags.is_default() => append_digits(self.out, magnitude, negative),
-            'v' if self.flags.sharp_v && matches!(value, Value::Uint(..)) => self.hex(magnitude, true),
-            'v' | 'd' => self.flags.integer(self.out, magnitude, negative, 10, verb),
-            'b' => self.flags.integer(self.out, magnitude, negative, 2, verb),
-            'o' | 'O' => self.flags.integer(self.out, magnitude, negative, 8, verb),
-            'x' | 'X' => self.flags.integer(self.out, magnitude, negative, 16, verb),
+            'v' | 'd' if self.flags.is_default() => append_digits(self.out, number),
+            'v' if self.flags.sharp_v && matches!(value, Value::Uint(..)) => self.hex(code, true),
+            'v' | 'd' => self.flags.integer(self.out, number, 10, verb),
+            'b' => self.flags.integer(self.out, number, 2, verb),
+            'o' | 'O' => self.flags.integer(self.out, number, 8, verb),
+            'x' | 'X' => self.flags.integer(self.out, number, 16, verb),
             'c' => self.flags.character(self.out, code),
             'q' => self.flags.quoted_character(self.out, code),
             'U' => self.flags.unicode(self.out, code),
@@ -114,7 +114,7 @@ impl<'a> Printer<'a> {
 
     fn hex(&mut self, number: u64, prefix: bool) {
         let flags = Flags { sharp: prefix, ..self.flags.clone() };
-        flags.integer(self.out, number, false, 16, 'v');
+        flags.integer(self.out, i128::from(number), 16, 'v');
     }
 
     fn float(&mut self, value: &Value, v: f64, verb: char) {
@@ -144,7 +144,7 @@ impl<'a> Printer<'a> {
         match verb {
             'v' if self.flags.sharp_v => self.flags.quoted(self.out, s),
             'v' | 's' => self.flags.string(self.out, s),
-            'x' | 'X' => self.flags.hex_bytes(self.out, s, verb == 'X'),
+            'x' | 'X' => self.flags.hex_bytes(self.out, s, verb),
             'q' => self.flags.quoted(self.out, s),
             _ => self.bad_verb(value, verb),
         }
@@ -153,7 +153,7 @@ impl<'a> Printer<'a> {
     fn byte_slice(&mut self, bytes: &[u8], verb: char, type_name: &str, depth: usize) {
         match verb {
             's' => return self.flags.string(self.out, bytes),
-            'x' | 'X' => return self.flags.hex_bytes(self.out, bytes, verb == 'X'),
+            'x' | 'X' => return self.flags.hex_bytes(self.out, bytes, verb),
             'q' => return self.flags.quoted(self.out, bytes),
             _ => {}
         }
@@ -256,7 +256,7 @@ impl<'a> Printer<'a> {
                 self.text(")");
             }
             'v' | 'p' => self.hex(ADDRESS, !self.flags.sharp),
-            'b' | 'o' | 'd' | 'x' | 'X' => self.integer(value, ADDRESS, false, verb),
+            'b' | 'o' | 'd' | 'x' | 'X' => self.integer(value, i128::from(ADDRESS), verb),
             _ => self.bad_verb(value, verb),
         }
     }
