@@ -8,7 +8,7 @@ use base64::Engine as _;
 use go_template::{Map, MapType, Str, Value};
 use golibs::strconv::json_float;
 
-use super::compose::{Document, Node, NodeId};
+use super::compose::{Document, Node, NodeId, Typing};
 use super::describe::go_syntax;
 use super::error::Error;
 use super::resolve::{Dates, Scalar, resolve, resolve_with};
@@ -127,9 +127,9 @@ impl<'a> Decoder<'a> {
         self.count()?;
         let document = self.document;
         match document.node(id) {
-            Node::Scalar { value, tag, implicit } => {
+            Node::Scalar { value, tag, typing } => {
                 self.repeat(value)?;
-                self.scalar(value, tag.as_deref(), *implicit)
+                self.scalar(value, tag.as_deref(), *typing)
             }
             Node::Alias { name, target } => {
                 self.follow(id, name)?;
@@ -201,8 +201,9 @@ impl<'a> Decoder<'a> {
 
     fn is_merge(&self, key: NodeId) -> bool {
         match self.document.node(key) {
-            Node::Scalar { value, tag, implicit } => {
-                value == "<<" && (*implicit || tag.as_deref() == Some("tag:yaml.org,2002:merge"))
+            Node::Scalar { value, tag, typing } => {
+                let is_tagged = tag.as_deref() == Some("tag:yaml.org,2002:merge");
+                value == "<<" && (*typing == Typing::Implicit || is_tagged)
             }
             _ => false,
         }
@@ -236,8 +237,8 @@ impl<'a> Decoder<'a> {
     /// Converts a key to its form in JSON.
     fn key(&mut self, key: NodeId, value: NodeId) -> Result<Key> {
         self.count()?;
-        let (text, tag, implicit) = match self.document.node(key) {
-            Node::Scalar { value, tag, implicit } => (value, tag.as_deref(), *implicit),
+        let (text, tag, typing) = match self.document.node(key) {
+            Node::Scalar { value, tag, typing } => (value, tag.as_deref(), *typing),
             Node::Alias { name, target } => {
                 self.follow(key, name)?;
                 let found = self.key(*target, value);
@@ -250,7 +251,7 @@ impl<'a> Decoder<'a> {
             }
         };
         self.repeat(text)?;
-        let key_text = match resolve_tagged(text, tag, implicit)? {
+        let key_text = match resolve_tagged(text, tag, typing)? {
             Resolved::Text(text) => Str::from(text),
             Resolved::Scalar(scalar) => match scalar {
                 Scalar::Str | Scalar::Timestamp => Str::from(&**text),
@@ -268,8 +269,8 @@ impl<'a> Decoder<'a> {
         Ok(Key::Text(key_text))
     }
 
-    fn scalar(&mut self, text: &str, tag: Option<&str>, implicit: bool) -> Result<Value> {
-        let scalar = match resolve_tagged(text, tag, implicit)? {
+    fn scalar(&mut self, text: &str, tag: Option<&str>, typing: Typing) -> Result<Value> {
+        let scalar = match resolve_tagged(text, tag, typing)? {
             Resolved::Text(text) => return Ok(Value::from(text)),
             Resolved::Scalar(scalar) => scalar,
         };
@@ -308,9 +309,9 @@ pub(super) enum Resolved {
 }
 
 /// Resolves a scalar by its tag, or by its form if it has none.
-pub(super) fn resolve_tagged(text: &str, tag: Option<&str>, implicit: bool) -> Result<Resolved> {
+pub(super) fn resolve_tagged(text: &str, tag: Option<&str>, typing: Typing) -> Result<Resolved> {
     let Some(tag) = tag else {
-        return Ok(Resolved::Scalar(if implicit { resolve(text) } else { Scalar::Str }));
+        return Ok(Resolved::Scalar(if typing == Typing::Implicit { resolve(text) } else { Scalar::Str }));
     };
     match tag.strip_prefix(TAG_PREFIX) {
         Some("binary") => decode_binary(text).map(Resolved::Text),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use golibs::strconv::quote;
 
-use super::compose::{Document, Node, NodeId};
+use super::compose::{Document, Node, NodeId, Typing};
 use super::decode::{Resolved, resolve_tagged};
 use super::resolve::Scalar;
 use crate::json::number;
@@ -50,9 +50,9 @@ impl Describer<'_> {
                 into.push('}');
             }
             Node::Mapping(entries) => self.mapping(entries, depth, into),
-            Node::Scalar { value, tag, implicit } => {
+            Node::Scalar { value, tag, typing } => {
                 self.shown += value.len();
-                scalar(value, tag.as_deref(), *implicit, into);
+                scalar(value, tag.as_deref(), *typing, into);
             }
         }
     }
@@ -86,8 +86,8 @@ impl Describer<'_> {
     }
 }
 
-fn scalar(text: &str, tag: Option<&str>, implicit: bool, into: &mut String) {
-    let scalar = match resolve_tagged(text, tag, implicit) {
+fn scalar(text: &str, tag: Option<&str>, typing: Typing, into: &mut String) {
+    let scalar = match resolve_tagged(text, tag, typing) {
         Ok(Resolved::Scalar(scalar)) => scalar,
         Ok(Resolved::Text(other)) => return into.push_str(&quote(&other)),
         Err(_) => Scalar::Str,

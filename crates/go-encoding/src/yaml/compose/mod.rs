@@ -18,11 +18,11 @@ pub(super) type NodeId = usize;
 
 #[derive(Debug)]
 pub(super) enum Node {
-    /// A scalar. `implicit` if the text alone determines its type: it is plain or tagged `!`.
+    /// A scalar.
     Scalar {
         value: String,
         tag: Option<String>,
-        implicit: bool,
+        typing: Typing,
     },
     Sequence(Vec<NodeId>),
     /// Alternating keys and values.
@@ -31,6 +31,15 @@ pub(super) enum Node {
         name: String,
         target: NodeId,
     },
+}
+
+/// Whether the text of a scalar determines its type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Typing {
+    /// It does: the scalar is plain or tagged `!`.
+    Implicit,
+    /// It does not: the scalar is quoted, or has another tag.
+    Explicit,
 }
 
 #[derive(Debug, Default)]
@@ -190,7 +199,7 @@ impl Composer<'_> {
     }
 
     fn empty(&mut self) -> NodeId {
-        self.add(Node::Scalar { value: String::new(), tag: None, implicit: true })
+        self.add(Node::Scalar { value: String::new(), tag: None, typing: Typing::Implicit })
     }
 
     /// Composes a node and its descendants. Open collections are kept on a separate stack, so nesting does not recurse.
@@ -257,8 +266,8 @@ impl Composer<'_> {
 
     /// Adds the empty scalar that an anchor or tag without a node denotes.
     fn bare_properties(&mut self, anchor: Option<String>, tag: Option<String>) -> NodeId {
-        let implicit = tag.is_none();
-        let id = self.add(Node::Scalar { value: String::new(), tag, implicit });
+        let typing = if tag.is_none() { Typing::Implicit } else { Typing::Explicit };
+        let id = self.add(Node::Scalar { value: String::new(), tag, typing });
         self.set_anchor(anchor, id);
         id
     }
@@ -309,11 +318,12 @@ impl Composer<'_> {
 
     fn scalar(&mut self, anchor: Option<String>, tag: Option<String>) -> Result<NodeId> {
         let TokenKind::Scalar { value, plain } = self.scanner.take()?.kind else { return Ok(self.empty()) };
-        let implicit = match tag.as_deref() {
-            None => plain,
-            Some(tag) => tag == "!",
+        let typing = match tag.as_deref() {
+            None if plain => Typing::Implicit,
+            Some("!") => Typing::Implicit,
+            _ => Typing::Explicit,
         };
-        let id = self.add(Node::Scalar { value, tag, implicit });
+        let id = self.add(Node::Scalar { value, tag, typing });
         self.set_anchor(anchor, id);
         Ok(id)
     }

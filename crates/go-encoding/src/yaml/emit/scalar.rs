@@ -178,7 +178,7 @@ fn write_words(writer: &mut Writer, text: &str, fold: Fold) {
             writer.byte(b' ');
         }
         after_space = word == 0;
-        writer.set_indention(false);
+        writer.end_indention();
         rest = &rest[word.max(1)..];
     }
 }
@@ -201,7 +201,7 @@ fn write_single(writer: &mut Writer, text: &str, fold: Fold) {
                 writer.indent_line();
             }
             writer.text(&rest.as_str()[..run]);
-            writer.set_indention(false);
+            writer.end_indention();
             rest = rest.as_str()[run..].chars();
             (spaces, breaks, first) = (false, false, false);
         }
@@ -220,7 +220,6 @@ fn write_single(writer: &mut Writer, text: &str, fold: Fold) {
                 writer.line_break();
             }
             writer.break_char(c);
-            writer.set_indention(true);
             breaks = true;
         } else {
             if breaks {
@@ -230,7 +229,7 @@ fn write_single(writer: &mut Writer, text: &str, fold: Fold) {
                 writer.byte(b'\'');
             }
             writer.char(c);
-            writer.set_indention(false);
+            writer.end_indention();
             (spaces, breaks) = (false, false);
         }
         first = false;
@@ -319,7 +318,6 @@ fn write_literal(writer: &mut Writer, text: &str) {
     while let Some(c) = rest.chars().next() {
         if is_break(c) {
             writer.break_char(c);
-            writer.set_indention(true);
             breaks = true;
             rest = &rest[c.len_utf8()..];
         } else {
@@ -328,7 +326,7 @@ fn write_literal(writer: &mut Writer, text: &str) {
             }
             let end = find_break(rest).unwrap_or(rest.len());
             writer.text(&rest[..end]);
-            writer.set_indention(false);
+            writer.end_indention();
             breaks = false;
             rest = &rest[end..];
         }

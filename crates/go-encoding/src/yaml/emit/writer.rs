@@ -153,8 +153,9 @@ impl Writer {
         self.indention = true;
     }
 
-    pub(super) fn set_indention(&mut self, indention: bool) {
-        self.indention = indention;
+    /// Notes that the line contains more than indentation and indicators.
+    pub(super) fn end_indention(&mut self) {
+        self.indention = false;
     }
 
     pub(super) fn byte(&mut self, byte: u8) {
@@ -180,8 +181,10 @@ impl Writer {
         self.column = 0;
     }
 
+    /// Writes a line break of a scalar. The next line contains only indentation so far.
     pub(super) fn break_char(&mut self, c: char) {
         self.char(c);
         self.column = 0;
+        self.indention = true;
     }
 }
