@@ -8,7 +8,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use super::ReadError;
-use super::ignore::Rules;
+use super::ignore::{Entry, Rules};
 use crate::chart::{File, MAX_CHART_BYTES, MAX_CHART_FILES};
 
 /// Maximum nesting of folders, which also ends cycles of links.
@@ -76,7 +76,7 @@ pub(super) fn read(folder: &Path) -> Result<Vec<File>, ReadError> {
     let ignore_bytes = rules.len() as u64;
     let rules = Rules::parse(&String::from_utf8_lossy(&rules))?;
     let mut walk = Walk {
-        skips: &|name, about| rules.ignores(name, about.is_dir()),
+        skips: &|name, about| rules.ignores(name, if about.is_dir() { Entry::Folder } else { Entry::File }),
         bounds: CHART_BOUNDS,
         ignore_bytes,
         allowed: allowed(folder)?,

@@ -27,9 +27,17 @@ pub fn without_ignored(files: Vec<File>) -> Result<Vec<File>, RuleError> {
     let rules = Rules::parse(&text.unwrap_or_default())?;
     let folders = |name: &str| name.match_indices('/').map(|(end, _)| end).collect::<Vec<_>>();
     let is_ignored = |name: &str| {
-        rules.ignores(name, false) || folders(name).into_iter().any(|end| rules.ignores(&name[..end], true))
+        rules.ignores(name, Entry::File)
+            || folders(name).into_iter().any(|end| rules.ignores(&name[..end], Entry::Folder))
     };
     Ok(files.into_iter().filter(|file| !is_ignored(&file.name)).collect())
+}
+
+/// What a path leads to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    File,
+    Folder,
 }
 
 /// The rules, in order of precedence.
@@ -73,7 +81,8 @@ impl Rules {
     }
 
     /// Returns whether the path, relative to the chart's folder, is ignored.
-    pub(super) fn ignores(&self, path: &str, is_directory: bool) -> bool {
+    pub(super) fn ignores(&self, path: &str, entry: Entry) -> bool {
+        let is_directory = entry == Entry::Folder;
         for rule in &self.0 {
             let matches = rule.matches(path);
             if rule.negated {
@@ -106,17 +115,17 @@ mod tests {
     #[test]
     fn rules_ignore_as_helm_does() {
         let rules = Rules::parse("\u{feff}# comment\n*.swp\n/root.txt\ndocs/\na/b*\n").unwrap();
-        for (path, is_directory, wanted) in [
-            ("x/y.swp", false, true),
-            ("root.txt", false, true),
-            ("x/root.txt", false, false),
-            ("docs", true, true),
-            ("docs", false, false),
-            ("a/bc", false, true),
-            ("x/a/bc", false, false),
-            ("templates/.hidden", false, true),
+        for (path, entry, wanted) in [
+            ("x/y.swp", Entry::File, true),
+            ("root.txt", Entry::File, true),
+            ("x/root.txt", Entry::File, false),
+            ("docs", Entry::Folder, true),
+            ("docs", Entry::File, false),
+            ("a/bc", Entry::File, true),
+            ("x/a/bc", Entry::File, false),
+            ("templates/.hidden", Entry::File, true),
         ] {
-            assert_eq!(rules.ignores(path, is_directory), wanted, "{path}");
+            assert_eq!(rules.ignores(path, entry), wanted, "{path}");
         }
     }
 
@@ -131,8 +140,8 @@ mod tests {
     #[test]
     fn a_negated_rule_ignores_everything_else() {
         let rules = Rules::parse("!keep.txt").unwrap();
-        assert!(!rules.ignores("keep.txt", false));
-        assert!(rules.ignores("other.txt", false));
+        assert!(!rules.ignores("keep.txt", Entry::File));
+        assert!(rules.ignores("other.txt", Entry::File));
     }
 
     #[test]

@@ -16,4 +16,4 @@ pub use folder::{Bounds, CHART_BOUNDS, Odd, read_folder};
 pub use ignore::{RuleError, without_ignored};
 pub use schemas::SchemaCopies;
 pub use text::InputError;
-pub(crate) use text::{append, exists, read};
+pub(crate) use text::{Existing, exists, read, write};

@@ -14,6 +14,15 @@ pub enum InputError {
     File { path: String, cause: io::Error },
 }
 
+/// What happens to the content that a file already has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Existing {
+    /// It stays, before the new text.
+    Keep,
+    /// The new text replaces it.
+    Replace,
+}
+
 fn open_text(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file or directory".to_owned(),
@@ -36,10 +45,10 @@ pub(crate) fn exists(path: &Path) -> bool {
     fs::metadata(path).is_ok()
 }
 
-/// Writes the text to a file below the folder, replacing the file's content unless `keep` is set.
+/// Writes the text to a file below the folder.
 ///
 /// Fails for paths that leave the folder, because a chart's name is untrusted.
-pub(crate) fn append(folder: &Path, path: &str, text: &str, keep: bool) -> io::Result<()> {
+pub(crate) fn write(folder: &Path, path: &str, text: &str, existing: Existing) -> io::Result<()> {
     if Path::new(path).components().any(|part| !matches!(part, Component::Normal(_))) {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "the template's path is outside of the folder"));
     }
@@ -47,6 +56,7 @@ pub(crate) fn append(folder: &Path, path: &str, text: &str, keep: bool) -> io::R
     if let Some(parent) = file.parent() {
         fs::create_dir_all(parent)?;
     }
-    let mut file = fs::OpenOptions::new().create(true).write(true).append(keep).truncate(!keep).open(file)?;
+    let keeps = existing == Existing::Keep;
+    let mut file = fs::OpenOptions::new().create(true).write(true).append(keeps).truncate(!keeps).open(file)?;
     file.write_all(text.as_bytes())
 }

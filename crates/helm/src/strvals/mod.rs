@@ -66,7 +66,7 @@ pub fn parse_json(text: &str, into: &Map) -> Result {
 /// Returns the sum of the indexes in a name such as `a[2].b[3]`: the number of items that setting it may add to lists,
 /// apart from one per index. Ignores what is not an index.
 pub fn sum_of_indexes(name: &str) -> usize {
-    let mut scanner = Scanner::new(name, true);
+    let mut scanner = Scanner::new(name);
     let mut sum: usize = 0;
     while let (_, Some(_)) = scanner.until(&['[']) {
         let (index, _) = scanner.until(&[']']);

@@ -33,7 +33,8 @@ pub(super) struct Parser<'a> {
 
 impl<'a> Parser<'a> {
     pub(super) fn new(text: &'a str, mode: Mode<'a>) -> Parser<'a> {
-        Parser { scanner: Scanner::new(text, !matches!(mode, Mode::Literal)), mode, lists: 0 }
+        let scanner = if matches!(mode, Mode::Literal) { Scanner::literal(text) } else { Scanner::new(text) };
+        Parser { scanner, mode, lists: 0 }
     }
 
     pub(super) fn parse(&mut self, into: &Map) -> Result {

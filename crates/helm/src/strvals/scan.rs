@@ -17,8 +17,14 @@ pub(super) struct Scanner<'a> {
 pub(super) type Piece = (String, Option<char>);
 
 impl<'a> Scanner<'a> {
-    pub(super) fn new(text: &'a str, escapes: bool) -> Scanner<'a> {
-        Scanner { rest: text.chars(), escapes }
+    /// Scans a text in which a backslash escapes the next character.
+    pub(super) fn new(text: &'a str) -> Scanner<'a> {
+        Scanner { rest: text.chars(), escapes: true }
+    }
+
+    /// Scans a text in which a backslash has no special meaning.
+    pub(super) fn literal(text: &'a str) -> Scanner<'a> {
+        Scanner { rest: text.chars(), escapes: false }
     }
 
     /// Consumes the text up to and including the next delimiter.

@@ -4,8 +4,9 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::{Error, Options};
+use crate::disk::{self, Existing};
 use crate::engine::Rendered;
-use crate::{disk, manifest};
+use crate::manifest;
 use golibs::path_match::Pattern;
 
 /// Paths and contents, in the order in which they are printed.
@@ -42,8 +43,9 @@ impl Documents {
             let (path, _) = written;
             let file = folder.join(path);
             let failed = |cause| Error::Write { path: file.display().to_string(), cause };
-            let keep = !begun.insert(path) || (is_hook && disk::exists(&file));
-            disk::append(folder, path, &document(written), keep).map_err(failed)?;
+            let keeps = !begun.insert(path) || (is_hook && disk::exists(&file));
+            let existing = if keeps { Existing::Keep } else { Existing::Replace };
+            disk::write(folder, path, &document(written), existing).map_err(failed)?;
             said.extend_from_slice(format!("wrote {}\n", file.display()).as_bytes());
         }
         Ok(said)
