@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::request::group_of;
+use crate::Scope;
+use crate::request::{Target, group_of};
 use crate::schema::{CUSTOM, Type, schema};
 use crate::status::About;
 
@@ -14,7 +15,7 @@ pub(crate) struct Kind {
     pub(crate) api_version: String,
     pub(crate) kind: String,
     pub(crate) plural: String,
-    pub(crate) namespaced: bool,
+    pub(crate) scope: Scope,
     pub(crate) has_status: bool,
     pub(crate) structure: &'static str,
 }
@@ -28,16 +29,22 @@ pub(crate) struct Kinds {
 
 impl Kind {
     /// Creates a kind; a custom resource unless it is built in.
-    pub(crate) fn new(api_version: &str, kind: &str, plural: &str, namespaced: bool) -> Kind {
+    pub(crate) fn new(api_version: &str, kind: &str, plural: &str, scope: Scope) -> Kind {
         let built_in = schema().kinds.iter().find(|known| known.api_version == api_version && known.kind == kind);
         Kind {
             api_version: api_version.to_owned(),
             kind: kind.to_owned(),
             plural: plural.to_owned(),
-            namespaced,
+            scope,
             has_status: built_in.is_none_or(|known| known.has_status),
             structure: built_in.map_or(CUSTOM, |known| known.structure),
         }
+    }
+
+    /// Returns the kind of a path, which need not be served.
+    pub(crate) fn of_path(target: &Target) -> Kind {
+        let scope = if target.namespace.is_empty() { Scope::Cluster } else { Scope::Namespaced };
+        Kind::new(target.api_version, "", target.plural, scope)
     }
 
     pub(crate) fn of(&self) -> Type {
@@ -130,8 +137,8 @@ impl Kinds {
 }
 
 fn described(kind: &Kind) -> Value {
-    let scope = if kind.namespaced { "Namespaced" } else { "Cluster" };
     json!({
-        "resource": kind.plural, "responseKind": {"kind": kind.kind}, "scope": scope, "verbs": ["get", "list", "delete"],
+        "resource": kind.plural, "responseKind": {"kind": kind.kind}, "scope": kind.scope.name(),
+        "verbs": ["get", "list", "delete"],
     })
 }

@@ -66,6 +66,20 @@ pub enum Scope {
     Cluster,
 }
 
+impl Scope {
+    /// Returns the scope that definitions call by this name.
+    fn of(name: &str) -> Scope {
+        if name == "Namespaced" { Scope::Namespaced } else { Scope::Cluster }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Scope::Namespaced => "Namespaced",
+            Scope::Cluster => "Cluster",
+        }
+    }
+}
+
 /// Changes an object of this plural before it is stored.
 type Webhook = Arc<dyn Fn(&str, &mut Value) + Send + Sync>;
 
@@ -123,7 +137,7 @@ impl Server {
     pub fn cluster() -> Server {
         let mut server = Server::new(Fidelity::Cluster);
         for known in &schema().kinds {
-            server.kinds.add(Kind::new(known.api_version, known.kind, known.plural, known.namespaced));
+            server.kinds.add(Kind::new(known.api_version, known.kind, known.plural, known.scope));
         }
         for namespace in ["default", "kube-system"] {
             let body = format!(r#"{{"metadata": {{"name": "{namespace}"}}}}"#);
@@ -137,7 +151,7 @@ impl Server {
 
     /// Serves another kind; a custom resource with a status unless it is built in.
     pub fn add_kind(&mut self, api_version: &str, kind: &str, plural: &str, scope: Scope) {
-        self.kinds.add(Kind::new(api_version, kind, plural, scope == Scope::Namespaced));
+        self.kinds.add(Kind::new(api_version, kind, plural, scope));
     }
 
     /// Stops serving a kind. Returns its plural if it was served.

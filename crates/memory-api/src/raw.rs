@@ -15,9 +15,8 @@ use crate::store::Key;
 impl Server {
     fn at(&self, path: &str) -> Option<(Key, Arc<Kind>)> {
         let target = Target::of(path)?;
-        let kind = self.kinds.find(target.api_version, target.plural).cloned().unwrap_or_else(|| {
-            Arc::new(Kind::new(target.api_version, "", target.plural, !target.namespace.is_empty()))
-        });
+        let known = self.kinds.find(target.api_version, target.plural).cloned();
+        let kind = known.unwrap_or_else(|| Arc::new(Kind::of_path(&target)));
         Some((kind.key(target.namespace, target.name), kind))
     }
 

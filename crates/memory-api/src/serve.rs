@@ -8,7 +8,7 @@ use crate::kinds::Kind;
 use crate::request::{Query, Request, Target};
 use crate::status::Status;
 use crate::store::Stored;
-use crate::{Fidelity, Server};
+use crate::{Fidelity, Scope, Server};
 
 impl Server {
     /// Serves a request and returns the body of its response.
@@ -54,10 +54,7 @@ impl Server {
     fn kind_of(&self, target: &Target) -> Result<Arc<Kind>, Status> {
         match self.kinds.find(target.api_version, target.plural) {
             Some(kind) => Ok(kind.clone()),
-            None if self.fidelity == Fidelity::Sketch => {
-                let namespaced = !target.namespace.is_empty();
-                Ok(Arc::new(Kind::new(target.api_version, "", target.plural, namespaced)))
-            }
+            None if self.fidelity == Fidelity::Sketch => Ok(Arc::new(Kind::of_path(target))),
             None => Err(not_served()),
         }
     }
@@ -103,7 +100,7 @@ fn defined(definition: &Value) -> Vec<Kind> {
         api_version: format!("{}/{}", text(&spec["group"]), text(&version["name"])),
         kind: text(&spec["names"]["kind"]),
         plural: text(&spec["names"]["plural"]),
-        namespaced: spec["scope"] == "Namespaced",
+        scope: Scope::of(spec["scope"].as_str().unwrap_or_default()),
         has_status: version["subresources"]["status"].is_object(),
         structure: crate::schema::CUSTOM,
     };

@@ -18,6 +18,15 @@ pub(crate) struct Applied {
     pub(crate) object: Value,
 }
 
+/// What happens if other managers own fields that an apply would change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Conflicts {
+    /// The apply takes the fields over.
+    TakeOver,
+    /// The apply fails.
+    Fail,
+}
+
 /// Why an apply is refused.
 pub(crate) enum Refusal {
     /// Other managers own fields that would change.
@@ -27,7 +36,13 @@ pub(crate) enum Refusal {
 }
 
 /// Applies `config` to `live`, which has no uid if the object does not exist.
-pub(crate) fn apply(of: &Type, live: &Value, config: &Value, by: &By, force: bool) -> Result<Applied, Refusal> {
+pub(crate) fn apply(
+    of: &Type,
+    live: &Value,
+    config: &Value,
+    by: &By,
+    conflicts: Conflicts,
+) -> Result<Applied, Refusal> {
     let mut managers = Managers::of(live);
     let live = unmanaged(live);
     if managers.entries.is_empty() && live["metadata"]["uid"].is_string() {
@@ -47,7 +62,7 @@ pub(crate) fn apply(of: &Type, live: &Value, config: &Value, by: &By, force: boo
     let time = last.as_ref().map(|last| last.time.clone()).unwrap_or_default();
     managers.entries.insert(me.clone(), Entry { api_version: by.api_version.to_owned(), time, fields: set });
     let object = prune(of, merged, &managers, last.map(|last| last.fields));
-    take(&mut managers, &me, of, (&live, &object), by, force)?;
+    take(&mut managers, &me, of, (&live, &object), by, conflicts)?;
     if object != live
         && let Some(entry) = managers.entries.get_mut(&me)
     {
@@ -77,18 +92,18 @@ fn take(
     of: &Type,
     (live, new): (&Value, &Value),
     by: &By,
-    force: bool,
+    conflicts: Conflicts,
 ) -> Result<(), Refusal> {
     let comparison = compared(of, live, new, by);
     let written = comparison.written();
     let others = managers.entries.iter().filter(|(identity, _)| *identity != me);
-    let mut conflicts: Vec<_> = others
+    let mut taken: Vec<_> = others
         .map(|(identity, entry)| (identity.clone(), entry.api_version.clone(), entry.fields.intersection(&written)))
         .filter(|(_, _, fields)| !fields.is_empty())
         .collect();
-    conflicts.sort_by(|(a, ..), (b, ..)| (&a.manager, a.operation).cmp(&(&b.manager, b.operation)));
-    if !force && !conflicts.is_empty() {
-        return Err(Refusal::Conflicts(conflicts));
+    taken.sort_by(|(a, ..), (b, ..)| (&a.manager, a.operation).cmp(&(&b.manager, b.operation)));
+    if conflicts == Conflicts::Fail && !taken.is_empty() {
+        return Err(Refusal::Conflicts(taken));
     }
     managers.subtract(&written, Some(me));
     managers.subtract(&comparison.removed, Some(me));

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
 
-pub(crate) use apply::apply;
+pub(crate) use apply::{Conflicts, apply};
 pub(crate) use update::update;
 
 use crate::fields::Set;

@@ -8,12 +8,14 @@ pub(crate) mod normal;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
 
+use crate::Scope;
+
 #[derive(Debug)]
 pub(crate) struct BuiltIn {
     pub(crate) api_version: &'static str,
     pub(crate) kind: &'static str,
     pub(crate) plural: &'static str,
-    pub(crate) namespaced: bool,
+    pub(crate) scope: Scope,
     pub(crate) structure: &'static str,
     pub(crate) has_status: bool,
 }
@@ -135,7 +137,7 @@ fn kind(words: &[&'static str]) -> Option<BuiltIn> {
         api_version,
         kind,
         plural,
-        namespaced: *scope == "Namespaced",
+        scope: Scope::of(scope),
         structure,
         has_status: subresources.contains(&"status"),
     })

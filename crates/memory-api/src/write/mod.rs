@@ -15,7 +15,7 @@ pub(crate) use delete::{FOREGROUND, ORPHAN};
 
 use crate::fields::Set;
 use crate::kinds::Kind;
-use crate::managed::By;
+use crate::managed::{By, Conflicts};
 use crate::request::{Query, Request, Target};
 use crate::schema::normal::{normalise, zero};
 use crate::schema::{METADATA, Type};
@@ -28,7 +28,7 @@ pub(crate) struct Write<'a> {
     pub(crate) kind: Arc<Kind>,
     pub(crate) target: Target<'a>,
     pub(crate) manager: String,
-    pub(crate) force: bool,
+    conflicts: Conflicts,
     pub(crate) is_dry_run: bool,
     is_sketch: bool,
     /// The time, as RFC 3339.
@@ -43,7 +43,7 @@ impl<'a> Write<'a> {
         Write {
             reset: strategy::reset_fields(&kind, target.subresource),
             manager,
-            force: query.is_set("force"),
+            conflicts: if query.is_set("force") { Conflicts::TakeOver } else { Conflicts::Fail },
             is_dry_run: query.get("dryRun").is_some_and(|value| value == "All"),
             now: server.now.clone(),
             is_sketch: server.fidelity == Fidelity::Sketch,

@@ -119,7 +119,7 @@ impl Server {
             self.check_namespace(write, write.target.name)?;
         }
         let live = old.clone().unwrap_or_else(|| write.nothing());
-        let applied = apply(&write.kind.of(), &live, &config, &write.by(), write.force);
+        let applied = apply(&write.kind.of(), &live, &config, &write.by(), write.conflicts);
         let mut object = applied.map_err(|refusal| refusal.status(&typed_of(write, &config)))?.object;
         self.check_nulls(write, &object)?;
         self.normalise(&write.kind, &mut object);
