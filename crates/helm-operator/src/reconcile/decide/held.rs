@@ -5,6 +5,7 @@ use helm_release::release::Hook;
 use helm_release::release::HookEvent::{
     self, PostDelete, PostInstall, PostRollback, PostUpgrade, PreDelete, PreInstall, PreRollback, PreUpgrade,
 };
+use helm_release::storage::Marks;
 use outside::weight;
 
 /// What an action waits for that may take long: hooks, whose time limit an annotation may lift, and the groups of an
@@ -48,9 +49,14 @@ impl Waits {
         self.are_long(&candidate.hooks, is_ordered(candidate)).then(|| size(candidate))
     }
 
+    /// Returns whether an action with what a revision recorded may wait for long.
+    pub(crate) fn are_long_for(self, hooks: &[Hook], marks: &Marks) -> bool {
+        self.are_long(hooks, marks.has_order())
+    }
+
     /// Returns whether an action with these hooks may wait for long. `is_ordered` is whether its objects are applied in
     /// several rounds.
-    pub(crate) fn are_long(self, hooks: &[Hook], is_ordered: bool) -> bool {
+    fn are_long(self, hooks: &[Hook], is_ordered: bool) -> bool {
         let runs_hooks = hooks.iter().any(|hook| self.events.iter().any(|event| hook.events.contains(event)));
         runs_hooks || self.has_rounds && is_ordered
     }

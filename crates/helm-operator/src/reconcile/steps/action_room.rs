@@ -145,7 +145,7 @@ impl StepContext<'_> {
         let marks = self.release()?.revisions.get(&version)?.marks.clone()?;
         let recorded = self.stored(primary, version).await.ok()?.sealed()?;
         // Most actions wait for nothing, and a manifest takes long to parse.
-        if !waits.are_long(&recorded.get().hooks, marks.has_order()) {
+        if !waits.are_long_for(&recorded.get().hooks, &marks) {
             return None;
         }
         waits.bytes(&Candidate::recorded(recorded, &marks.inputs, &marks).ok()?)
