@@ -64,6 +64,10 @@ fn owned(crd: &Json, charts: &[Chart], known: &[Json]) -> Vec<Json> {
             chart.gvk.kind == kind && spec["group"] == chart.gvk.group && version["name"] == chart.gvk.version
         });
         let schema = &version["schema"]["openAPIV3Schema"];
+        let status = match chart {
+            Some(_) => descriptors::of_chart_status(),
+            None => descriptors::of_status(&schema["properties"]["status"]),
+        };
         let mut entry = json!({
             "name": name,
             "kind": kind,
@@ -71,7 +75,7 @@ fn owned(crd: &Json, charts: &[Chart], known: &[Json]) -> Vec<Json> {
             "displayName": kind.to_title_case(),
             "description": schema["description"].as_str().unwrap_or(kind),
             "specDescriptors": descriptors::of_spec(&schema["properties"]["spec"]),
-            "statusDescriptors": descriptors::of_status(&schema["properties"]["status"], chart.is_some()),
+            "statusDescriptors": status,
         });
         if let Some(chart) = chart {
             entry["resources"] = chart.kinds.iter().map(resource).collect();

@@ -71,16 +71,16 @@ fn widget(name: &str, field: &Json) -> Option<&'static str> {
     }
 }
 
-pub(super) fn of_status(schema: &Json, is_chart: bool) -> Vec<Json> {
-    let conditions = json!({"path": "conditions", "displayName": "Conditions",
-        "x-descriptors": ["urn:alm:descriptor:io.kubernetes.conditions"]});
-    if is_chart {
-        let revision = json!({"path": "deployedRelease.revision", "displayName": "Release Revision"});
-        return vec![conditions, revision];
-    }
+/// Returns the descriptors of the `status` of a kind that is served by a chart.
+pub(super) fn of_chart_status() -> Vec<Json> {
+    vec![conditions(), json!({"path": "deployedRelease.revision", "displayName": "Release Revision"})]
+}
+
+/// Returns the descriptors of any other `status`: every top-level field.
+pub(super) fn of_status(schema: &Json) -> Vec<Json> {
     let names = schema["properties"].as_object().into_iter().flat_map(|fields| fields.iter());
     let described = names.map(|(name, field)| match name.as_str() {
-        "conditions" => conditions.clone(),
+        "conditions" => conditions(),
         _ => {
             let mut descriptor = json!({"path": name, "displayName": name.to_title_case()});
             if let Some(description) = field["description"].as_str() {
@@ -90,4 +90,9 @@ pub(super) fn of_status(schema: &Json, is_chart: bool) -> Vec<Json> {
         }
     });
     described.collect()
+}
+
+fn conditions() -> Json {
+    json!({"path": "conditions", "displayName": "Conditions",
+        "x-descriptors": ["urn:alm:descriptor:io.kubernetes.conditions"]})
 }
