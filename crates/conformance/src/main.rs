@@ -13,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-use crate::report::Report;
+use crate::report::{Differences, Report};
 
 /// Compares this engine with recorded answers of real Helm.
 #[derive(Parser)]
@@ -37,7 +37,7 @@ struct Args {
 
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
-    let mut report = Report::new(args.verbose);
+    let mut report = Report::new(if args.verbose { Differences::InFull } else { Differences::Shortened });
     for file in &args.vectors {
         vectors::run(file, &args.only, &mut report)?;
     }

@@ -15,6 +15,15 @@ pub(crate) enum Outcome {
     Wrong(String, String),
 }
 
+/// How much of a difference is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Differences {
+    /// Both texts.
+    InFull,
+    /// What surrounds the first difference.
+    Shortened,
+}
+
 #[derive(Default)]
 struct Row {
     exact: usize,
@@ -25,13 +34,13 @@ struct Row {
 
 /// Running totals by group.
 pub(crate) struct Report {
-    verbose: bool,
+    differences: Differences,
     groups: BTreeMap<String, Row>,
 }
 
 impl Report {
-    pub(crate) fn new(verbose: bool) -> Report {
-        Report { verbose, groups: BTreeMap::new() }
+    pub(crate) fn new(differences: Differences) -> Report {
+        Report { differences, groups: BTreeMap::new() }
     }
 
     /// Counts the outcome, and prints it unless it is exact.
@@ -58,7 +67,7 @@ impl Report {
     }
 
     fn difference(&self, mark: &str, group: &str, id: &str, expected: &str, actual: &str) {
-        if self.verbose {
+        if self.differences == Differences::InFull {
             line(mark, group, id, &format!("\n--- expected\n{expected}\n--- actual\n{actual}\n"));
             return;
         }
