@@ -59,9 +59,6 @@ fn widget(name: &str, field: &Json) -> Option<&'static str> {
         Some("integer" | "number") if is_count => Some("podCount"),
         None if is_count && is_either => Some("podCount"),
         Some("boolean") => Some("booleanSwitch"),
-        Some("integer" | "number") if ["replicas", "replicacount", "size"].contains(&lower.as_str()) => {
-            Some("podCount")
-        }
         Some("integer" | "number") => Some("number"),
         Some("string") | None if is_secret => Some("password"),
         Some("string") if lower.ends_with("pullpolicy") => Some("imagePullPolicy"),
