@@ -41,12 +41,21 @@ pub const KEEP: &str = "helm.sh/resource-policy";
 /// The annotation that a webhook adds to Deployments.
 pub const INJECTED: &str = "webhook.example.com/injected";
 
+/// How long Deployments take to become ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deployments {
+    /// They are ready at once.
+    Prompt,
+    /// They take as long as Jobs.
+    Slow,
+}
+
 /// Runs workloads, scales them, collects garbage, empties namespaces, and removes the other operator's finalizers from
-/// deleted objects, until dropped. Slow Deployments take as long as Jobs to become ready.
-pub async fn control(world: Arc<World>, is_slow: bool) {
+/// deleted objects, until dropped.
+pub async fn control(world: Arc<World>, deployments: Deployments) {
     let seed = world.state().random.u64(..);
     let mut all: Vec<(&str, Box<dyn Controller + Send>)> = vec![
-        ("kubelet", Box::new(Kubelet::new(fates(seed, is_slow)))),
+        ("kubelet", Box::new(Kubelet::new(fates(seed, deployments)))),
         ("gc", Box::new(Collector)),
         ("ttl", Box::new(TimeToLive)),
         ("namespaces", Box::new(Namespaces)),
@@ -76,7 +85,7 @@ pub async fn control(world: Arc<World>, is_slow: bool) {
 
 /// Decides the outcome of workloads: Jobs succeed after a while, and Deployments become ready, except those of the
 /// chart that never does.
-fn fates(seed: u64, is_slow: bool) -> impl FnMut(&str, &Value) -> Fate + Send {
+fn fates(seed: u64, deployments: Deployments) -> impl FnMut(&str, &Value) -> Fate + Send {
     let (mut random, mut ends) = (fastrand::Rng::with_seed(seed), BTreeMap::<(String, u64), Instant>::new());
     move |path, object| {
         let is_deployment = path.contains("/deployments/");
@@ -84,7 +93,7 @@ fn fates(seed: u64, is_slow: bool) -> impl FnMut(&str, &Value) -> Fate + Send {
         if is_deployment && image == Some("web:3.0.0") {
             return Fate::Waits;
         }
-        if !(path.contains("/jobs/") || is_deployment && is_slow) {
+        if !(path.contains("/jobs/") || is_deployment && deployments == Deployments::Slow) {
             return Fate::Ready;
         }
         let metadata = &object["metadata"];

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::helm::Command;
 use crate::jobs::{self, Task, inputs, names_a_job};
 use crate::names::{self, NAMES, OBJECTS, OTHER, SOME, is_of};
-use crate::order::{Order, is_pending};
+use crate::order::{Order, Owner, is_pending};
 use crate::others;
 use crate::places::Places;
 use crate::quiet::{End, elsewhere, is_beside, records, status_of};
@@ -255,15 +255,15 @@ impl Checks {
         let name = names::owner(&change.path).or_else(|| names::record(&change.path).map(|(name, _)| name));
         let resource = name.and_then(|name| self.resources.get_mut(name));
         let is_broken = |after: &Arc<Value>| change.path.contains("/deployments/") && is_broken(after);
-        let (mut is_leaving, mut is_exempt) = (false, false);
+        let (mut owner, mut is_exempt) = (Owner::Stays, false);
         if let Some(resource) = resource {
-            is_leaving = !resource.exists;
+            owner = if resource.exists { Owner::Stays } else { Owner::Leaves };
             is_exempt = resource.is_foreign || resource.is_claimed || resource.is_helms || resource.leaves_orphans;
             // An upgrade that drops it may not know of the deletion yet.
             is_exempt |= resource.may_go.contains(&*change.path);
             resource.judged |= self.order.may_fail && change.after.as_ref().is_some_and(is_broken);
         }
-        self.order.written(change, objects, is_leaving).filter(|_| !is_exempt)
+        self.order.written(change, objects, owner).filter(|_| !is_exempt)
     }
 
     /// Checks (m) that no chart is used but one with the digest that is wanted.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use clap::Parser;
 use simulation::repeated::Repeated;
-use simulation::run::{Report, play};
+use simulation::run::{Report, play, play_printed};
 use simulation::script::Script;
 use simulation::shrink::shrink;
 
@@ -90,7 +90,7 @@ fn twice(args: &Args) -> bool {
 }
 
 fn one(script: &Script, trace: bool) -> bool {
-    let report = play(script, trace);
+    let report = if trace { play_printed(script) } else { play(script) };
     if trace {
         print(script, &report)
     } else {
@@ -152,7 +152,7 @@ fn many(args: &Args, script: impl Fn(u64) -> Script + Sync) -> bool {
             scope.spawn(|| {
                 while !is_over() {
                     let script = script(next.fetch_add(1, Ordering::Relaxed));
-                    let report = play(&script, false);
+                    let report = play(&script);
                     let seeds = played.seeds.fetch_add(1, Ordering::Relaxed) + 1;
                     let steps = played.steps.fetch_add(report.steps.0, Ordering::Relaxed) + report.steps.0;
                     if !args.until_failure {

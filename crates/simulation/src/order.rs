@@ -24,9 +24,18 @@ pub struct Order {
     unordered: BTreeSet<String>,
 }
 
+/// Whether the resource of a release is being deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Owner {
+    /// It is not, or nothing is known of it.
+    Stays,
+    /// It is, or is gone.
+    Leaves,
+}
+
 impl Order {
-    /// Checks (l) at a write. `is_leaving` says whether the release's resource is being deleted.
-    pub fn written(&mut self, change: &Change, objects: &Objects, is_leaving: bool) -> Option<String> {
+    /// Checks (l) at a write.
+    pub fn written(&mut self, change: &Change, objects: &Objects, owner: Owner) -> Option<String> {
         if !self.is_on {
             return None;
         }
@@ -36,7 +45,7 @@ impl Order {
         let is_operator = change.by.starts_with("op-");
         let found = match (&change.before, &change.after) {
             (None, Some(_)) if is_operator => self.early(name, rank, change, objects),
-            (Some(before), after) if is_operator && is_leaving => {
+            (Some(before), after) if is_operator && owner == Owner::Leaves => {
                 let begins = after.as_ref().is_none_or(|after| is_going(after)) && !is_going(before);
                 if begins { self.out_of_turn(name, rank, change, objects) } else { None }
             }

@@ -66,7 +66,7 @@ impl Places {
     }
 
     /// Checks (n) at a write of the operator. `exists` says whether the release has a resource that is not being deleted.
-    pub(crate) fn written(&self, change: &Change, objects: &Objects, exists: bool) -> Option<String> {
+    fn written(&self, change: &Change, objects: &Objects, exists: bool) -> Option<String> {
         let own = self.of(&change.by)?;
         let (by, path) = (&change.by, &change.path);
         let at = |place: Option<&str>| place.map_or("beside the release".to_owned(), |place| format!("in {place}"));

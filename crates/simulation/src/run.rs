@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use outside::Simulation;
 use tokio::time::{Instant, sleep_until};
 
+use crate::actors::Deployments;
 use crate::faults::Which;
 use crate::names::RECORDS;
 use crate::process::{Process, Setup};
@@ -40,8 +41,13 @@ pub struct Report {
 }
 
 /// Plays a script on a separate thread.
-pub fn play(script: &Script, is_printed: bool) -> Report {
-    record(script, if is_printed { Trace::printed() } else { Trace::default() }).0
+pub fn play(script: &Script) -> Report {
+    record(script, Trace::default()).0
+}
+
+/// Plays a script on a separate thread; also prints its steps.
+pub fn play_printed(script: &Script) -> Report {
+    record(script, Trace::printed()).0
 }
 
 /// Plays a script on a separate thread; also returns its steps as text.
@@ -242,7 +248,8 @@ async fn simulate(script: Script, trace: Trace) -> (Report, Vec<String>) {
     let _simulation = Simulation::begin(start, script.seed);
     let world = World::new(script.seed, trace);
     let mut processes = Processes::new(&world, &script.setups);
-    let controllers = tokio::spawn(actors::control(world.clone(), processes.is_ordered()));
+    let deployments = if processes.is_ordered() { Deployments::Slow } else { Deployments::Prompt };
+    let controllers = tokio::spawn(actors::control(world.clone(), deployments));
     {
         let checks = &mut world.state().checks;
         checks.elects = script.setups.iter().all(|setup| setup.elects);

@@ -39,7 +39,7 @@ impl Search {
             return false;
         }
         self.tries += 1;
-        let report = play(&script, false);
+        let report = play(&script);
         let is_alike = report.violation.as_ref().is_some_and(|violation| class(&violation.what) == self.class);
         if is_alike {
             (self.best, self.report) = (script, report);

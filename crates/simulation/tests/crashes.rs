@@ -34,7 +34,7 @@ fn check(step: usize, order: impl Fn(&mut Script)) {
         for writes in (1..=most).step_by(step) {
             let mut script = script(interrupted, writes);
             order(&mut script);
-            let violation = play(&script, false).violation.map(|violation| violation.what);
+            let violation = play(&script).violation.map(|violation| violation.what);
             assert_eq!(violation, None, "action {interrupted}, write {writes}:\n{script}");
         }
     }
@@ -60,7 +60,7 @@ fn a_resource_that_is_deleted_while_the_answer_to_its_record_is_lost_leaves_noth
         script.then(5000, Action::Put("a".into(), values.clone()));
         script.then(0, Action::Fault(lost.clone()));
         script.then(after, Action::Delete("a".into(), String::new()));
-        let violation = play(&script, false).violation.map(|violation| violation.what);
+        let violation = play(&script).violation.map(|violation| violation.what);
         assert_eq!(violation, None, "{script}");
     }
 }

@@ -26,7 +26,7 @@ fn check<const N: usize>(seed: u64, setup: &Setup, actions: [(u64, Action); N]) 
 /// Like [`check`], with a process for each setup.
 fn check_all<const N: usize>(seed: u64, setups: &[Setup], actions: [(u64, Action); N]) {
     let script = Script::new(seed, setups.to_vec(), actions);
-    let violation = play(&script, false).violation.map(|violation| violation.what);
+    let violation = play(&script).violation.map(|violation| violation.what);
     assert_eq!(violation, None, "{script}");
 }
 

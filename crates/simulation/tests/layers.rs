@@ -10,7 +10,7 @@ fn stalled(bare: bool) -> Option<String> {
     let put = |message| Action::Put("a".into(), json!({"message": message, "replicas": 1, "cache": true}));
     let steps = [(5000, put("first")), (10_000, Action::Stall(0, 30_000)), (25_000, put("second"))];
     let script = Script::new(1, vec![Setup { bare, ..Setup::default() }], steps);
-    play(&script, false).violation.map(|violation| violation.what)
+    play(&script).violation.map(|violation| violation.what)
 }
 
 #[test]

@@ -18,7 +18,7 @@ fn check(chart: &str, actions: impl IntoIterator<Item = (u64, Action)>) {
 
 fn check_with(seed: u64, setup: Setup, actions: impl IntoIterator<Item = (u64, Action)>) {
     let script = Script::new(seed, vec![setup], actions.into_iter().map(|(at, what)| (at * 1000, what)));
-    let violation = play(&script, false).violation.map(|violation| violation.what);
+    let violation = play(&script).violation.map(|violation| violation.what);
     assert_eq!(violation, None, "{script}");
 }
 

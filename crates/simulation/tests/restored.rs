@@ -17,7 +17,7 @@ fn restored(bare: bool, since: &[Action]) -> Option<String> {
     since.iter().for_each(|what| script.then(20_000, what.clone()));
     script.then(20_000, Action::Restore(3000, 0));
     script.then(10_000, put("a", "last"));
-    play(&script, false).violation.map(|violation| violation.what)
+    play(&script).violation.map(|violation| violation.what)
 }
 
 #[test]
@@ -44,7 +44,7 @@ fn an_action_that_a_restored_server_undid_is_not_cleaned_up() {
         let mut script = Script::new(seed, vec![Setup::default()], steps);
         script.then(500, Action::Restore(6000, 0));
         script.then(4000, put("a", "last"));
-        assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
+        assert_eq!(play(&script).violation.map(|violation| violation.what), None, "{script}");
     }
 }
 
@@ -66,7 +66,7 @@ fn what_an_action_would_do_next_is_not_done_on_a_restored_server() {
             let mut script = Script::new(seed, vec![Setup::default()], steps);
             since.iter().for_each(|(after_ms, what)| script.then(*after_ms, what.clone()));
             script.then(waits, Action::Restore(6000, 0));
-            assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
+            assert_eq!(play(&script).violation.map(|violation| violation.what), None, "{script}");
         }
     }
 }
@@ -80,7 +80,7 @@ fn what_was_deleted_before_the_server_was_restored_is_followed_again() {
         let steps = [(0, put.clone()), (9000, Action::Backup), (18_000, Action::Delete("a".into(), String::new()))];
         let mut script = Script::new(seed, vec![setup], steps);
         script.then(2000, Action::Restore(1500, 0));
-        assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
+        assert_eq!(play(&script).violation.map(|violation| violation.what), None, "{script}");
     }
 }
 
@@ -96,5 +96,5 @@ fn an_action_that_a_restored_server_undid_while_no_watch_could_begin_is_not_clea
     ];
     let setup = Setup { chart: "web1".into(), period: 60, ..Setup::default() };
     let script = Script::new(1_072_161, vec![setup], steps);
-    assert_eq!(play(&script, false).violation.map(|violation| violation.what), None, "{script}");
+    assert_eq!(play(&script).violation.map(|violation| violation.what), None, "{script}");
 }

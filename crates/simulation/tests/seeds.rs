@@ -9,7 +9,7 @@ use simulation::script::Script;
 fn a_seed_decides_everything() {
     for seed in 1..4 {
         let script = Script::of(seed);
-        let (first, second) = (play(&script, false), play(&script, false));
+        let (first, second) = (play(&script), play(&script));
         assert_eq!(first, second, "seed {seed}");
         assert!(first.steps.0 > 100, "seed {seed}: {} steps", first.steps.0);
     }
@@ -23,7 +23,7 @@ fn nothing_is_lost_whatever_goes_wrong() {
             scope.spawn(|| {
                 while let seed @ ..=30 = next.fetch_add(1, Ordering::Relaxed) {
                     let script = Script::of(seed);
-                    let report = play(&script, false);
+                    let report = play(&script);
                     let violation = report.violation.map(|violation| violation.what);
                     assert_eq!(violation, None, "make simulate SEED={seed}");
                 }
