@@ -2,10 +2,11 @@
 //! and upstream's tests search for the text.
 
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, LazyLock, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 use kube::core::GroupVersionKind;
 use outside::intern;
+use outside::sync::lock;
 use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, LabelValueEncoder};
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -163,7 +164,7 @@ impl EncodeLabelValue for ReconcileResult {
 impl Families {
     /// Creates empty families. The names of the library's own ones start with the program's name.
     pub(super) fn new(program: &str) -> Families {
-        let mut families = Families {
+        let families = Families {
             registry: Mutex::default(),
             reconciles: Family::default(),
             errors: Family::default(),
@@ -186,11 +187,11 @@ impl Families {
         families
     }
 
-    fn register(&mut self, program: &str) {
+    fn register(&self, program: &str) {
         let labels =
             [("commit", option_env!("GIT_COMMIT").unwrap_or("unknown")), ("version", env!("CARGO_PKG_VERSION"))];
         let own = |name: &str| format!("{program}_{name}");
-        let r = self.registry.get_mut().unwrap_or_else(PoisonError::into_inner);
+        let mut r = lock(&self.registry);
         r.register(own("build"), "Build of the operator", Info::new(labels.to_vec()));
         r.register("controller_runtime_reconcile", "Reconciles by controller and result", self.reconciles.clone());
         r.register("controller_runtime_reconcile_errors", "Failed reconciles by controller", self.errors.clone());
@@ -211,7 +212,7 @@ impl Families {
             max,
         );
         r.register("controller_runtime_active_workers", "Running reconciles by controller", self.active.clone());
-        self.queues.register(r);
+        self.queues.register(&mut r);
         r.register(own("outcomes"), "Outcomes by controller and reason", self.outcomes.clone());
         r.register(own("cloudevents"), "CloudEvents by result", self.notified.clone());
         r.register(own("watch_panics"), "Panics while handling what a watch delivered", WATCH_PANICS.clone());
