@@ -62,11 +62,11 @@ impl Waits {
     }
 }
 
-/// Returns about how many bytes an upgrade holds while it waits; `None` if it does not wait for long. `undo` is the same
-/// about what follows if it fails.
-pub(crate) fn of_upgrade(candidate: &Candidate, waits: Waits, undo: Option<usize>) -> Option<usize> {
-    match undo {
-        Some(undo) => Some(size(candidate) + undo),
+/// Returns about how many bytes an upgrade holds while it waits; `None` if it does not wait for long. `remedy` is the
+/// same about what follows if it fails.
+pub(crate) fn of_upgrade(candidate: &Candidate, waits: Waits, remedy: Option<usize>) -> Option<usize> {
+    match remedy {
+        Some(remedy) => Some(size(candidate) + remedy),
         None => waits.bytes(candidate),
     }
 }
@@ -146,7 +146,7 @@ mod tests {
         let plain = candidate(&[], &[0]);
         let waits = Waits::of(Action::Upgrade);
         assert_eq!(of_upgrade(&plain, waits, None), None);
-        let undo = Waits::of(Action::Rollback).bytes(&candidate(&[PreRollback], &[0])).unwrap();
-        assert!(of_upgrade(&plain, waits, Some(undo)).is_some_and(|bytes| bytes > undo + 3000));
+        let remedy = Waits::of(Action::Rollback).bytes(&candidate(&[PreRollback], &[0])).unwrap();
+        assert!(of_upgrade(&plain, waits, Some(remedy)).is_some_and(|bytes| bytes > remedy + 3000));
     }
 }

@@ -33,8 +33,8 @@ impl StepContext<'_> {
         let bytes = match (step, &self.found.candidate) {
             (Step::Install, Some(candidate)) => self.waits(primary, Action::Install).bytes(candidate),
             (Step::Upgrade, Some(candidate)) => {
-                let undo = self.held_by_undo(primary).await;
-                of_upgrade(candidate, self.waits(primary, Action::Upgrade), undo)
+                let remedy = self.held_by_remedy(primary).await;
+                of_upgrade(candidate, self.waits(primary, Action::Upgrade), remedy)
             }
             (Step::RollBack, _) => {
                 let to = self.rollback_target(primary);
@@ -60,8 +60,8 @@ impl StepContext<'_> {
     }
 
     /// Reserves the memory for the rollback after a failed render, which no action has reserved.
-    pub(crate) async fn has_room_to_undo(&self, primary: &Primary) -> bool {
-        let bytes = self.held_by_undo(primary).await;
+    pub(crate) async fn has_room_for_remedy(&self, primary: &Primary) -> bool {
+        let bytes = self.held_by_remedy(primary).await;
         self.takes_room(primary, bytes)
     }
 
@@ -126,7 +126,7 @@ impl StepContext<'_> {
     }
 
     /// Returns the memory of what follows if an upgrade fails; `None` if that does not wait for long.
-    async fn held_by_undo(&self, primary: &Primary) -> Option<usize> {
+    async fn held_by_remedy(&self, primary: &Primary) -> Option<usize> {
         let waits = match self.shared.settings.on_failure {
             OnFailure::Keep => return None,
             // The annotation of upgrades also disables these hooks.

@@ -43,24 +43,24 @@ enum Remedy {
 
 /// How a clean-up ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Undo {
+enum CleanUp {
     /// It succeeded, there was nothing to do, or trying again would not help.
     Ended,
     /// It is not complete, and is tried again.
     Met(Obstacle),
 }
 
-impl Undo {
+impl CleanUp {
     /// Classifies the failure of a clean-up, after this many that met an obstacle that may last for ever. What does not go
     /// away by itself, such as a finalizer or a record that the server rejects, ends the attempt: retries without limit
     /// would run its hooks again each time.
-    fn failed(error: &action::Error, obstructions: u32) -> Undo {
+    fn failed(error: &action::Error, obstructions: u32) -> CleanUp {
         let is_outage = error.is_outage() || error.ended().is_some();
         let may_last = if is_outage { error.reached_server() } else { error.is_slow_deletion() };
         match may_last {
-            true if obstructions < MAX_OBSTRUCTIONS => Undo::Met(Obstacle::Lasting),
-            false if is_outage => Undo::Met(Obstacle::Outage),
-            _ => Undo::Ended,
+            true if obstructions < MAX_OBSTRUCTIONS => CleanUp::Met(Obstacle::Lasting),
+            false if is_outage => CleanUp::Met(Obstacle::Outage),
+            _ => CleanUp::Ended,
         }
     }
 }
@@ -172,24 +172,24 @@ pub(crate) async fn clean_up(
     stage: Stage,
 ) -> Failed {
     let message = attempt.message().to_owned();
-    let (message, undo) = with_undo(context, primary, message, stage).await;
-    match undo {
-        Undo::Ended => attempt.with_message(message).into(),
-        Undo::Met(obstacle) => attempt.uncleaned(obstacle, message).into(),
+    let (message, ended) = with_remedy(context, primary, message, stage).await;
+    match ended {
+        CleanUp::Ended => attempt.with_message(message).into(),
+        CleanUp::Met(obstacle) => attempt.uncleaned(obstacle, message).into(),
     }
 }
 
 /// Returns the message with the result of the clean-up, and how that ended.
-async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String, stage: Stage) -> (String, Undo) {
+async fn with_remedy(context: &StepContext<'_>, primary: &Primary, message: String, stage: Stage) -> (String, CleanUp) {
     // What another resource left is its to clean up, and an action in progress is whose it is.
     let is_ours = |release: &ReleaseRecords| {
         let owner = primary.owner();
         release.holder(&owner) == Holder::Resource && release.in_flight(&owner, outside::now()).is_none()
     };
     let release = context.release().filter(|release| is_ours(release));
-    let Some(release) = release else { return (message, Undo::Ended) };
+    let Some(release) = release else { return (message, CleanUp::Ended) };
     let obstructions = context.shared.memory.of(context.key).obstructions(&context.attempt(primary));
-    let failed = |error: &action::Error| Undo::failed(error, obstructions);
+    let failed = |error: &action::Error| CleanUp::failed(error, obstructions);
     let is_vouched = |version| context.vouches(&release, version, primary);
     let remedy = remedy(&release, context.shared.settings.on_failure, stage, is_vouched);
     let remedy = remedy.as_wanted_now(primary, context.shared.cache.primary(context.key).as_deref());
@@ -197,16 +197,17 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
     let has_other_values = remedy.deletes() && have_changed(context.shared, &context.used_sources(primary)).await;
     let remedy = if has_other_values { Remedy::Nothing } else { remedy };
     match remedy {
-        Remedy::Nothing => (message, Undo::Ended),
-        Remedy::RollBack(_) if stage == Stage::Render && !context.has_room_to_undo(primary).await => {
-            (format!("{message}; the rollback waits for memory, which other actions hold"), Undo::Met(Obstacle::Outage))
-        }
+        Remedy::Nothing => (message, CleanUp::Ended),
+        Remedy::RollBack(_) if stage == Stage::Render && !context.has_room_for_remedy(primary).await => (
+            format!("{message}; the rollback waits for memory, which other actions hold"),
+            CleanUp::Met(Obstacle::Outage),
+        ),
         Remedy::RollBack(to) => match roll_back(context, primary, to).await {
-            Ok(()) => (message, Undo::Ended),
+            Ok(()) => (message, CleanUp::Ended),
             Err(Failure { cause, .. }) => (format!("{message}; rollback failed: {}", chain(&cause)), failed(&cause)),
         },
         Remedy::RemoveFailedInstall => match remove_failed_install(context, primary).await {
-            Ok(()) => (message, Undo::Ended),
+            Ok(()) => (message, CleanUp::Ended),
             Err(error) => {
                 (format!("failed installation ({message}) and failed rollback: {}", chain(&error)), failed(&error))
             }
@@ -215,9 +216,9 @@ async fn with_undo(context: &StepContext<'_>, primary: &Primary, message: String
             // The records go, and with them what is to be hidden in the message.
             let message = context.redactions(primary).await.hide_apart(message).await;
             match uninstall_failed(context, primary).await {
-                Ok(None) => (message, Undo::Ended),
+                Ok(None) => (message, CleanUp::Ended),
                 Ok(Some(awaited)) => {
-                    (format!("{message}; the release is being uninstalled: {awaited}"), Undo::Met(Obstacle::Outage))
+                    (format!("{message}; the release is being uninstalled: {awaited}"), CleanUp::Met(Obstacle::Outage))
                 }
                 Err(error) => (format!("{message}; uninstall failed: {}", chain(&error)), failed(&error)),
             }
@@ -502,24 +503,24 @@ mod tests {
         let applying = |source| ApplyError::Failed { verb: "apply", object: "a".into(), source };
         let recording = |source| storage::Error::Api { verb: "create", key: "web.v3".into(), source };
         let rejected = |code| Error::from_status(code, "", "no");
-        let (lasting, outage) = (Undo::Met(Obstacle::Lasting), Undo::Met(Obstacle::Outage));
-        let cases: [(action::Error, Undo); 9] = [
+        let (lasting, outage) = (CleanUp::Met(Obstacle::Lasting), CleanUp::Met(Obstacle::Outage));
+        let cases: [(action::Error, CleanUp); 9] = [
             (deleting(&["foregroundDeletion"]).into(), lasting),
             (deleting(&[]).into(), lasting),
-            (deleting(&["foregroundDeletion", "x/y"]).into(), Undo::Ended),
-            (applying(rejected(422)).into(), Undo::Ended),
+            (deleting(&["foregroundDeletion", "x/y"]).into(), CleanUp::Ended),
+            (applying(rejected(422)).into(), CleanUp::Ended),
             (applying(rejected(503)).into(), lasting),
             (applying(Error::Outdated).into(), outage),
-            (recording(rejected(403)).into(), Undo::Ended),
+            (recording(rejected(403)).into(), CleanUp::Ended),
             (recording(Error::Transport("reset".into())).into(), outage),
-            (action::Error::Unproven { version: 1 }, Undo::Ended),
+            (action::Error::Unproven { version: 1 }, CleanUp::Ended),
         ];
         for (error, expected) in cases {
-            assert_eq!(Undo::failed(&error, 9), expected, "{error}");
+            assert_eq!(CleanUp::failed(&error, 9), expected, "{error}");
         }
-        assert_eq!(Undo::failed(&deleting(&["foregroundDeletion"]).into(), 10), Undo::Ended, "no more");
-        assert_eq!(Undo::failed(&applying(rejected(503)).into(), 10), Undo::Ended, "no more");
-        assert_eq!(Undo::failed(&applying(Error::Transport("reset".into())).into(), 10), outage, "without contact");
+        assert_eq!(CleanUp::failed(&deleting(&["foregroundDeletion"]).into(), 10), CleanUp::Ended, "no more");
+        assert_eq!(CleanUp::failed(&applying(rejected(503)).into(), 10), CleanUp::Ended, "no more");
+        assert_eq!(CleanUp::failed(&applying(Error::Transport("reset".into())).into(), 10), outage, "without contact");
     }
 
     #[test]
