@@ -7,13 +7,13 @@ use kube::Client;
 
 use super::changing;
 
-/// The reader that a request belongs to.
+/// The name of the reader that a request belongs to.
 #[derive(Clone, Debug)]
-pub(super) struct Reader(pub(super) Arc<str>);
+pub(super) struct ReaderName(pub(super) Arc<str>);
 
 /// Returns a client whose watches belong to this reader. Readers that may watch the same objects need different names.
 pub fn read_by(client: Client, reader: impl Into<Arc<str>>) -> Client {
-    let reader = Reader(reader.into());
+    let reader = ReaderName(reader.into());
     changing(client, move |request| {
         request.extensions_mut().insert(reader.clone());
         Ok(())

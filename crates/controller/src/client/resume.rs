@@ -13,7 +13,7 @@ use tower::{BoxError, Layer, Service, ServiceExt as _};
 use super::connections::is_watch;
 use super::contact::{self, Contact};
 use super::followed::Followed;
-use super::reader::Reader;
+use super::reader::ReaderName;
 
 /// Requests the metadata of objects alone, if the server supports that.
 const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
@@ -68,7 +68,7 @@ where
         // `oneshot` polls each clone until it is ready.
         let mut server = Server { inner: self.inner.clone(), contact: self.contact.clone() };
         let is_write = contact::is_write(&request);
-        match Watch::resuming(&request) {
+        match ResumedWatch::resuming(&request) {
             Some(watch) => server.resume(watch, request).boxed(),
             None => async move {
                 if is_write {
@@ -98,7 +98,7 @@ where
     }
 
     /// Sends a watch, after the question if there is doubt.
-    async fn resume(mut self, watch: Watch, request: Request<Body>) -> Result<Response<Followed<B>>, BoxError> {
+    async fn resume(mut self, watch: ResumedWatch, request: Request<Body>) -> Result<Response<Followed<B>>, BoxError> {
         let outages = self.contact.outages();
         let answer = match self.ask(&watch, request.headers()).await? {
             Some(answer) => answer,
@@ -114,7 +114,7 @@ where
 
     /// Asks whether the server knows the version; returns the answer for the watch if it does not, or if the question
     /// is still open.
-    async fn ask(&mut self, watch: &Watch, headers: &HeaderMap) -> Result<Option<Response<B>>, BoxError> {
+    async fn ask(&mut self, watch: &ResumedWatch, headers: &HeaderMap) -> Result<Option<Response<B>>, BoxError> {
         if !self.contact.doubts(&watch.name) {
             return Ok(None);
         }
@@ -142,7 +142,7 @@ where
 }
 
 /// A watch that resumes from a version.
-struct Watch {
+struct ResumedWatch {
     /// Its address without the version.
     selection: String,
     /// Its reader, if that has a name, and its selection.
@@ -152,18 +152,18 @@ struct Watch {
     timeout: Duration,
 }
 
-impl Watch {
-    fn resuming(request: &Request<Body>) -> Option<Watch> {
+impl ResumedWatch {
+    fn resuming(request: &Request<Body>) -> Option<ResumedWatch> {
         if !is_watch(request) {
             return None;
         }
         let (selection, version) = address(request.uri())?;
         let seconds = parameter(request.uri().query()?, "timeoutSeconds").and_then(|seconds| seconds.parse().ok());
         let name = match request.extensions().get() {
-            Some(Reader(reader)) => format!("{reader} {selection}"),
+            Some(ReaderName(reader)) => format!("{reader} {selection}"),
             None => selection.clone(),
         };
-        Some(Watch { selection, name, version, timeout: Duration::from_secs(seconds.unwrap_or_default()) })
+        Some(ResumedWatch { selection, name, version, timeout: Duration::from_secs(seconds.unwrap_or_default()) })
     }
 }
 
@@ -230,9 +230,9 @@ mod tests {
         asked: Vec<String>,
     }
 
-    type Shared = Arc<Mutex<Fake>>;
+    type FakeServer = Arc<Mutex<Fake>>;
 
-    fn answer(server: &Shared, request: &Request<Body>) -> Result<Response<()>, BoxError> {
+    fn answer(server: &FakeServer, request: &Request<Body>) -> Result<Response<()>, BoxError> {
         let mut server = lock(server);
         let uri = request.uri().to_string();
         server.asked.push(uri.clone());
@@ -257,12 +257,12 @@ mod tests {
         client.ready().await.unwrap().call(request).await.ok().map(|answer| answer.status().as_u16())
     }
 
-    fn client(server: &Shared) -> impl Service<Request<Body>, Response = Response<Followed<()>>, Error = BoxError> {
+    fn client(server: &FakeServer) -> impl Service<Request<Body>, Response = Response<Followed<()>>, Error = BoxError> {
         client_of(server, Contact::default())
     }
 
     fn client_of(
-        server: &Shared,
+        server: &FakeServer,
         contact: Contact,
     ) -> impl Service<Request<Body>, Response = Response<Followed<()>>, Error = BoxError> {
         let state = server.clone();
@@ -284,7 +284,7 @@ mod tests {
             (400, 200, vec![QUESTION, "the watch"]),
             (406, 200, vec![QUESTION, "the watch"]),
         ] {
-            let (server, seven) = (Shared::default(), format!("{WATCH}7"));
+            let (server, seven) = (FakeServer::default(), format!("{WATCH}7"));
             let mut client = client(&server);
             ask(&mut client, &seven).await;
             tokio::time::advance(WHOLE).await;
@@ -304,7 +304,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_must_list_resumes_if_its_server_cannot_refuse_a_version() {
         for code in [200, 400, 406] {
-            let (server, contact, seven) = (Shared::default(), Contact::default(), format!("{WATCH}7"));
+            let (server, contact, seven) = (FakeServer::default(), Contact::default(), format!("{WATCH}7"));
             let mut client = client_of(&server, contact.clone());
             lock(&server).answers = Some(code);
             ask(&mut client, &seven).await;
@@ -317,7 +317,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_from_before_a_restore_was_found_lets_no_watch_resume() {
-        let (contact, asked) = (Contact::default(), Shared::default());
+        let (contact, asked) = (Contact::default(), FakeServer::default());
         let (found, server) = (contact.clone(), asked.clone());
         lock(&server).newest = 9;
         let inner = tower::service_fn(move |request: Request<Body>| {
@@ -338,11 +338,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_reader_of_the_same_objects_lists_again_after_a_restore() {
-        let (server, contact, seven) = (Shared::default(), Contact::default(), format!("{WATCH}7"));
+        let (server, contact, seven) = (FakeServer::default(), Contact::default(), format!("{WATCH}7"));
         let mut client = client_of(&server, contact.clone());
         lock(&server).newest = 9;
         let by = |reader: &str| {
-            let request = Request::get(&seven).extension(Reader(reader.into()));
+            let request = Request::get(&seven).extension(ReaderName(reader.into()));
             request.body(Body::empty()).unwrap()
         };
         let mut send = async |reader: &str| client.ready().await.unwrap().call(by(reader)).await.unwrap();
@@ -357,7 +357,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_ended_early_asks_even_if_no_request_failed() {
-        let (server, seven) = (Shared::default(), format!("{WATCH}7"));
+        let (server, seven) = (FakeServer::default(), format!("{WATCH}7"));
         let mut client = client(&server);
         lock(&server).newest = 9;
         let asked = || std::mem::take(&mut lock(&server).asked);
@@ -377,7 +377,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_watch_that_goes_on_after_an_outage_asks_whether_its_version_is_known() {
-        let server = Shared::default();
+        let server = FakeServer::default();
         let seven = format!("{WATCH}7");
         let mut client = client(&server);
         lock(&server).newest = 9;
