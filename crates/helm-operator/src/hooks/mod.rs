@@ -103,7 +103,7 @@ pub struct After {
     /// The custom resource, without its status.
     pub resource: DynamicObject,
     /// The release that was just deployed.
-    pub release: Release,
+    pub release: DeployedRevision,
     /// The process's client.
     pub client: Client,
     pub(crate) voice: Voice,
@@ -111,7 +111,7 @@ pub struct After {
 
 /// A deployed revision of a release.
 #[derive(Clone, Debug)]
-pub struct Release {
+pub struct DeployedRevision {
     /// The release's name, which is the custom resource's.
     pub name: String,
     /// The release's namespace.
@@ -122,7 +122,7 @@ pub struct Release {
     pub manifest: String,
 }
 
-impl Release {
+impl DeployedRevision {
     /// Returns the objects as the chart rendered them, without what the server added.
     pub fn objects(&self) -> Vec<DynamicObject> {
         let rendered = objects_of(&self.manifest).unwrap_or_default();

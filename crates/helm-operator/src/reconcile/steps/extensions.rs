@@ -5,7 +5,7 @@ use helm_release::action::{Candidate, Completed};
 use kube::core::DynamicObject;
 use serde_json::Value;
 
-use crate::hooks::{After, Before, Mapping, PostRender, Release, Voice};
+use crate::hooks::{After, Before, DeployedRevision, Mapping, PostRender, Voice};
 use crate::reconcile::failure::{Failed, FailedAttempt, Unanswered};
 use crate::reconcile::step_context::StepContext;
 use crate::rendering::renderer::release_objects;
@@ -103,7 +103,7 @@ impl StepContext<'_> {
         let hooks = &self.shared.extensions.after;
         let Some(resource) = self.object(primary).ok().filter(|_| !hooks.is_empty()) else { return };
         for hook in hooks {
-            let release = Release {
+            let release = DeployedRevision {
                 name: primary.name().to_owned(),
                 namespace: primary.namespace().to_owned(),
                 revision: outcome.version,
