@@ -20,11 +20,11 @@ pub(crate) fn watch<T: Send + 'static>(
     kind: Arc<Resource>,
     open: impl Fn(&Resource) -> Events<T> + Send + 'static,
 ) -> Events<T> {
-    let watch = Watch { mapper, kind, open, running: None, refusals: Refusals::default(), refused: Instant::now() };
+    let watch = KindWatch { mapper, kind, open, running: None, refusals: Refusals::default(), refused: Instant::now() };
     stream::unfold(watch, async |mut watch| Some((watch.next().await?, watch))).boxed()
 }
 
-struct Watch<F, T> {
+struct KindWatch<F, T> {
     mapper: Arc<Mapper>,
     kind: Arc<Resource>,
     open: F,
@@ -39,7 +39,7 @@ struct Running<T> {
     since: Instant,
 }
 
-impl<F: Fn(&Resource) -> Events<T>, T> Watch<F, T> {
+impl<F: Fn(&Resource) -> Events<T>, T> KindWatch<F, T> {
     async fn next(&mut self) -> Option<watcher::Result<Event<T>>> {
         if self.running.is_none() {
             sleep(self.refusals.pause()).await;

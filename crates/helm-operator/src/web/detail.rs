@@ -50,13 +50,13 @@ pub(crate) struct Drifted {
 }
 
 /// How much the caller may know of objects, by kind and namespace. Asks about each once.
-struct Reader<'r> {
+struct ReadRights<'r> {
     controller: &'r ControllerContext,
     access: &'r dyn Access,
     known: BTreeMap<[String; 3], bool>,
 }
 
-impl Reader<'_> {
+impl ReadRights<'_> {
     /// Returns whether the caller may get an object. Beyond the limit of questions, they may not.
     async fn may_get(&mut self, api_version: &str, key: &ObjectKey) -> Result<bool, Error> {
         let question = [key.group.to_string(), key.kind.to_string(), key.namespace.to_string()];
@@ -80,10 +80,10 @@ pub(crate) async fn detail(found: &Found, access: &dyn Access, now: Timestamp) -
     let Found { controller, primary, records } = found;
     let mut shown = build(&Seen::resource_alone(Received::known(primary)), now);
     shown.resource.namespace = primary.own_namespace().to_owned();
-    let mut reader = Reader { controller, access, known: BTreeMap::new() };
+    let mut rights = ReadRights { controller, access, known: BTreeMap::new() };
     if let Some(marks) = records.as_ref().and_then(|release| release.deployed_marks()) {
         for object in marks.objects.iter().take(MAX_ENTRIES) {
-            let node = node(controller, primary, object, &mut reader).await?;
+            let node = node(controller, primary, object, &mut rights).await?;
             shown.objects.push(node);
         }
         shown.omitted = marks.objects.len().saturating_sub(MAX_ENTRIES);
@@ -94,7 +94,7 @@ pub(crate) async fn detail(found: &Found, access: &dyn Access, now: Timestamp) -
         let unpack = move || Some(hooks(&release.packed.as_ref()?.1.facts().unpack().ok()?.hooks));
         shown.hooks = outside::apart(unpack).await.flatten().unwrap_or_default();
     }
-    let drifted = drifted(controller, primary, &mut reader).await?;
+    let drifted = drifted(controller, primary, &mut rights).await?;
     Ok(Detail { release: shown, revisions, drifted, actions: Vec::new() })
 }
 
@@ -115,10 +115,10 @@ async fn node(
     controller: &ControllerContext,
     primary: &Primary,
     object: &MarkedObject,
-    reader: &mut Reader<'_>,
+    rights: &mut ReadRights<'_>,
 ) -> Result<Node, Error> {
     let (health, mut why) = health(controller, primary, &object.key);
-    if !why.is_empty() && !reader.may_get(&object.api_version, &object.key).await? {
+    if !why.is_empty() && !rights.may_get(&object.api_version, &object.key).await? {
         why.clear();
     }
     Ok(Node { name: name(&object.key), health, why, owns: Vec::new() })
@@ -177,7 +177,7 @@ fn recorded(release: &ReleaseRecords, primary: &Primary) -> Vec<Revision> {
 async fn drifted(
     controller: &ControllerContext,
     primary: &Primary,
-    reader: &mut Reader<'_>,
+    rights: &mut ReadRights<'_>,
 ) -> Result<Vec<Drifted>, Error> {
     let memory = controller.memory.of(&primary.key());
     let mut all = Vec::new();
@@ -186,7 +186,7 @@ async fn drifted(
             let marks = release.deployed_marks()?;
             Some(marks.find(key)?.api_version.clone())
         });
-        let may = reader.may_get(&version.unwrap_or_default(), key).await?;
+        let may = rights.may_get(&version.unwrap_or_default(), key).await?;
         let change = if may { found.text.clone() } else { String::new() };
         all.push(Drifted { name: name(key), change });
     }

@@ -20,13 +20,13 @@ use crate::view::informers::{Informers, Source, Subscriber};
 type Events = UnboundedSender<watcher::Result<Event<Live>>>;
 
 /// The charts of a watch, and the sender of its events.
-type Watch = (Vec<String>, Events);
+type OpenedWatch = (Vec<String>, Events);
 
 /// A server whose events and responses the test determines.
 #[derive(Clone, Default)]
 pub(super) struct Server {
     /// The watches that were started, with their charts.
-    watches: Arc<Mutex<Vec<Watch>>>,
+    watches: Arc<Mutex<Vec<OpenedWatch>>>,
     listed: Arc<Mutex<Vec<Live>>>,
     /// Whether lists are rejected.
     refuses: Arc<AtomicBool>,

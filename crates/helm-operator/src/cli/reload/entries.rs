@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use controller::report::chain;
 use helm::chart::Chart;
 
-use super::Next;
+use super::AfterSave;
 use crate::watches;
 
 /// The text of a watches file.
@@ -29,19 +29,19 @@ impl Entries {
     }
 
     /// Returns what to do about the saved file. The same error is reported once.
-    pub(super) fn next(&mut self) -> Next {
+    pub(super) fn next(&mut self) -> AfterSave {
         let saved = match std::fs::read_to_string(&self.path) {
             Ok(saved) => saved,
-            Err(error) => return Next::Keep(error.to_string()),
+            Err(error) => return AfterSave::Keep(error.to_string()),
         };
         if saved == self.last {
-            return Next::Nothing;
+            return AfterSave::Nothing;
         }
         self.last.clone_from(&saved);
         match problem(&saved) {
-            _ if saved == self.served => Next::Nothing,
-            Some(problem) => Next::Keep(problem),
-            None => Next::Reload(String::new()),
+            _ if saved == self.served => AfterSave::Nothing,
+            Some(problem) => AfterSave::Keep(problem),
+            None => AfterSave::Reload(String::new()),
         }
     }
 }
@@ -75,19 +75,19 @@ mod tests {
         };
         entry(&chart, "");
         let mut entries = Entries::of(&file);
-        assert_eq!(entries.next(), Next::Nothing);
+        assert_eq!(entries.next(), AfterSave::Nothing);
         assert_eq!(entries.folder(), folder.path());
         entry(&chart, ", reconcilePeriod: often");
-        let Next::Keep(error) = entries.next() else { panic!("it cannot be read") };
+        let AfterSave::Keep(error) = entries.next() else { panic!("it cannot be read") };
         assert!(error.starts_with("line 1: reconcilePeriod: "), "{error}");
-        assert_eq!(entries.next(), Next::Nothing);
+        assert_eq!(entries.next(), AfterSave::Nothing);
         entry(Path::new("nope"), "");
-        let Next::Keep(error) = entries.next() else { panic!("the chart is missing") };
+        let AfterSave::Keep(error) = entries.next() else { panic!("the chart is missing") };
         assert!(error.starts_with("line 1: chart \"nope\": "), "{error}");
         entry(&chart, "");
-        assert_eq!(entries.next(), Next::Nothing, "it is served already");
+        assert_eq!(entries.next(), AfterSave::Nothing, "it is served already");
         entry(&chart, ", reconcilePeriod: 1m");
-        assert_eq!(entries.next(), Next::Reload(String::new()));
+        assert_eq!(entries.next(), AfterSave::Reload(String::new()));
         assert_eq!(Entries::of(Path::new("watches.yaml")).folder(), Path::new("."));
     }
 }

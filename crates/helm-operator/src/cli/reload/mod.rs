@@ -122,11 +122,11 @@ fn wait(
         }
         let mut reloads = sources.as_mut().is_some_and(Sources::build);
         match entries.next() {
-            Next::Nothing => {}
-            Next::Keep(error) => {
+            AfterSave::Nothing => {}
+            AfterSave::Keep(error) => {
                 tracing::error!(error, "The saved watches file cannot be served: the running one stays")
             }
-            Next::Reload(_) => {
+            AfterSave::Reload(_) => {
                 tracing::info!("The watches file was saved: serving it");
                 reloads = true;
             }
@@ -134,12 +134,12 @@ fn wait(
         for (watch, served) in watches.iter().zip(&mut served) {
             let saved = Preview::of(watch);
             match served.next(&saved) {
-                Next::Nothing => {}
-                Next::Keep(error) => {
+                AfterSave::Nothing => {}
+                AfterSave::Keep(error) => {
                     let chart = watch.chart.display();
                     tracing::error!(chart = %chart, error, "The saved chart is broken: the running one stays");
                 }
-                Next::Reload(change) => {
+                AfterSave::Reload(change) => {
                     tracing::info!(chart = %watch.chart.display(), "The chart was saved: serving it");
                     let change = releases::changes(watch, previews).unwrap_or(change);
                     super::print(&coloured(&change, Colour::of(&io::stdout())));
@@ -157,7 +157,7 @@ fn wait(
 
 /// What to do after a save.
 #[derive(Debug, PartialEq, Eq)]
-enum Next {
+enum AfterSave {
     /// Nothing: the chart is unchanged, or was broken in the same way before.
     Nothing,
     /// Keep the running chart: the saved one cannot be served, for this reason.

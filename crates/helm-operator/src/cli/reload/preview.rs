@@ -10,7 +10,7 @@ use go_template::{Map, Value};
 use helm::chart::Chart;
 use helm::engine::Engine;
 
-use super::{Next, diff};
+use super::{AfterSave, diff};
 use crate::cli::rendered;
 use crate::plan::revisions;
 use crate::watches::Watch;
@@ -48,19 +48,19 @@ impl Preview {
     }
 
     /// Returns what to do about a saved chart while this one is served.
-    pub(super) fn next(&self, saved: &Preview) -> Next {
+    pub(super) fn next(&self, saved: &Preview) -> AfterSave {
         if self.last.as_ref().unwrap_or(&self.chart) == &saved.chart {
-            return Next::Nothing;
+            return AfterSave::Nothing;
         }
         match (&saved.chart, &self.objects, &saved.objects) {
-            (Err(error), ..) => Next::Keep(error.clone()),
+            (Err(error), ..) => AfterSave::Keep(error.clone()),
             // The running version was saved again, after a broken one.
-            (same, ..) if *same == self.chart => Next::Nothing,
-            (_, Ok(before), Ok(after)) => Next::Reload(diff::of(before, after)),
-            (_, Ok(_), Err(error)) => Next::Keep(error.clone()),
-            (_, Err(_), Ok(after)) => Next::Reload(diff::of(&Objects::default(), after)),
+            (same, ..) if *same == self.chart => AfterSave::Nothing,
+            (_, Ok(before), Ok(after)) => AfterSave::Reload(diff::of(before, after)),
+            (_, Ok(_), Err(error)) => AfterSave::Keep(error.clone()),
+            (_, Err(_), Ok(after)) => AfterSave::Reload(diff::of(&Objects::default(), after)),
             // Only resources in the cluster have the values that it needs.
-            (_, Err(_), Err(error)) => Next::Reload(format!("cannot show what changes: {error}\n")),
+            (_, Err(_), Err(error)) => AfterSave::Reload(format!("cannot show what changes: {error}\n")),
         }
     }
 
@@ -149,23 +149,23 @@ mod tests {
         save(folder.path(), &map("one"));
         let watch = watch(folder.path());
         let mut served = Preview::of(&watch);
-        assert_eq!(served.next(&Preview::of(&watch)), Next::Nothing);
+        assert_eq!(served.next(&Preview::of(&watch)), AfterSave::Nothing);
         save(folder.path(), "a: 1\nb: {{ fail \"no\" }}\n");
         let broken = Preview::of(&watch);
-        let Next::Keep(error) = served.next(&broken) else { panic!("a broken chart is served") };
+        let AfterSave::Keep(error) = served.next(&broken) else { panic!("a broken chart is served") };
         assert!(error.contains("demo/templates/a.yaml:2:"), "{error}");
         served.seen(broken.clone());
-        assert_eq!(served.next(&broken), Next::Nothing);
+        assert_eq!(served.next(&broken), AfterSave::Nothing);
         fs::write(folder.path().join("Chart.yaml"), "name: [").unwrap();
         let unreadable = Preview::of(&watch);
-        assert!(matches!(served.next(&unreadable), Next::Keep(_)));
+        assert!(matches!(served.next(&unreadable), AfterSave::Keep(_)));
         served.seen(unreadable);
         save(folder.path(), &map("one"));
         let back = Preview::of(&watch);
-        assert_eq!(served.next(&back), Next::Nothing);
+        assert_eq!(served.next(&back), AfterSave::Nothing);
         served.seen(back);
         save(folder.path(), &map("two"));
-        let Next::Reload(change) = served.next(&Preview::of(&watch)) else { panic!("a good chart is not served") };
+        let AfterSave::Reload(change) = served.next(&Preview::of(&watch)) else { panic!("a good chart is not served") };
         assert!(change.contains("-  x: one\n+  x: two\n"), "{change}");
     }
 
@@ -176,7 +176,7 @@ mod tests {
         let watch = watch(folder.path());
         let served = Preview::of(&watch);
         save(folder.path(), &map("'{{ required \"x\" .Values.x }}!'"));
-        let Next::Reload(change) = served.next(&Preview::of(&watch)) else { panic!("not served") };
+        let AfterSave::Reload(change) = served.next(&Preview::of(&watch)) else { panic!("not served") };
         assert!(change.starts_with("cannot show what changes"), "{change}");
     }
 

@@ -51,8 +51,8 @@ struct Revision<'m> {
     mapper: &'m Mapper,
     marked: HashMap<&'m str, Vec<&'m MarkedObject>>,
     /// The records of this revision and of the previous one.
-    after: Recorded,
-    before: Option<Recorded>,
+    after: RecordedObjects,
+    before: Option<RecordedObjects>,
 }
 
 impl<'m> Revision<'m> {
@@ -61,9 +61,9 @@ impl<'m> Revision<'m> {
         for object in of.objects.iter().chain(of.former) {
             marked.entry(&object.key.name).or_default().push(object);
         }
-        let before = of.before.map(Recorded::of);
+        let before = of.before.map(RecordedObjects::of);
         // Without an earlier revision, there is nothing to compare with.
-        let after = before.as_ref().map(|_| Recorded::of(of.release)).unwrap_or_default();
+        let after = before.as_ref().map(|_| RecordedObjects::of(of.release)).unwrap_or_default();
         Revision { of, mapper, marked, after, before }
     }
 
@@ -209,13 +209,13 @@ fn short(field: &str) -> String {
 
 /// The objects of a recorded manifest, by group, kind and name.
 #[derive(Default)]
-struct Recorded {
+struct RecordedObjects {
     namespace: String,
     objects: HashMap<[String; 3], Vec<Value>>,
 }
 
-impl Recorded {
-    fn of(release: &Release) -> Recorded {
+impl RecordedObjects {
+    fn of(release: &Release) -> RecordedObjects {
         let mut objects: HashMap<[String; 3], Vec<Value>> = HashMap::new();
         for object in revisions::objects(std::iter::once(&*release.manifest)) {
             let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -223,7 +223,7 @@ impl Recorded {
             let key = [group, text(&object["kind"]), text(&object["metadata"]["name"])];
             objects.entry(key).or_default().push(object);
         }
-        Recorded { namespace: release.namespace.clone(), objects }
+        RecordedObjects { namespace: release.namespace.clone(), objects }
     }
 
     fn find(&self, object: &Name) -> Option<&Value> {

@@ -17,10 +17,10 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Room for actions that may wait for long, in bytes by namespace. One namespace has at most half of it.
 #[derive(Clone, Debug)]
-pub(crate) struct ActionRoom(Arc<Shared>);
+pub(crate) struct ActionRoom(Arc<MemoryPool>);
 
 #[derive(Debug)]
-struct Shared {
+struct MemoryPool {
     size: usize,
     state: Mutex<State>,
 }
@@ -79,7 +79,7 @@ impl ActionRoom {
     }
 
     fn of(size: usize) -> ActionRoom {
-        ActionRoom(Arc::new(Shared { size, state: Mutex::default() }))
+        ActionRoom(Arc::new(MemoryPool { size, state: Mutex::default() }))
     }
 
     /// Returns whether there is room for a resource's action. One in line keeps its place.

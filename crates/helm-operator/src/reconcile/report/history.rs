@@ -29,7 +29,7 @@ pub(crate) fn history(
             Outcome::Deployed if deployed != Some(*version) => Outcome::Superseded,
             status => status,
         };
-        let entry = Next { version: *version, revision, outcome };
+        let entry = NewEntry { version: *version, revision, outcome };
         entry.of(known(*version), || action(*version, revision, release, old), chart, now)
     });
     let pruned = old.iter().filter(|entry| entry.revision < *oldest).cloned();
@@ -37,13 +37,13 @@ pub(crate) fn history(
 }
 
 /// A revision whose entry is written.
-struct Next<'a> {
+struct NewEntry<'a> {
     version: u32,
     revision: &'a Revision,
     outcome: Outcome,
 }
 
-impl Next<'_> {
+impl NewEntry<'_> {
     /// Continues the entry that the status has, if any.
     fn of(
         &self,
@@ -52,7 +52,7 @@ impl Next<'_> {
         chart: impl Fn() -> Arc<str>,
         now: Timestamp,
     ) -> HistoryEntry {
-        let Next { version, revision, outcome } = *self;
+        let NewEntry { version, revision, outcome } = *self;
         // Only the newest revisions keep their inputs in memory.
         let digest = revision.marks.as_ref().and_then(|marks| inputs::own_part(&marks.inputs)).map(Box::from);
         let cause = revision.marks.as_ref().map(|marks| marks.cause.clone()).filter(|cause| !cause.is_empty());
