@@ -1,6 +1,6 @@
 #![doc = include_str!("../README.md")]
 
-// Other processors have no vector unit that this crate supports, and use none of the code.
+// On other processors, this crate supports no vector unit, so the module is unused.
 #[cfg_attr(not(target_arch = "x86_64"), allow(dead_code, unused_imports, unused_variables))]
 mod lanes;
 mod miller_rabin;

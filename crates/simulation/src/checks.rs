@@ -313,7 +313,7 @@ impl Checks {
             resource.setups = setups;
             resource.moves = self.places.moves;
             resource.found_password = objects.contains_key(&*names::path(OBJECTS[1], name));
-            // A command recorded it for the former resource while that was deleted: the operator may know of it or not.
+            // helm recorded it for the former resource during its deletion, so the operator may or may not know of it.
             resource.is_claimed |= records(name, objects).any(|(_, record)| inputs(Some(record)).is_none());
         }
         if before.is_none_or(|before| before["spec"] != after["spec"]) {

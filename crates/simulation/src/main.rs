@@ -22,7 +22,7 @@ struct Args {
     /// Plays the actions of the script in this file at other times, with new seeds.
     #[arg(long, conflicts_with_all = ["seed", "script", "twice"])]
     near: Option<std::path::PathBuf>,
-    /// Plays new seeds for so long.
+    /// How many minutes to play new seeds.
     #[arg(long, default_value_t = 1.0)]
     minutes: f64,
     /// The first of the new seeds.

@@ -12,7 +12,7 @@ use crate::watches::Watch;
 /// How many bytes of charts are kept for commands, besides the one that is shown.
 const CACHE: u64 = 256 << 20;
 
-/// Returns where the chart of a watch is on this machine, and fetches it if it is elsewhere.
+/// Returns the local path of the watch's chart; fetches a remote chart first.
 pub(crate) fn local(watch: &Watch) -> Result<PathBuf, Error> {
     let Some(pull) = watch.pull.clone() else { return Ok(watch.chart.clone()) };
     let folder = std::env::temp_dir().join("helm-operator-charts");

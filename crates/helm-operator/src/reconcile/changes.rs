@@ -51,7 +51,7 @@ impl RanHooks {
     }
 }
 
-/// The objects that steps have left, although their release is to go, since they were last taken. One per reconcile.
+/// Objects that steps kept although their release is being removed, since the last call of `take`. One per reconcile.
 #[derive(Debug, Default)]
 pub(crate) struct LeftObjects(Mutex<BTreeSet<ObjectKey>>);
 

@@ -37,7 +37,7 @@ pub(crate) struct Progress<'a> {
     waits: watch::Sender<Wait>,
     ran: Arc<RanHooks>,
     running: Arc<Running>,
-    /// Cancelled when the step waits and the process stops, or the resource goes to another process.
+    /// Cancelled during a wait, when the process stops or the resource moves to another process.
     abandoned: CancellationToken,
 }
 
@@ -181,8 +181,8 @@ impl Slot for Progress<'_> {
     }
 }
 
-/// Runs the steps of a resource and publishes what they wait for. Returns `None` if the process stops while they wait, or
-/// the resource goes to another process: then they are dropped.
+/// Runs the steps of a resource and publishes what they wait for. Drops the steps and returns `None` if, while they wait,
+/// the process stops or the resource moves to another process.
 pub(crate) async fn publish_progress<T>(
     shared: &ControllerContext,
     key: &ResourceKey,

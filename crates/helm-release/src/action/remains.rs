@@ -4,12 +4,12 @@ use super::{Current, Environment, Error};
 use crate::kube::{Decoration, Live, ObjectKey};
 use crate::storage::{MarkedObject, Marks};
 
-/// Returns the marks of a release that another resource had, and of which nothing remains, with a note that these Jobs have not
-/// finished: they ran for that resource, and went with it. `None` if something remains, as after an orphan deletion: the
-/// release goes on then. Reads object after object, up to the first that remains.
+/// Returns the marks of another resource's former release if nothing of it remains. They note that these Jobs have not
+/// finished: they ran for that resource, and were deleted with it. Returns `None` if something remains, as after an orphan
+/// deletion: then the release continues. Reads one object after another, up to the first that remains.
 ///
 /// # Errors
-/// An object cannot be read. Repeat it then.
+/// An object cannot be read: call it again.
 pub async fn expect_jobs_of_former(
     env: &Environment<'_>,
     known: &Marks,

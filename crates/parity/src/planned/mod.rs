@@ -33,7 +33,7 @@ pub use report::Report;
 pub struct Options {
     /// The charts to choose from.
     pub charts: Vec<Chart>,
-    /// The most to take through all changes; those that cannot be installed do not count.
+    /// The maximum number of charts to take through all changes. Charts that cannot be installed do not count.
     pub wanted: usize,
     /// The operator binary; called with `run` and `diff`.
     pub operator: PathBuf,

@@ -117,7 +117,7 @@ impl<'a> Lexer<'a> {
         String::from_utf8_lossy(&self.text[self.start..self.pos])
     }
 
-    /// Returns an error on this line, or at the end of the document on the last line that is not empty.
+    /// Returns an error on this line; at the end of the document, on the last line that is not empty.
     pub(super) fn fail(&self, problem: impl Into<Problem>) -> Located {
         let after_line = self.at_end && self.pos > 0 && self.text[self.pos - 1] == b'\n';
         Located { line: self.line - usize::from(after_line), problem: problem.into() }

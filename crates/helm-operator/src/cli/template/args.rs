@@ -356,7 +356,7 @@ fn find(name: &str) -> Option<(&'static str, Kind)> {
 }
 
 impl Kind {
-    /// Returns the value of a flag that stands alone; `None` if it needs one.
+    /// Returns the value of a flag that is given without one; `None` if the flag requires a value.
     fn alone(self) -> Option<&'static str> {
         match self {
             Bool => Some("true"),

@@ -11,7 +11,7 @@ use helm::template::Error;
 use crate::cli::rendered;
 use crate::watches::{self, Watch};
 
-/// Returns the entry of the file for a chart: the one of this kind or, without a kind, the only one with this chart.
+/// Returns the file's entry for a chart: the entry of this kind or, without a kind, the only one with this chart.
 pub(super) fn entry(file: &Path, kind: Option<&str>, chart: &str) -> Result<Watch, Error> {
     let all = watches::load(file).map_err(|error| Error::Caller(chain(&error)))?;
     let is_chart = |watch: &Watch| match (fs::canonicalize(&watch.chart), fs::canonicalize(chart.trim())) {

@@ -28,7 +28,7 @@ struct MemoryPool {
 #[derive(Debug, Default)]
 struct State {
     used: BTreeMap<Arc<str>, usize>,
-    /// Those that lack room, first come first.
+    /// The actions that wait for room, oldest first.
     line: Vec<InLine>,
 }
 

@@ -18,16 +18,16 @@ pub(crate) struct Unseen(Mutex<State>);
 
 #[derive(Default)]
 struct State {
-    /// The scopes whose resources were never listed. A later refusal hides only what came since.
+    /// The scopes whose resources were never listed. A refusal after the first list hides only newer resources.
     unlisted: Vec<WatchScope>,
-    /// The resources in them that came since, until the upgrade slots that they may have are restored.
+    /// The resources in them that have come so far, until the upgrade slots that they may have are restored.
     unrestored: BTreeSet<ResourceKey>,
     /// The resources whose records could not be watched when the resource came, nor since.
     unrecorded: BTreeMap<ResourceKey, Unrecorded>,
     /// How many of them have their records in each namespace. The log names only these namespaces, however many
     /// resources come one after the other.
     namespaces: BTreeMap<Arc<str>, usize>,
-    /// How often something ceased to be missing.
+    /// The number of times that something missing was found or had gone.
     finds: Finds,
     /// Which of these have had their effect.
     settled: Finds,
@@ -37,7 +37,7 @@ struct State {
     reported: Vec<String>,
 }
 
-/// How often something ceased to be missing, because it is known or gone.
+/// The number of times that something missing was found or had gone, up to some moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finds(u64);
 
@@ -126,7 +126,7 @@ impl Unseen {
         self.recorded(key);
     }
 
-    /// If nothing is missing any more but the last finds have not taken effect yet, returns the number of finds.
+    /// Returns the number of finds if nothing is missing and the last ones have not taken effect yet.
     pub(crate) fn complete(&self) -> Option<Finds> {
         let state = self.state();
         (!state.is_missing() && !state.is_settled()).then_some(state.finds)

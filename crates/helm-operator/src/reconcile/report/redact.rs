@@ -135,7 +135,7 @@ fn why(error: &storage::Error) -> String {
     error.source().map_or_else(|| error.to_string(), |source| format!("{error}: {source}"))
 }
 
-/// The values that the resource itself shows, and what else may be in a revision's values.
+/// The resource's own values, which may be shown, and whether a revision's values may contain a Secret's.
 struct OwnValues {
     /// The values in `spec`, if it can be read.
     spec: Option<Value>,
@@ -144,8 +144,8 @@ struct OwnValues {
 }
 
 impl OwnValues {
-    /// Adds the values of a revision. With a Secret among its sources or the resource's, everything that `spec` does
-    /// not say may come from there.
+    /// Adds the values of a revision. If its sources or the resource's include a Secret, every value that `spec` lacks may
+    /// come from there.
     fn add_config(&self, mask: &mut Mask, config: &Value, inputs: &str) {
         mask.add_values(config);
         if self.has_secrets || inputs::has_secret_source(inputs) {

@@ -65,7 +65,7 @@ impl StepContext<'_> {
         self.takes_room(primary, bytes)
     }
 
-    /// A plan waits for nothing.
+    /// Reserves memory for the action; returns whether it may begin. A plan reserves none.
     fn takes_room(&self, primary: &Primary, bytes: Option<usize>) -> bool {
         let (room, entry) = (&self.shared.action_room, self.entry(primary));
         self.shared.settings.rehearses || self.room.replace(room, guest(primary), bytes, entry)

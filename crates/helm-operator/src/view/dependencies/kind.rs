@@ -234,7 +234,7 @@ impl Entry {
         }
     }
 
-    /// Once there is room for objects that were left out, all must be read.
+    /// Requires a new read of all objects once there is room for those that were left out.
     fn forget_if_partial(&mut self) {
         if self.is_partial && !self.is_full() {
             (self.is_partial, self.is_known) = (false, false);

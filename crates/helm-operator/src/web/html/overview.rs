@@ -160,7 +160,7 @@ fn says_more(reason: &str, state: State) -> bool {
     !reason.is_empty() && reason != state_word(state)
 }
 
-/// Returns what a release fails on in a word or two; `None` if its reason has to say it.
+/// Returns the cause in a word or two; `None` if the release's own reason must explain it.
 fn cause_word(cause: CauseKind) -> Option<&'static str> {
     Some(match cause {
         CauseKind::Image => "Image",

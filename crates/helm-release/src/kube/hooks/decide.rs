@@ -209,14 +209,14 @@ pub(super) enum Expiry {
     AfterFinish,
 }
 
-/// Returns whether a hook's object with this body, the chart's or the server's, expires. Only kinds that run to an end
-/// are waited for, so the expiry of other kinds does not count.
+/// Determines when a hook's object with this body expires. The body is the chart's or the server's. Only kinds that run to
+/// an end are waited for, so the expiry of other kinds does not count.
 pub(super) fn expiry(kind: &str, body: &Value) -> Expiry {
     let group = group_of(body["apiVersion"].as_str().unwrap_or_default());
     if runs_to_an_end(kind) && expires(group, kind, &body["spec"]) { Expiry::AfterFinish } else { Expiry::Never }
 }
 
-/// Returns whether a hook's object expires, by the chart and by the record of its run.
+/// Determines when a hook's object expires, by the chart and by the record of its run.
 pub(super) fn recorded_expiry(object: &Object, run: &LastRun) -> Expiry {
     if run.ttl_added && object.kind == "Job" { Expiry::AfterFinish } else { expiry(&object.kind, &object.body) }
 }

@@ -26,7 +26,7 @@ pub(super) fn is_changed_by(patch: &Value) -> bool {
     SHARED.iter().any(|(name, _)| patch["metadata"].get(*name).is_some())
 }
 
-/// Returns the live items without those that the new manifest drops, and then those that it adds.
+/// Returns the live items, minus those that the new manifest drops, plus those that it adds.
 fn union(last: &[Value], new: &[Value], live: &[Value], key: Option<&str>) -> Vec<Value> {
     let is_controller = |item: &Value| item["controller"] == true;
     // An object has one controller: that of an earlier resource with the owner's name gives way.
