@@ -108,7 +108,7 @@ fn the_reference_operator_runs_as_the_pages_say() {
     let test = "the_reference_operator_runs_as_the_pages_say";
     root().clone_into(&mut terminal.folder);
     terminal.types("kubectl create namespace shop");
-    let [look, start] = &run_by("README.md", test)[..] else { panic!("README.md has two blocks") };
+    let [start, look] = &run_by("README.md", test)[..] else { panic!("README.md has two blocks") };
     // `make run` would compile what this test has: the same program, with other features for tests.
     types_one(&mut terminal, start, &[("make run ", "helm-operator run --watches-file=./watches.yaml --reload ")]);
     terminal.types("kubectl wait --for=condition=Ready memcached,memcachedbackup --all --timeout=60s");
@@ -142,11 +142,9 @@ fn projects_of_charts_run_as_the_pages_say() {
     let Some(mut terminal) = Terminal::on_or_skip(cluster, "default", "page-charts") else { return };
     let (start, test) = (terminal.folder.clone(), "projects_of_charts_run_as_the_pages_say");
     let ready = "kubectl wait --for=condition=Ready memcached --all --timeout=60s";
-    chart(&mut terminal, "../memcached");
-    for script in run_by("README.md", test) {
-        types_one(&mut terminal, &script, &[]);
-    }
-    terminal.types(ready);
+    chart(&mut terminal, "../hybrid-helm-operator/helm-charts/memcached");
+    let looked = types(&mut terminal, "README.md", test, &[]).pop().unwrap();
+    assert!(looked.contains("memcached-0.1.0"), "{looked}");
     leaves(&mut terminal, &["memcached"]);
     terminal.folder = start.parent().unwrap().join("projects");
     fs::create_dir(&terminal.folder).unwrap();
