@@ -1,5 +1,5 @@
-//! Tells the watches of one process apart. Two watches may request the same objects, and one that has caught up after
-//! an interruption does not vouch for the other.
+//! Distinguishes the watches of one process. Two watches may request the same objects, and if one has caught up after an
+//! interruption, the other may not have.
 
 use std::sync::Arc;
 

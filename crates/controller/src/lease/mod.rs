@@ -353,8 +353,8 @@ impl Election {
         self.observed = self.observed.take().filter(|o| !o.held_by(&self.claimant));
     }
 
-    /// Returns the lease to write instead of the observed one, with the metadata of others. Its uid makes the server
-    /// refuse it if the observed one is gone: it creates a missing lease even by a replace, and ignores the version then.
+    /// Returns the lease that replaces the observed one, with the metadata of others. The uid makes the server reject it if
+    /// the observed lease is gone: otherwise a replace would create it, whatever its resource version.
     fn lease(&self, observed: Option<&Seen>, spec: LeaseSpec) -> Lease {
         let mut metadata = observed.map(|observed| observed.lease.metadata.clone()).unwrap_or_default();
         let mut labels = metadata.labels.take().unwrap_or_default();

@@ -24,10 +24,10 @@ use crate::runtime::readiness::Requirement;
 /// The annotation of a shard's lease that names the lease of the leader that its ring replaces.
 pub(super) const INSTEAD_OF: &str = "helm.sdk.operatorframework.io/instead-of";
 
-/// The pause between two looks.
+/// The pause between two reads of the leases.
 const PAUSE: Duration = Duration::from_secs(2);
 
-/// How long a look may take. It is shorter than the renew deadline, because a process that looks once does not renew.
+/// The time limit of a read. It is shorter than the renew deadline, because a process that reads once does not renew.
 const LIMIT: Duration = Duration::from_secs(5);
 
 /// Processes that serve the same resources, and hold other leases than this one.
@@ -50,8 +50,8 @@ impl Rivals {
         Rivals { shards: Some(label), ..Rivals::new(client, (namespace, leader)) }
     }
 
-    /// Creates the rival of a shard: the leader with the lease `namespace/leader`. The first look meets the requirement,
-    /// because a Deployment ends the old pods only once the new ones are ready.
+    /// Creates the rival of a shard: the leader with the lease `namespace/leader`. The first successful read meets the
+    /// requirement, because a Deployment ends the old pods only once the new ones are ready.
     pub fn of_shard(client: Client, (namespace, leader): (&str, &str), requirement: Requirement) -> Rivals {
         Rivals { requirement: Some(requirement), ..Rivals::new(client, (namespace, leader)) }
     }
@@ -141,7 +141,7 @@ impl Rivals {
         is_other && self.shares_kinds(lease)
     }
 
-    /// Returns whether the holder of a lease may serve one of our kinds. A lease without the annotation may be of any.
+    /// Returns whether the holder of a lease may serve one of our kinds. Without the annotation, it may serve any kind.
     fn shares_kinds(&self, lease: &Lease) -> bool {
         let is_shared = |serves: &String| serves.split(',').any(|kind| self.kinds.contains(kind));
         self.kinds.is_empty() || annotation(lease, SERVES).is_none_or(is_shared)

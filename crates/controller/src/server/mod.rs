@@ -151,9 +151,9 @@ pub async fn probes(address: &str, readiness: Readiness) -> Result<Option<Server
     bind((address, &PROBES), router.fallback(|| paths("/healthz and /readyz")), None).await
 }
 
-/// Listens for people who read a site, over HTTPS: with a self-signed certificate unless there are files, because
-/// requests carry tokens. Returns `None` if the address is `0` or empty. `api` reviews tokens and rights. With
-/// `senders`, people may also send forms, whose requests to the API server are their own.
+/// Listens for people who read a site, over HTTPS because requests carry tokens; without `files`, the certificate is
+/// self-signed. Returns `None` if the address is `0` or empty. `api` reviews tokens and rights. With `senders`, people may
+/// also send forms, which act on the API server with the sender's own token.
 ///
 /// # Errors
 /// The address is in use or invalid, or the certificate cannot be used.

@@ -82,7 +82,7 @@ struct Publishing {
 /// The reason if another operator maintains the same configuration.
 const DISPUTED: &str = "WebhookConfigurationDisputed";
 
-/// What the watch of an object says about it.
+/// What the watch of an object reports.
 enum Change {
     Is(Box<DynamicObject>),
     Gone,

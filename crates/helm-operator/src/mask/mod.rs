@@ -112,8 +112,8 @@ impl Mask {
         }
     }
 
-    /// Redacts the strings in values that users or the operator configure. Numbers and short words stay, because
-    /// messages are about them.
+    /// Redacts the strings in values that users or the operator configure. Numbers and short words stay, because messages
+    /// need them.
     pub(crate) fn add_values(&mut self, values: &serde_json::Value) {
         match values {
             serde_json::Value::Object(map) => map.values().for_each(|inner| self.add_values(inner)),

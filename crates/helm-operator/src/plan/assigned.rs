@@ -62,7 +62,7 @@ fn hide_addresses(service: &mut Value, before: &Value, sent: &Value) {
     if service["kind"] != "Service" || service["apiVersion"] != "v1" {
         return;
     }
-    // A Service without an address says so in each of the fields.
+    // A Service without an address has `None` in each of the fields.
     let is_headless = service["spec"]["clusterIP"] == "None";
     let Some(spec) = service["spec"].as_object_mut() else { return };
     for field in OF_SERVICE {

@@ -39,8 +39,8 @@ impl<'m> Refused<'m> {
         self.group == kind.group() && plural == &*kind.plural
     }
 
-    /// Returns the rule that grants the permission to the account that applies objects. If one verb is refused, the
-    /// rule has all that the operator uses on objects.
+    /// Returns the rule that grants the permission to the account that applies objects. If the operator uses the refused
+    /// verb on objects, the rule has all verbs that it uses on them.
     pub(crate) fn rule(&self) -> String {
         self.among(OBJECT_VERBS)
     }

@@ -39,7 +39,7 @@ pub(crate) enum Obstacle {
 /// The reason why a step failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failed {
-    /// An attempt failed, and is cleaned up after.
+    /// An attempt failed; a clean-up follows.
     Attempt(FailedAttempt),
     /// The step could not determine what it needed to know.
     Unanswered(Unanswered),

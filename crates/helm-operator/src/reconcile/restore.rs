@@ -16,7 +16,7 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::Status;
 use crate::view::primary::Primary;
 
-/// Begins a start: restores what is remembered of all resources. Those that a list shows later came after it.
+/// Begins a start: restores what is remembered of all resources. Resources in later lists count as having come after it.
 pub(crate) fn begin(context: &ControllerContext) {
     // In the other order, a resource that is stored in between would be neither restored nor late.
     context.arrivals.begin();
@@ -36,7 +36,7 @@ pub(crate) fn restore(context: &ControllerContext) {
 /// Ends the start: lets reconciles begin.
 pub(crate) fn open(context: &ControllerContext) {
     context.queue.open();
-    // Whoever found something before left this to the start.
+    // What was found during the start had to wait for its end.
     resume(context);
 }
 

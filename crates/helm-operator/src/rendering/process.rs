@@ -57,7 +57,7 @@ impl Program {
     }
 }
 
-/// The reason why a render broke off.
+/// Why a render was broken off.
 enum Break {
     /// It took too long.
     Late,

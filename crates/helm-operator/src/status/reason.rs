@@ -14,7 +14,7 @@ pub(crate) enum Reason {
     ChartChanged,
     /// The chart cannot be fetched, and is not in the cache.
     ChartUnavailable,
-    /// The chart is not signed as the watch demands.
+    /// The chart is not signed as the watch requires.
     ChartUnverified,
     /// The operator or the account may not read what the resource depends on.
     DependencyForbidden,
@@ -82,7 +82,7 @@ pub(crate) enum Reason {
     ValuesSourceForbidden,
     /// A value source does not exist.
     ValuesSourceMissing,
-    /// A reason of a renderer that the operator's author wrote.
+    /// The reason of a custom renderer.
     #[strum(disabled)]
     Own(&'static str),
 }

@@ -36,7 +36,7 @@ pub(crate) struct Releases {
     /// deletion, and an event from before may arrive after the response to our own deletion.
     deleted: Mutex<RecentDepartures<(ResourceKey, u32)>>,
     readers: Mutex<Readers>,
-    /// The name of this process on the records that it writes.
+    /// The name of this process, which it writes on its records.
     writer: Arc<str>,
     /// Whether other processes of the same ring also write records.
     is_of_ring: bool,

@@ -160,7 +160,7 @@ impl fmt::Debug for Overrides {
     }
 }
 
-/// Returns the scalars that one override value sets, by JSON pointer. The texts have been parsed before.
+/// Returns the scalars that one override value sets, by JSON pointer. Its text has been parsed before, so it is valid.
 fn leaves_of(kind: OverrideValuesType, key: &str, text: &str) -> Vec<(String, serde_json::Value)> {
     let values = Map::default();
     let mut leaves = Vec::new();

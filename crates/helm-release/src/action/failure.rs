@@ -94,14 +94,14 @@ pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: M
     Failure { cause, recorded: Some(recorded), lost: None }
 }
 
-/// Returns the failure of an action that could not write its record, of this revision.
+/// Returns the failure of an action that could not write the record of this revision.
 pub(super) fn unwritten(error: storage::Error, version: u32) -> Failure {
     let lost = error.is_missing().then_some(version);
     Failure { lost, ..Error::Storage(error).into() }
 }
 
-/// Returns the failure of an action whose record may have been created, although no answer says so. It counts as
-/// recorded, so that an uninstall deletes it; a later attempt or a read finds out.
+/// Returns the failure of an action whose record may have been created, although no response confirms it. The revision
+/// counts as recorded, so that an uninstall deletes it; a later attempt or a read finds out.
 pub(super) fn unconfirmed(error: storage::Error, release: &Release, marks: &Marks) -> Failure {
     let (version, status, marks, dropped) = (release.version, release.info.status, marks.clone(), Vec::new());
     let recorded = RecordedFailure { version, status, resource_version: 0, marks, dropped };

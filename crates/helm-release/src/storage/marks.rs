@@ -258,7 +258,7 @@ impl RejectedBy {
     }
 }
 
-/// Maximum number of former resources that a record names: they may take a release from each other without end.
+/// Maximum number of former resources that a record names: resources may take a release from each other without end.
 const MAX_FORMER: usize = 8;
 
 /// An object in a release's inventory.

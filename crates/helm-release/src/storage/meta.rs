@@ -14,7 +14,7 @@ use crate::release::{self, Status};
 /// representable.
 const HIGHEST: u32 = 1 << 30;
 
-/// Maximum number of owners that are kept of a record. Anyone who can write Secrets can add owner references.
+/// Maximum number of a record's owners that are kept. Anyone who can write Secrets can add owner references.
 const MAX_OWNERS: usize = 8;
 
 /// Maximum length of an owner's uid and of a process's name, in bytes. The API server accepts any uid that is not

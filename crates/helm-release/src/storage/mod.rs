@@ -202,7 +202,7 @@ impl Storage {
         Storage { home, ..self }
     }
 
-    /// Returns a storage with each release's records in the release's namespace; `None` if this one has them there.
+    /// Returns a storage with each release's records in the release's namespace; `None` if this storage is one.
     fn beside_releases(&self) -> Option<Storage> {
         (self.home != Home::default()).then(|| Storage::new(self.api.clone(), self.keys.clone()))
     }

@@ -96,9 +96,9 @@ impl Rehearsal {
         self.room.is_exceeded()
     }
 
-    /// Returns a client that writes nothing. Its writes are recorded during [`record`](Self::record). Outside of it, as
-    /// from tasks in the background, they get an answer as if they had succeeded. Reviews of access and tokens, which
-    /// store nothing, are sent.
+    /// Returns a client that writes nothing. Its writes are recorded during [`record`](Self::record). Other writes, such as
+    /// those of background tasks, are answered as if they had succeeded. Reviews of access and tokens, which store nothing,
+    /// are sent.
     pub fn client(inner: Client) -> Client {
         layer::over(inner)
     }

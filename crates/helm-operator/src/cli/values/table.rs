@@ -6,7 +6,7 @@ use super::shown::Shown;
 use super::text::{printable, scalar};
 use crate::origins::rows::{Cell, Row};
 
-/// The width of a value's column at most. Longer values are cut.
+/// The maximum width of a value. Longer ones are cut.
 const MAX_VALUE: usize = 48;
 
 pub(super) fn of(shown: &Shown) -> String {

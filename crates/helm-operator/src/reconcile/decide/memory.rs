@@ -297,7 +297,7 @@ impl ResourceMemory {
         let attempts = backoff::failures_within(lasted);
         let is_costly = *failing.reason == Reason::RenderLimit;
         let restored = Some(Box::new(Restored { of: primary.clone(), attempts, exhausted, is_costly, retry_at }));
-        // A reason of the author's own has no name that lasts as long as the process.
+        // A renderer's own reason cannot be restored, because `Reason::Own` needs a static name.
         let reason = failing.reason.parse().unwrap_or(Reason::ReconcileError);
         let inherited = Some(Box::new(Fault { condition: kind, reason, message: failing.message.to_string() }));
         Some(ResourceMemory { restored, inherited, ..ResourceMemory::default() })

@@ -97,7 +97,7 @@ pub(crate) enum Attempt {
     AfterFailure,
 }
 
-/// What decides whether a release keeps its place.
+/// The facts that decide whether a release keeps its place.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Claim<'h> {
     /// Its upgrade is not wanted: the release is left alone, pinned, deleted or someone else's, or was rolled back from
@@ -340,7 +340,7 @@ pub(crate) fn unfinished(release: &ReleaseRecords, own: &str, status: &Status) -
         // Only the records still show what failed.
         before_attempts(release)
     } else if became_unready_later(status, newest) {
-        // It left its slot when it was ready, unless the status was only written late.
+        // It was ready and left its slot, unless only the status was written late.
         before.map(|_| Before::Unready)
     } else {
         before.filter(|_| !is_ready(status))

@@ -304,7 +304,7 @@ impl Observed {
         self.paused || if self.deleting { !self.finalizer } else { is_left }
     }
 
-    /// Returns whether at most drift is left to repair or report. Whatever failed before has been done then.
+    /// Returns whether at most drift is left to repair or report. Then whatever failed before has succeeded since.
     pub(crate) fn only_drifts(&self) -> bool {
         let repaired = Observed { objects: Objects::Intact, ..self.clone() };
         let is_owned = !matches!(self.objects, Objects::Unmarked | Objects::Unclaimed);

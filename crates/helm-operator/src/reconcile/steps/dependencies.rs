@@ -33,7 +33,7 @@ use crate::watches::Dependency;
 const NO_REVERSE_DELETION: &str = "reverseDeletion needs one process that knows all resources, so it is not possible \
     with --controller-ring or --shard-selector";
 
-/// How long a read of at most one object may take. It keeps a worker meanwhile, and many resources may wait for objects of
+/// The time limit of a read of at most one object. The read occupies a worker, and many resources may wait for objects of
 /// one aggregated API server that stalls. The client limits a page of a list, because it may wait for its turn behind large
 /// pages of other kinds.
 const ANSWER: Duration = Duration::from_secs(30);

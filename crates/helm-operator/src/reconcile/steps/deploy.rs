@@ -187,7 +187,7 @@ fn publish_duplicates(context: &StepContext<'_>, primary: &Primary, candidate: &
     context.shared.publish(primary, report::Outcome::warning("DuplicateObject", "Render", note));
 }
 
-/// Returns why the candidate becomes a revision; empty if unknown. Publishes whether it undoes a person's `helm
+/// Returns why the candidate becomes a revision; empty if unknown. Publishes an event if it undoes a person's `helm
 /// rollback` or `helm upgrade`.
 fn why(context: &StepContext<'_>, primary: &Primary, candidate: &Candidate) -> String {
     let why = context.why(primary, candidate);

@@ -96,8 +96,7 @@ impl StepContext<'_> {
         self.shared.cache.has_primary(self.key, primary.uid())
     }
 
-    /// Returns the release's state before an upgrade. What an earlier attempt left behind does not count: the release's
-    /// state before that one does.
+    /// Returns the release's state before an upgrade; after failed or interrupted attempts, its state before the first.
     fn readiness_before(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> Before {
         let inputs = self.inputs_digest(primary);
         let is_repeated = release.is_some_and(|release| {

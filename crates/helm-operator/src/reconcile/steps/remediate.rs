@@ -51,9 +51,9 @@ enum CleanUp {
 }
 
 impl CleanUp {
-    /// Classifies the failure of a clean-up, after this many that met an obstacle that may last for ever. What does not go
-    /// away by itself, such as a finalizer or a record that the server rejects, ends the attempt: retries without limit
-    /// would run its hooks again each time.
+    /// Classifies the failure of a clean-up. `obstructions` counts earlier ones that met an obstacle that may last forever.
+    /// What does not go away by itself, such as a finalizer or a record that the server rejects, ends the attempt: unlimited
+    /// retries would run its hooks again each time.
     fn failed(error: &action::Error, obstructions: u32) -> CleanUp {
         let is_outage = error.is_outage() || error.ended().is_some();
         let may_last = if is_outage { error.reached_server() } else { error.is_slow_deletion() };

@@ -165,7 +165,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns the part of a release whose deployed revision this operator did not make either.
+    /// Returns the part of a release that no rollout reached, and whose deployed revision this operator did not make.
     fn part_of_unrecorded(&self, primary: &Primary, failed: bool) -> Part {
         match (self.found.judged, self.shared.turns.part(self.key)) {
             (Some(Inputs::Same | Inputs::RenderedSame), _) => Part::None,
@@ -181,9 +181,9 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns whether a person made the deployed revision with helm, and the rollout may have reached the one before
-    /// it in an earlier process: the status names the chart that is rolled out. It names no other inputs, and helm has
-    /// rewritten the record that did.
+    /// Returns whether a person made the deployed revision with helm, and the rollout may have reached the revision before
+    /// it in an earlier process. Only the chart that the status names can show that: the status names no other inputs, and
+    /// helm has rewritten the record that did.
     fn may_have_been_reached(&self, primary: &Primary) -> bool {
         let renderer = &self.shared.renderer;
         let current = format!("{}-{}", renderer.chart_name(), renderer.chart_version());

@@ -119,7 +119,7 @@ pub(super) async fn leave_to_successor(
 }
 
 /// Returns whether the uninstall of a release ran its hooks before its records were gone. The response to the deletion of
-/// the last one may be lost. Which hooks ran after the objects were deleted is in the record alone.
+/// the last record may be lost, and only the record knows which hooks ran after the objects were deleted.
 fn has_run_hooks(lost: &ReleaseRecords) -> bool {
     lost.base().is_some_and(|(_, base)| {
         base.status == Status::Uninstalling && base.marks.as_ref().is_some_and(|marks| marks.hooks_done)

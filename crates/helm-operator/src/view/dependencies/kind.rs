@@ -221,7 +221,7 @@ impl Entry {
         if self.standing() == before { Vec::new() } else { self.users.keys().cloned().collect() }
     }
 
-    /// Returns whether there are more objects than the query may mean.
+    /// Returns whether there are more objects than the query may select.
     fn is_full(&self) -> bool {
         self.objects.len() > self.query.max_objects
     }

@@ -10,7 +10,7 @@ use crate::dependencies::Node;
 use crate::view::coverage::KindKey;
 use crate::watches::Watch;
 
-/// A kind whose resources the resources of a watch may hold, with `reverseDeletion`.
+/// A kind whose resources may be held by resources of a watch, with `reverseDeletion`.
 #[derive(Clone, Debug)]
 pub(crate) struct MayHold {
     kind: KindKey,

@@ -44,7 +44,7 @@ impl Attempt<'_> {
         objects.any(|object| object.has_key(key, namespace)) || (folder.is_partial && self.may_be_deployed(key))
     }
 
-    /// Returns whether the deployed revision has an object, as far as is known.
+    /// Returns whether the deployed revision may have an object: it does, or has no marks that say.
     fn may_be_deployed(&self, key: &ObjectKey) -> bool {
         let deployed = self.current.and_then(|current| current.marks.as_deref());
         deployed.is_none_or(|deployed| deployed.find(key).is_some())

@@ -166,8 +166,8 @@ pub(super) fn absence(evidence: Evidence<'_>, expiry: Expiry) -> Absence {
     }
 }
 
-/// Returns what the record proves about a hook's object. A Job with a TTL is recorded as `Unknown` before and as
-/// `Running` after its creation. A TTL that the server adds is known and recorded only after it. For other objects the
+/// Returns what the record proves about a hook's object. A Job with a TTL is recorded as `Unknown` before its creation and
+/// as `Running` after it. A TTL that the server adds is known and recorded only after the creation. For other objects the
 /// difference does not matter.
 pub(super) fn evidence(phase: HookPhase, expiry: Expiry) -> Evidence<'static> {
     if phase == HookPhase::Running && expiry == Expiry::AfterFinish { Evidence::Created } else { Evidence::Planned }
@@ -185,8 +185,8 @@ pub(super) enum Standing {
 }
 
 /// Decides how to treat an existing object that the run with the stamp `made_by` created. A Job or Pod of another hook
-/// of the same run has finished, which is enough for both hooks. One of an earlier run is not enough: a hook that may
-/// not have run must never count as done.
+/// of the same run has finished, which is enough for both hooks. A Job or Pod of an earlier run is not enough: a hook that
+/// may not have run must never count as done.
 pub(super) fn standing(kind: &str, made_by: Option<&str>, runs: &[String]) -> Standing {
     match made_by.is_some_and(|made_by| runs.iter().any(|run| run == made_by)) {
         true => Standing::Finished,

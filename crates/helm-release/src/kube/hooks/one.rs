@@ -232,7 +232,7 @@ impl Applier {
     }
 }
 
-/// The object of a hook's run that was started before.
+/// The object of a hook whose run started earlier.
 enum Found {
     /// It exists.
     Made(Made),

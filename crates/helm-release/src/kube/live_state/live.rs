@@ -86,8 +86,8 @@ pub struct Proven {
 }
 
 impl Live {
-    /// Returns its readiness. Items of a list do not name their kind, so the caller does. Always ready if only metadata
-    /// was read.
+    /// Returns its readiness. The caller names the kind, because items of a list do not. Always ready if only metadata was
+    /// read.
     pub fn readiness(&self, group: &str, kind: &str) -> Readiness {
         self.reported.as_ref().map_or(Readiness::Ready, |r| readiness_of(group, kind, r.generation, &r.spec, &r.status))
     }

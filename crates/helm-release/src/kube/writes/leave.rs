@@ -20,14 +20,14 @@ use crate::kube::{Decoration, FIELD_MANAGER, ObjectKey};
 pub enum Adopted {
     /// The resource itself, by its owner reference: the object is from a release that was lost.
     Owned,
-    /// None that a reference names, but the resource by annotations: the object was kept.
+    /// The resource, by annotations only, without an owner reference: the object was kept.
     Named,
     /// None, but it had the metadata by which Helm imports objects into the release.
     Claimed,
     /// None, or another owner.
     Unclaimed,
-    /// The resource: a definition that its chart ships apart from the manifest from now on. It still names the resource, by
-    /// annotations, so that the release may import it again; it names no chart, so no cleanup finds it.
+    /// The resource: the object is a definition that the chart now ships outside of the manifest. Its annotations still name
+    /// the resource, so that the release may import it again; it names no chart, so no cleanup finds it.
     Shipped,
 }
 

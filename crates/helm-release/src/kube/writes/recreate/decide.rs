@@ -128,7 +128,7 @@ pub(super) fn check_live(
     if !foreign.is_empty() {
         return Err(Guard::Finalizers(foreign));
     }
-    // Only a different object with that name is worth replacing.
+    // Replacing the object would change nothing.
     if is_as_applied(live, key, desired, decoration) {
         return Err(Guard::Unchanged);
     }

@@ -133,7 +133,7 @@ impl Applier {
     /// Deletes these objects of one kind, waits until they and their dependents no longer exist, and creates them. Adds
     /// each to `applied`, even if others fail. Releases the worker slot while waiting.
     ///
-    /// An object that someone else creates in between is checked like any other: it is not overwritten. With
+    /// An object that someone else creates in between is checked like any other, and not overwritten. With
     /// [`Unchanged::Left`], an object that the chart has not changed is not recreated; a release that takes it over
     /// changes only its metadata.
     ///
