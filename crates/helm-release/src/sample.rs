@@ -77,7 +77,7 @@ impl Counting {
         Counting { server, under_way: AtomicUsize::new(0), most: AtomicUsize::new(0) }
     }
 
-    /// Returns how many requests were under way at most.
+    /// Returns the maximum number of requests that were under way at once.
     pub(crate) fn most(&self) -> usize {
         self.most.load(Ordering::Relaxed)
     }

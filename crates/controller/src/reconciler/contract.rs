@@ -30,7 +30,7 @@ use crate::report::Reason;
 /// # What the reconciler does
 /// Each call reads the whole state and does what is missing, regardless of what triggered it. Any `.await` may be the
 /// last, so each write must be idempotent, as [`Scope::apply`] and [`Scope::status`] are. The caches may lag behind the
-/// reconciler's own writes; those two compare with the last write nevertheless.
+/// reconciler's own writes, but those two compare with the last write.
 pub trait Reconciler: Send + Sync + Sized + 'static {
     /// The type of the custom resource.
     type Resource: Kind;

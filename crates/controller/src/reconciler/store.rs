@@ -184,7 +184,7 @@ pub(super) struct Listed {
 }
 
 impl Listed {
-    /// Waits until the store is complete, apart from refused namespaces, if only their own resources need these.
+    /// Waits until the store is complete. If resources read only their own namespace, refused namespaces may be missing.
     pub(super) async fn wait(&mut self) {
         let reach = self.reach;
         let is_theirs = |missing: &Missing| missing.is_refused && missing.scope.only().is_some();

@@ -88,7 +88,7 @@ fn bundles(object: &Value) -> Vec<String> {
     all.filter_map(bundle).collect()
 }
 
-/// Returns the certificates in a text that can be trusted, each with its PEM. One that cannot would spoil the bundle.
+/// Returns the certificates in a text that can be trusted, each with its PEM. Any other would invalidate the bundle.
 fn authorities(text: &str) -> impl Iterator<Item = (CertificateDer<'static>, &str)> {
     text.split_inclusive(END).filter_map(|part| {
         let pem = &part[part.rfind(BEGIN)?..];

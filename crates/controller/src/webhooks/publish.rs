@@ -181,7 +181,7 @@ impl Publishing {
         }
     }
 
-    /// Does what is due. Returns when to look again without a change.
+    /// Publishes and rotates what is due. Returns when to do so again if nothing changes before.
     async fn act(&mut self) -> Option<Instant> {
         let own = self.certificates.trusted.borrow().clone()?;
         let bundle = self.bundle(own);

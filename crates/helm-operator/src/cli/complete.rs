@@ -1,7 +1,7 @@
 //! Completes kinds and names of live resources in a shell: kinds from the watches file, names from the cluster.
 //!
-//! A person waits for the answer, and the shell shows whatever is printed. So it is short, comes soon or not at all, and no
-//! failure says anything.
+//! A person waits for the answer, and the shell shows whatever is printed. So the answer is short, arrives soon or not at
+//! all, and failures are silent.
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 /// floats, which no integer type decodes.
 const MOST: f64 = 9_223_372_036_854_774_784.0;
 
-/// Bounds all integers of a definition. Bounds of the author's stay.
+/// Bounds all integers of a definition. Keeps the bounds that its author set.
 pub(super) fn bounded(mut definition: CustomResourceDefinition) -> CustomResourceDefinition {
     let schemas = definition.spec.versions.iter_mut().filter_map(|version| version.schema.as_mut());
     schemas.filter_map(|schema| schema.open_api_v3_schema.as_mut()).for_each(bound);

@@ -305,8 +305,8 @@ impl ControllerContext {
         events::publish(&self.metrics, &self.events, &self.settings.controller, self.process.clone(), outcome);
     }
 
-    /// Watches the kinds of a deployed revision. The action does so when it succeeds, but the answer to its last write
-    /// may be lost, so that only the record says that it did.
+    /// Watches the kinds of a deployed revision. An action does so when it succeeds, but if the response to its last write
+    /// is lost, only the record shows that it succeeded.
     pub(crate) fn watch_deployed(&self, marks: &Marks) {
         let unwatched = marks.objects.iter().filter(|object| !self.cache.is_started(&object.key));
         self.watch_kinds(unwatched.filter_map(|one| self.applier.mapper.known(&one.api_version, &one.key.kind)));

@@ -330,9 +330,9 @@ impl StepContext<'_> {
 }
 
 /// Returns whether there was a release whose objects may remain: its record disappeared while we watched, or the status
-/// names one. A release that another resource had from the start does not count. A resource that is deleted before its
-/// first status write may also have had a release, if the process that installed it ended and someone removed the records.
-/// The status of one whose uninstall has begun names no release.
+/// names one. A release that another resource had from the start does not count. A deleted resource whose status names no
+/// release may also have had one: its uninstall has begun, or the process that installed it ended before the first status
+/// write and someone removed the records.
 fn is_lost(primary: &Primary, memory: &ResourceMemory) -> bool {
     let may_have_one = primary.status.conditions.is_empty() || primary.status.implies_release();
     let is_unnamed = primary.deleting && primary.has_finalizer() && may_have_one;

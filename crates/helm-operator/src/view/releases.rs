@@ -26,8 +26,8 @@ const MAX_MET: usize = 64;
 #[derive(Default)]
 pub(crate) struct Releases {
     all: Mutex<HashMap<ResourceKey, Arc<ReleaseRecords>>>,
-    /// The namespaces that may be for the records of all releases, as the name of a record in each of them says. None is
-    /// dropped, because there are few.
+    /// The namespaces that may hold the records of all releases, because a record there has a name that says so. They are
+    /// few, so they are never dropped.
     shared: Mutex<BTreeSet<Arc<str>>>,
     /// Counts what may have changed `all`.
     changes: AtomicU64,

@@ -11,8 +11,8 @@ use tokio::time::Instant;
 /// How long a deletion is remembered. Longer than any write takes.
 const REMEMBERED: Duration = Duration::from_secs(300);
 
-/// What went lately: at which version, and when. That is a resource that was deleted or is served elsewhere, by its uid,
-/// or a record that was deleted, by its name. Lists, events and responses of an earlier version are outdated.
+/// What departed recently, with its version and the time: resources that were deleted or are served elsewhere, by uid, or
+/// deleted records, by name. Lists, events and responses of an earlier version are outdated.
 pub(crate) struct RecentDepartures<K>(HashMap<K, (u64, Instant)>);
 
 impl<K> Default for RecentDepartures<K> {

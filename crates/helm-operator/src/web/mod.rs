@@ -220,7 +220,7 @@ fn page(status: StatusCode, content_type: &'static str, body: impl Into<String>)
 /// Returns the model as JSON or HTML.
 fn either(visit: Visit<'_>, model: &impl Serialize, markup: impl FnOnce() -> Markup) -> Page {
     match visit.as_json {
-        // The model has no map with keys other than text.
+        // Never fails: the model's maps have strings as keys.
         true => page(StatusCode::OK, JSON, serde_json::to_string(model).unwrap_or_default()),
         false => page(StatusCode::OK, HTML, markup().into_string()),
     }

@@ -91,8 +91,8 @@ fn successor<'a>(env: &'a Environment<'_>, known: &Marks) -> Option<&'a Owner> {
     env.decoration.owner.as_ref().filter(|owner| known.is_anothers(owner))
 }
 
-/// Returns the marks as those of the release's owner. What another resource did is judged as in a takeover: its tests
-/// are due again, and so are its Jobs if they went with all that it had.
+/// Returns the marks as those of the release's owner. What another resource did is judged as in a takeover: its tests are
+/// due again, and so are its Jobs if they were deleted with everything else that it had.
 async fn as_owners(env: &Environment<'_>, known: Marks, others: &Unsuccessful<Marks>) -> Result<Marks, Error> {
     let Some(owner) = successor(env, &known) else {
         let owner_type = env.decoration.owner.as_ref().map(Owner::annotated_type).unwrap_or_default();

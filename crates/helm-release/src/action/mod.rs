@@ -10,12 +10,13 @@
 //!    every object that may exist once the action ends, old ones included.
 //! 3. **Run pre hooks** and record each of them.
 //! 4. **Apply** in install order, and in an ordered release one round after the other: between two rounds, the marks of
-//!    what was applied are recorded, and the action waits without a worker until that is ready. Objects whose digest and ownership mark are unchanged are skipped without a request.
-//!    If the server rejects a change of an immutable field, Jobs and objects in [`Options::recreate`] are deleted and
-//!    recreated, unless that would lose data. The record first notes each unfinished Job with a TTL.
+//!    what was applied are recorded, and the action waits without a worker until that is ready. Objects whose digest and
+//!    ownership mark are unchanged are skipped without a request. If the server rejects a change of an immutable field,
+//!    Jobs and objects in [`Options::recreate`] are deleted and recreated, unless that would lose data. The record first
+//!    notes each unfinished Job with a TTL.
 //! 5. **Prune** objects of the previous revision that the candidate no longer contains, in uninstall order, except those
-//!    that its hooks have just made. The record first notes each unfinished Job with a TTL. Definitions that the chart still ships, in its `crds` folder or as hooks, leave the
-//!    release instead.
+//!    that its hooks have just made. The record first notes each unfinished Job with a TTL. Definitions that the chart
+//!    still ships, in its `crds` folder or as hooks, leave the release instead.
 //! 6. **Run post hooks** and record them.
 //! 7. **Complete.** The record becomes `deployed`, with what the caller's [`Account`] says of the action, the previous one
 //!    `superseded`, and revisions beyond the history limit are deleted.

@@ -61,7 +61,7 @@ impl Home {
         record.contains('.') || record.len() == LONGEST
     }
 
-    /// Returns whether a record whose release is unknown may have a name that was cut.
+    /// Returns whether a record may have a shortened name, which does not tell its release.
     pub fn may_be_cut(&self, namespace: &str, record: &str) -> bool {
         let hash = record.rsplit_once('-').map_or("", |(_, hash)| hash);
         self.0.as_deref() == Some(namespace) && hash.len() == HASH

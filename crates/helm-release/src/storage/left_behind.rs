@@ -1,5 +1,5 @@
 //! Which revisions may have left objects behind: unsuccessful ones before one that this operator did not make. Helm deletes
-//! what the deployed revision has and the new one lacks, not what only a failed one has made.
+//! objects of the deployed revision that the new one lacks, but not those that only a failed revision made.
 
 use crate::release::Status;
 

@@ -62,8 +62,8 @@ pub(crate) struct Guest<'a> {
 pub(crate) enum Entry {
     /// It has written nothing, and can wait for room.
     New,
-    /// It continues one that an earlier reconcile began with room. It goes on even without: what it waited for may have
-    /// failed, and may be deleted before anybody looks.
+    /// It continues one that an earlier reconcile began with room. It continues even without: what it waited for may have
+    /// failed, and may be deleted before anyone sees that.
     Begun,
 }
 

@@ -23,9 +23,9 @@ pub(crate) enum Part {
     /// imported from records elsewhere. It counts as waiting, because the rollout may change it, but begins no rollout.
     /// `failed`: the comparison or the import failed.
     Uncompared { failed: bool },
-    /// A person made its deployed revision with helm, and no record shows any more whether the rollout had reached it
-    /// before. It begins no rollout, because one that is over would be judged again. In one that is under way, it waits
-    /// from then on like the others. `failed`: the upgrade that undoes the change failed.
+    /// A person made its deployed revision with helm, and no record shows any longer whether the rollout had reached it
+    /// before. It begins no rollout, because a finished one would be judged again. If one is under way, it waits like the
+    /// others. `failed`: the upgrade that undoes the change failed.
     MadeWithHelm { failed: bool },
     /// The rollout has reached it. `since`: when it entered this state.
     Reached { state: Reached, since: Option<Timestamp> },

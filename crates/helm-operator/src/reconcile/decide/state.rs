@@ -280,8 +280,8 @@ impl Step {
         matches!(self, Queue | Render | Install | Upgrade | RollBack | Test | Uninstall)
     }
 
-    /// Returns whether the step does, or leaves undone, what the known records say, which may not be the release's newest.
-    /// An install or upgrade follows the render that did.
+    /// Returns whether the step would be wrong if the known records were not the release's newest. An install or upgrade is
+    /// not listed, because it follows a render, which is.
     pub(crate) fn trusts_records(self) -> bool {
         use Step::{Compare, Detect, LeaveAlone, Plan, Read, Reapply, RemoveFinalizer, Render, Repair};
         use Step::{RollBack, Supersede, TakeOwnership, Test, Uninstall};

@@ -180,7 +180,7 @@ impl State {
         }
         let stops = old.phase.is_stopped() || new.phase.is_stopped();
         let is_other = stops && old.phase != new.phase;
-        // A pause that begins has a timer in each release that waits.
+        // Each waiting release sets a timer when a pause begins.
         let bakes = matches!(new.phase, Phase::Baking(_)) && old.phase != new.phase;
         let is_freed = |key: &ResourceKey| new.free.contains(key) && !old.free.contains(key);
         let wakes = |(key, member): (&ResourceKey, &Member)| match member.part {

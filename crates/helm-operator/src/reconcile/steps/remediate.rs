@@ -140,8 +140,8 @@ pub(crate) async fn after_action(
     }
 }
 
-/// Continues the clean-up after the last action with these inputs, if it is not complete. Returns how the attempt has failed
-/// then. Another attempt would give the clean-up up, and run its hooks again.
+/// Continues the clean-up after the last action with these inputs, if it is not complete. Returns how the attempt has then
+/// failed. A new attempt would abandon the clean-up, and run its own hooks again.
 pub(super) async fn continue_clean_up(context: &StepContext<'_>, primary: &Primary) -> Option<Failed> {
     let attempt = context.shared.memory.of(context.key).uncleaned(&context.attempt(primary))?;
     let release = context.release().unwrap_or_default();

@@ -284,7 +284,7 @@ impl StepContext<'_> {
         let release = self.release();
         let release = release.as_deref()?;
         let ((newest, _), (version, deployed)) = (release.newest()?, release.deployed()?);
-        // The one that repeats it may have begun already.
+        // The revision that repeats it may have begun already.
         let is_repeated = version < newest && self.got(Some(release)) == Got::ByRollout;
         let marks = deployed.marks.as_ref().filter(|_| is_repeated)?;
         marks.before.filter(|_| inputs::is_equal(&marks.inputs, &self.inputs_digest(primary)))

@@ -93,7 +93,7 @@ impl Rule {
             (Rule::Keep | Rule::Adopt(_), Ownership::Ours | Ownership::Unclaimed) | (Rule::Adopt(Adopt::Any), _) => {
                 Ok(())
             }
-            // Helm's releases have neither.
+            // Objects of Helm's own releases have neither.
             (Rule::Adopt(Adopt::Released), Ownership::Foreign(_))
                 if live.controller.is_none() && live.primary.is_none() =>
             {
