@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::{env, fs};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -147,6 +147,88 @@ fn images_are_those_of_the_dockerfile() {
     }
 }
 
+/// Makes a base image for two processors, in an OCI layout with Docker's media types.
+const BASE: &str = r#"
+cd "$CARGO_TARGET_DIR"
+mkdir -p root/etc && echo ID=base > root/etc/os-release && tar -C root -cf layer.tar etc
+for processor in amd64 arm64; do
+  image=ocidir://$PWD/base:$processor
+  regctl image create "$image" --platform "linux/$processor"
+  regctl image mod "$image" --replace --layer-add tar=layer.tar --user root --env PATH=/usr/bin --config-cmd '["/bin/sh"]' \
+    --label name=base --label theirs=kept
+  regctl image mod "$image" --replace --to-docker
+done
+regctl index create "ocidir://$PWD/base:all" --ref "ocidir://$PWD/base:amd64" --ref "ocidir://$PWD/base:arm64"
+"#;
+
+/// Makes the image on a base, as a release does, with texts as programs, and reads the archive.
+const ON_BASE: &str = r#"
+. hack/release image helm-operator > "$CARGO_TARGET_DIR/log"
+version=1.2.3 commit=0123 date=2026-01-01T00:00:00Z
+export SOURCE_DATE_EPOCH=1767225600
+mkdir -p "$dist" "$work/licenses"
+echo text > "$work/licenses/LICENSE"
+for processor in $processors; do
+  mkdir -p "$(dirname "$(program helm-operator "$processor")")"
+  echo "for $processor" > "$(program helm-operator "$processor")"
+done
+images helm-operator "ocidir://$CARGO_TARGET_DIR/base:$TAG" -ubi
+regctl image import "ocidir://$CARGO_TARGET_DIR/read:all" "$dist/helm-operator-ubi_${version}_oci.tar"
+"#;
+
+/// Returns the folder with regctl. Without it, prints that the test is skipped.
+fn regctl() -> Option<PathBuf> {
+    let target = root().join(env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()));
+    let folder = target.join("release-tools/bin");
+    if folder.join("regctl").is_file() {
+        return Some(folder);
+    }
+    eprintln!("skipped: no regctl in {}, which `make release` installs", folder.display());
+    None
+}
+
+#[test]
+fn an_image_on_a_base_of_each_processor_has_the_program_and_what_the_base_has() {
+    let Some(tools) = regctl() else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let path = format!("{}:{}", tools.display(), env::var("PATH").unwrap());
+    let run = |script: &str, tag: &str| {
+        let mut bash = Command::new("bash");
+        bash.args(["-euc", script]).current_dir(root()).env_remove("PROCESSORS");
+        bash.env("PATH", &path).env("CARGO_TARGET_DIR", folder.path()).env("TAG", tag).output().unwrap()
+    };
+    let told = |script: &str| {
+        let output = run(script, "all");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    };
+    told(BASE);
+    let refused = run(ON_BASE, "amd64");
+    let said = String::from_utf8_lossy(&refused.stderr);
+    assert!(!refused.status.success() && said.contains("base:amd64 has no image for linux/arm64"), "{said}");
+    told(ON_BASE);
+    for processor in ["amd64", "arm64"] {
+        let asked = |what: &str, file: &str| {
+            let image = "\"ocidir://$CARGO_TARGET_DIR/read:all\"";
+            told(&format!("regctl {what} --platform linux/{processor} {image} {file}"))
+        };
+        let manifest = asked("manifest get --format raw-body", "");
+        assert!(!manifest.contains("docker"), "{manifest}");
+        let image: Value = serde_json::from_str(&asked("image inspect", "")).unwrap();
+        let config = &image["config"];
+        assert_eq!(image["architecture"], processor);
+        let entrypoint = json!(["/usr/local/bin/helm-operator", "run", "--watches-file=./watches.yaml"]);
+        assert_eq!((&config["Entrypoint"], &config["Cmd"]), (&entrypoint, &Value::Null));
+        assert_eq!((&config["User"], &config["WorkingDir"]), (&json!("1001"), &json!("/opt/helm")));
+        assert_eq!(config["Env"], json!(["PATH=/usr/bin", "HOME=/opt/helm", "USER_NAME=helm", "USER_UID=1001"]));
+        let labels = ["name", "version", "theirs"].map(|name| config["Labels"][name].as_str().unwrap_or_default());
+        assert_eq!(labels, ["helm-operator-ubi", "1.2.3", "kept"]);
+        assert_eq!(asked("image get-file", "/etc/os-release"), "ID=base\n");
+        assert_eq!(asked("image get-file", "/usr/local/bin/helm-operator"), format!("for {processor}\n"));
+        assert_eq!(asked("image get-file", "/licenses/LICENSE"), "text\n");
+    }
+}
+
 #[test]
 fn the_oldest_rust_that_is_promised_is_the_one_that_everything_is_tested_with() {
     let promised = read("Cargo.toml").split("rust-version = \"").nth(1).unwrap().split('"').next().unwrap().to_owned();
@@ -202,7 +284,7 @@ fn workflows_run_actions_by_commit_and_with_few_rights() {
         let text = fs::read_to_string(&path).unwrap();
         let workflow: Value = serde_yaml::from_str(&text).unwrap();
         let name = path.display();
-        assert_eq!(workflow["permissions"], serde_json::json!({"contents": "read"}), "{name}");
+        assert_eq!(workflow["permissions"], json!({"contents": "read"}), "{name}");
         for line in text.lines().filter_map(|line| line.trim().trim_start_matches("- ").strip_prefix("uses: ")) {
             let (action, version) =
                 line.split_once(" # v").unwrap_or_else(|| panic!("{name}: {line} names no version"));
