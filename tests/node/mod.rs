@@ -1,7 +1,8 @@
-//! Real containers: memcached's responses during an upgrade, how a kubelet's findings reach `Ready`, and the images of
-//! a release. `make e2e-node` provides the node and runs these tests.
+//! Real containers: memcached's responses during an upgrade, how a kubelet's findings reach `Ready`, the images of a
+//! release, and webhooks in a pod. `make e2e-node` provides the node and runs these tests.
 
 mod released;
+mod webhooks;
 
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
