@@ -15,10 +15,11 @@ fn start(cluster: &TestCluster) -> Process {
     operator.args([
         "run",
         "--leader-elect",
-        "--leader-election-id=test",
+        "--leader-election-id=__project__",
         "--leader-election-namespace=__project__-system",
         "--metrics-bind-address=0",
         "--health-probe-bind-address=0",
+        "--webhook-bind-address=127.0.0.1:0",
     ]);
     let kubeconfig = cluster.kubeconfig_of(NAMESPACE, ACCOUNT).unwrap();
     operator.env("KUBECONFIG", kubeconfig);
