@@ -42,6 +42,11 @@ impl LiveView for StepContext<'_> {
         // A rehearsal writes nothing that could become ready.
         if settings.rehearses { Health::Ready } else { health(&self.shared.cache, key, settings.watch_dependents) }
     }
+
+    fn wanted_revision(&self) -> Option<u32> {
+        // The resource may have been pinned since the action began.
+        self.shared.cache.primary(self.key)?.annotations.pin().ok().flatten()
+    }
 }
 
 fn health(cache: &Cache, key: &ObjectKey, is_watched: bool) -> Health {

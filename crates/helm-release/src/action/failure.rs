@@ -116,12 +116,13 @@ pub(super) fn unread(error: Error, current: Option<&Current>) -> Failure {
     }
 }
 
-/// Deletes the oldest revisions beyond the limit, except deployed ones, the last good one, and the one that this revision
-/// returns to: the next attempt needs it. Returns those deleted.
+/// Deletes the oldest revisions beyond the limit, except deployed ones, the last good one, the one that this revision
+/// returns to, because the next attempt needs it, and the one that a person wants to return to by now. Returns those
+/// deleted.
 pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, release: &Release) -> Vec<Known> {
     let Some(current) = current else { return Vec::new() };
     let mut dropped = Vec::new();
-    let kept = [current.deployed, current.last_good, release.info.rolled_back_to()];
+    let kept = [current.deployed, current.last_good, release.info.rolled_back_to(), env.live.wanted_revision()];
     let keep: Vec<Option<u32>> = current.outdated.iter().copied().map(Some).chain(kept).collect();
     let versions: Vec<u32> = current.records.iter().map(|known| known.version).collect();
     let surplus = surplus(&versions, release.version, &keep, env.options.max_history);

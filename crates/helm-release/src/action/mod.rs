@@ -342,6 +342,12 @@ pub trait LiveView: Send + Sync {
     fn health(&self, _: &ObjectKey) -> Health {
         Health::Unwatched
     }
+
+    /// Returns the revision that a person wants the release to return to, as of now: trimming the history must not delete
+    /// it. Default: none.
+    fn wanted_revision(&self) -> Option<u32> {
+        None
+    }
 }
 
 /// The cached state of an object. It may be outdated, so writes based on it carry preconditions.

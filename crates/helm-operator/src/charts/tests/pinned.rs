@@ -1,6 +1,6 @@
 //! Tests of releases that a person pins to a revision.
 
-use super::hooks::{hook, with_hooks};
+use super::hooks::{self, hook, with_hooks};
 use super::reporting::published;
 use super::*;
 use crate::chart_metrics::Census as _;
@@ -198,6 +198,24 @@ async fn the_revision_to_return_to_outlasts_attempts_that_fail() {
     world.server.accept();
     world.reconcile().await;
     assert_eq!((world.value_of("a"), world.condition("Irreconcilable")), (json!("1"), None), "{:?}", world.history());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_history_keeps_a_revision_from_the_moment_that_a_person_pins_the_release_to_it() {
+    let resource = with_hooks(json!([hook("migrate", "pre-upgrade")]));
+    let world = World::with_events(World::new(resource).server, Arc::new(Stub::default()), |settings| {
+        settings.max_history = 2;
+    });
+    hooks::reconcile(&world, "Complete").await;
+    set(&world, "2");
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    set(&world, "3");
+    // The pin ends the hook, and with it revision 3, which is beyond the limit.
+    hooks::reconcile_while(&world, |world| pin(world, Some("1"))).await;
+    assert_eq!(world.history(), ["1 superseded", "2 superseded", "4 deployed"]);
+    assert_eq!((world.value_of("a"), world.state("Pinned").as_str()), (json!("1"), "True/PinAnnotation"));
+    assert!(world.server.object(&record_path(1)).is_some(), "its record is still there");
 }
 
 #[tokio::test(start_paused = true)]
