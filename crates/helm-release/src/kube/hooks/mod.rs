@@ -29,6 +29,15 @@ use objects::Stamp;
 const SUCCEEDED: &[DeletePolicy] = &[DeletePolicy::HookSucceeded];
 const INTERRUPTED: &[DeletePolicy] = &[DeletePolicy::HookFailed, DeletePolicy::BeforeHookCreation];
 
+/// Which objects of a hook to delete. If the chart leaves a name open, only those of the recorded run are found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum MadeBy {
+    /// Those of any run.
+    AnyRun,
+    /// Those of the run that the record names.
+    RecordedRun,
+}
+
 /// The events that may end the wait for a hook before its timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Patience {
@@ -175,10 +184,13 @@ impl HookError {
 
     /// Returns the policies by which a hook's objects are deleted after this error. An interrupted hook must not run in
     /// parallel with the next action, which may be an uninstall that creates no objects: its objects are deleted
-    /// immediately if the chart deletes them before each run.
-    fn policies(&self) -> &'static [DeletePolicy] {
+    /// immediately if the chart deletes them before each run. So is an object with a generated name that may still run,
+    /// because the run of the next revision does not find it.
+    fn policies(&self, hook: &Hook) -> &'static [DeletePolicy] {
+        let may_run = !matches!(self, HookError::Failed { .. });
         match self {
             HookError::Interrupted { .. } => INTERRUPTED,
+            _ if may_run && hook.name.is_empty() => INTERRUPTED,
             _ => &[DeletePolicy::HookFailed],
         }
     }
@@ -259,9 +271,10 @@ impl Applier {
                     run.slot.hook_failed(&object).await;
                 }
                 let run = run.after(&error);
-                log_cleanup(self.delete_failed(release, *at, error.policies(), &run).await);
+                let policies = error.policies(&release.hooks[*at]);
+                log_cleanup(self.delete_failed(release, *at, policies, &run).await);
                 for earlier in &order[..done] {
-                    let deleted = self.delete_by_policy(&release.hooks[*earlier], None, SUCCEEDED, &run);
+                    let deleted = self.delete_by_policy((&*release, *earlier), MadeBy::AnyRun, SUCCEEDED, &run);
                     log_cleanup(deleted.await);
                 }
                 return Err(error);
@@ -341,21 +354,22 @@ impl Applier {
         if deleted_by(hook, policies)?.iter().any(expires) {
             one::record(release, at, run).await?;
         }
-        self.delete_by_policy(hook, None, policies, run).await
+        self.delete_by_policy((release, at), MadeBy::AnyRun, policies, run).await
     }
 
-    /// Deletes a hook's objects if it has one of these policies, and waits until they are gone. Those that another run
-    /// than `made_by` made stay.
+    /// Deletes a hook's objects if it has one of these policies, and waits until they are gone.
     async fn delete_by_policy(
         &self,
-        hook: &Hook,
-        made_by: Option<&Stamp>,
+        (release, at): (&Release, usize),
+        made_by: MadeBy,
         policies: &[DeletePolicy],
         run: &HookRun<'_>,
     ) -> Result<(), HookError> {
+        let (hook, recorded) = (&release.hooks[at], Stamp::of(release, at));
         let clock = Clock::start(hook, run);
         for object in &deleted_by(hook, policies)? {
-            self.delete_hook(object, made_by, &clock).await?;
+            let is_found_by_run = made_by == MadeBy::RecordedRun || object.name.is_empty();
+            self.delete_hook(object, is_found_by_run.then_some(&recorded), &clock).await?;
         }
         Ok(())
     }
@@ -368,7 +382,7 @@ impl Applier {
         policies: &[DeletePolicy],
         run: &HookRun<'_>,
     ) -> Result<(), HookError> {
-        self.delete_by_policy(&release.hooks[at], Some(&Stamp::of(release, at)), policies, run).await
+        self.delete_by_policy((release, at), MadeBy::RecordedRun, policies, run).await
     }
 }
 
@@ -379,7 +393,8 @@ fn deleted_by(hook: &Hook, policies: &[DeletePolicy]) -> Result<Vec<Object>, Hoo
         return Ok(Vec::new());
     }
     let mut objects = objects::of(hook)?;
-    objects.retain(|object| !object.name.is_empty());
+    // A run that never began has made none.
+    objects.retain(|object| !object.name.is_empty() || hook.last_run.started_at.is_some());
     Ok(objects)
 }
 

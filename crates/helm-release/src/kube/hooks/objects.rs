@@ -73,7 +73,9 @@ impl Applier {
         let call = Call::get(format!("{collection}?labelSelector={CHART_LABEL}%3D{chart}"));
         let list: Value = self.api().send(call).await?.parse()?;
         let mut all = list["items"].as_array().into_iter().flatten();
-        let Some(live) = all.find(|live| stamp.is_on(live)) else { return Ok(None) };
+        let prefix = |of: &Value| of["metadata"]["generateName"].as_str().map(str::to_owned);
+        let is_own = |live: &&Value| stamp.is_on(live) && prefix(live) == prefix(&object.body);
+        let Some(live) = all.find(is_own) else { return Ok(None) };
         let Some(name) = live["metadata"]["name"].as_str() else { return Ok(None) };
         Ok(Some(Made::of(object, resource.path(namespace, name)?, live)))
     }
@@ -118,7 +120,7 @@ impl Applier {
     }
 
     /// Deletes an object of this release and waits until it is gone. Succeeds if it does not exist, or if another run
-    /// than `made_by` made it.
+    /// than `made_by` made it. An object whose name the chart leaves open needs `made_by`.
     pub(super) async fn delete_hook(
         &self,
         object: &Object,
@@ -128,8 +130,17 @@ impl Applier {
         let what = format!("{} to be deleted", describe(object));
         let resource = clock.retry(&what, || self.mapper.resource(&object.api_version, &object.kind)).await?;
         let namespace = clock.run.decoration.namespace_of(object, &resource);
-        let path = resource.path(namespace, &object.name);
-        let path = path.map_err(|source| HookError::Api { path: clock.hook.path.clone(), source })?;
+        let path = match made_by.filter(|_| object.name.is_empty()) {
+            // Only the stamp shows which name its run chose.
+            Some(stamp) => match clock.retry(&what, || self.find(object, stamp, clock.run)).await? {
+                Some(made) => made.path,
+                None => return Ok(()),
+            },
+            None => {
+                let path = resource.path(namespace, &object.name);
+                path.map_err(|source| HookError::Api { path: clock.hook.path.clone(), source })?
+            }
+        };
         let mut pause = Pause::default();
         while let Some(metadata) = clock.retry(&what, || self.read_metadata::<Value>(&path)).await? {
             if made_by.is_some_and(|stamp| !stamp.is_on(&metadata)) {

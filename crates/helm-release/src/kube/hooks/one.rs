@@ -10,7 +10,7 @@ use super::decide::{
     Absence, Evidence, Expiry, HookResult, absence, created, evidence, expiry, outcome, recorded_expiry,
 };
 use super::objects::{self, Made, Stamp};
-use super::{HookError, HookRun};
+use super::{HookError, HookRun, MadeBy};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::HookObject;
 use crate::kube::writes::apply::{Applier, describe, key_of};
@@ -68,7 +68,7 @@ impl Applier {
                 // Its time may be up, although nothing of it has run.
                 release.hooks[at].last_run = LastRun::default();
             }
-            self.delete_by_policy(&release.hooks[at], None, leftovers(phase), run).await?;
+            self.delete_by_policy((&*release, at), MadeBy::AnyRun, leftovers(phase), run).await?;
             let expiring = objects.iter().any(|object| expiry(&object.kind, &object.body) == Expiry::AfterFinish);
             let phase = if expiring { HookPhase::Unknown } else { HookPhase::Running };
             release.hooks[at].last_run = LastRun { started_at: Some(outside::now()), phase, ..LastRun::default() };

@@ -28,6 +28,12 @@ fn job(spec: &str) -> Hook {
     Hook { kind: "Job".into(), manifest, ..map("j", 0) }
 }
 
+/// Returns a hook whose Job has a generated name.
+fn generated_job(policy: DeletePolicy) -> Hook {
+    let manifest = "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: j-}\n".to_owned();
+    Hook { name: String::new(), manifest, delete_policies: vec![policy], ..job("") }
+}
+
 fn release(hooks: Vec<Hook>) -> Release {
     Release { version: 3, hooks, ..sample::release() }
 }
@@ -160,9 +166,13 @@ impl World {
 }
 
 fn end(server: &MemoryApi, condition: &str) {
-    let mut job = server.object(JOB).unwrap();
+    end_at(server, JOB, condition);
+}
+
+fn end_at(server: &MemoryApi, path: &str, condition: &str) {
+    let mut job = server.object(path).unwrap();
     job["status"]["conditions"] = json!([{"type": condition, "status": "True", "message": "out of luck"}]);
-    server.put(JOB, job, "kube-controller-manager");
+    server.put(path, job, "kube-controller-manager");
 }
 
 fn complete(server: &MemoryApi) {
@@ -794,6 +804,59 @@ async fn jobs_with_generated_names_are_found_after_a_restart() {
     first.hooks[0].last_run.phase = HookPhase::Running;
     world.run(&mut first).await.unwrap_err();
     assert_eq!(world.server.paths(), made);
+}
+
+#[tokio::test(start_paused = true)]
+async fn jobs_with_generated_names_are_deleted_by_policy_and_never_join_those_of_the_next_run() {
+    use DeletePolicy::{BeforeHookCreation, HookFailed, HookSucceeded};
+    for (how, policy, is_left) in [
+        ("Complete", HookSucceeded, false),
+        ("Complete", BeforeHookCreation, true),
+        ("Failed", HookFailed, false),
+        ("Failed", BeforeHookCreation, true),
+        ("interrupted", BeforeHookCreation, false),
+        ("interrupted", HookSucceeded, true),
+        ("timed out", BeforeHookCreation, false),
+        ("timed out", HookSucceeded, true),
+    ] {
+        let world = World::new();
+        let mut earlier = Release { version: 2, ..release(vec![generated_job(policy)]) };
+        tokio::time::timeout(Duration::from_secs(5), world.run(&mut earlier)).await.unwrap_err();
+        let earlier = world.server.paths();
+        assert_eq!(earlier.len(), 1);
+        let made = |server: &MemoryApi| server.paths().into_iter().find(|path| !earlier.contains(path));
+        let act = |server: &MemoryApi| match how {
+            "interrupted" => *world.notes.interrupted.lock().unwrap() = Some("its spec changed"),
+            "timed out" => {}
+            ended => end_at(server, &made(server).unwrap(), ended),
+        };
+        _ = world.run_while(&mut release(vec![generated_job(policy)]), 5, act).await;
+        assert_eq!(made(&world.server).is_some(), is_left, "{how} {policy:?}");
+        assert!(world.server.object(&earlier[0]).is_some(), "{how} {policy:?}: it is another run's");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_with_a_generated_name_goes_with_the_hook_that_a_dead_process_started() {
+    let world = World::new();
+    let mut release = release(vec![generated_job(DeletePolicy::BeforeHookCreation)]);
+    tokio::time::timeout(Duration::from_secs(5), world.run(&mut release)).await.unwrap_err();
+    assert_eq!(world.server.paths().len(), 1);
+    world.abandon(&mut release).await.unwrap();
+    assert_eq!(world.server.paths(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_with_a_generated_name_that_failed_is_deleted_before_the_next_attempt() {
+    let world = World::new();
+    let mut release = release(vec![generated_job(DeletePolicy::BeforeHookCreation)]);
+    let end_only = |how| move |server: &MemoryApi| end_at(server, &server.paths()[0], how);
+    world.run_while(&mut release, 5, end_only("Failed")).await.unwrap_err();
+    let failed = world.server.paths();
+    world.run_while(&mut release, 5, end_only("Complete")).await.unwrap();
+    let left = world.server.paths();
+    assert_eq!((failed.len(), left.len()), (1, 1), "{failed:?} {left:?}");
+    assert_ne!(left, failed);
 }
 
 #[tokio::test(start_paused = true)]
