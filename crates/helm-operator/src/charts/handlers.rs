@@ -71,18 +71,19 @@ impl EventHandler<Received> for Primaries {
         if shared.stopping.is_cancelled() {
             return;
         }
-        match shared.applier.mapper.is_unserved(shared.resource.group(), &shared.resource.kind) {
-            true => {
-                shared.dependencies.require_lists(controller, []);
-                restore::unserved(shared);
-            }
-            false => shared.dependencies.resources_lost(controller, scope),
-        }
+        let loss = loss_of(shared, &shared.resource);
+        shared.dependencies.resources_lost(controller, scope, loss);
+        restore::lost(shared, scope, loss);
     }
 
     fn description(&self) -> String {
         format!("{} resources", self.0.resource.kind)
     }
+}
+
+/// Returns why a kind is refused, as of the last discovery.
+fn loss_of(shared: &ControllerContext, kind: &Resource) -> Loss {
+    if shared.applier.mapper.is_unserved(kind.group(), &kind.kind) { Loss::Unserved } else { Loss::Refused }
 }
 
 /// Forgets a resource that left.
@@ -164,10 +165,7 @@ impl EventHandler<Arc<Live>> for Dependents {
     }
 
     fn lost(&self, scope: &WatchScope) {
-        let loss = match self.0.applier.mapper.is_unserved(self.1.group(), &self.1.kind) {
-            true => Loss::Unserved,
-            false => Loss::Refused,
-        };
+        let loss = loss_of(&self.0, &self.1);
         if self.0.cache.kind_lost(&kind_key(&self.1), scope, loss) {
             self.0.cache.resources_with(&self.1).into_iter().for_each(|key| self.0.wake(key));
         }

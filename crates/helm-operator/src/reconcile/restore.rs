@@ -14,6 +14,7 @@ use crate::reconcile::decide::remembered::FoundTokens;
 use crate::reconcile::decide::rollout;
 use crate::reconcile::step_context::StepContext;
 use crate::status::Status;
+use crate::view::coverage::Loss;
 use crate::view::primary::Primary;
 
 /// Begins a start: restores what is remembered of all resources. Resources in later lists count as having come after it.
@@ -95,9 +96,9 @@ pub(crate) fn listed(context: &ControllerContext, scope: &WatchScope) {
     resume(context);
 }
 
-/// Ends the wait for lists of the resources, because the server does not serve their kind.
-pub(crate) fn unserved(context: &ControllerContext) {
-    context.unseen.require([]);
+/// Handles a refused list or watch of a scope. While the server does not serve the resources' kind, no list is awaited.
+pub(crate) fn lost(context: &ControllerContext, scope: &WatchScope, loss: Loss) {
+    context.unseen.lost(scope, loss);
     resume(context);
 }
 

@@ -222,11 +222,36 @@ async fn an_upgrade_that_waits_for_a_list_is_woken_once_the_server_does_not_serv
     while let Some(key) = woken().await {
         world.shared.queue.done(&key);
     }
-    world.server.unserve("cache.my.domain/v1", "Memcached");
-    world.shared.applier.mapper.refresh().await.unwrap();
-    Primaries(world.shared.clone()).lost(&other);
+    unserve_resources(&world, &other).await;
     assert_eq!(woken().await, Some(b));
     assert!(!world.shared.unseen.is_any());
+}
+
+/// Stops serving the resources' kind, which ends the watch of all resources and refuses the list of this scope.
+async fn unserve_resources(world: &World, scope: &WatchScope) {
+    world.server.unserve("cache.my.domain/v1", "Memcached");
+    world.shared.applier.mapper.refresh().await.unwrap();
+    let primaries = Primaries(world.shared.clone());
+    [&WatchScope::ALL, scope].into_iter().for_each(|scope| primaries.lost(scope));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_waits_again_for_a_list_that_never_ended_once_the_server_serves_the_kind_again() {
+    let (world, other, hidden, [x, b]) = before_the_list_elsewhere().await;
+    world.open();
+    unserve_resources(&world, &other).await;
+    assert!(!world.shared.unseen.is_any());
+    world.server.accept();
+    world.server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    world.feed();
+    // Discovery is as old as the refusal.
+    Primaries(world.shared.clone()).lost(&other);
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "x by v1");
+    assert!(waits(&world, &b).starts_with("True/RolloutUnknown/"), "{}", waits(&world, &b));
+    show(&world.server, hidden);
+    world.relist(&other, "other");
+    assert!(world.shared.rollout.holds(&x) && !world.shared.unseen.is_any());
 }
 
 #[tokio::test(start_paused = true)]

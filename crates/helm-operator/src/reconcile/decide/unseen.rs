@@ -3,7 +3,7 @@
 //! the gate of a rollout, so no other release gets a slot.
 
 use std::collections::btree_map::Entry;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use controller::runtime::key::ResourceKey;
@@ -11,6 +11,7 @@ use controller::runtime::reflector::WatchScope;
 use outside::sync;
 
 use crate::status::Status;
+use crate::view::coverage::Loss;
 
 /// What one controller does not know yet.
 #[derive(Default)]
@@ -20,7 +21,11 @@ pub(crate) struct Unseen(Mutex<State>);
 struct State {
     /// The scopes whose resources were never listed. A refusal after the first list hides only newer resources.
     unlisted: Vec<WatchScope>,
-    /// The resources in them that have come so far, until the upgrade slots that they may have are restored.
+    /// The scopes that are listed and not refused since. If there is one, the server serves the kind.
+    watched: HashSet<WatchScope>,
+    /// Whether the last refusal showed that the server serves no version of the kind.
+    is_unserved: bool,
+    /// The resources in the unlisted scopes that have come so far, until the upgrade slots that they may have are restored.
     unrestored: BTreeSet<ResourceKey>,
     /// The resources whose records could not be watched when the resource came, nor since.
     unrecorded: BTreeMap<ResourceKey, Unrecorded>,
@@ -59,21 +64,37 @@ pub(crate) struct Missing {
 }
 
 impl Unseen {
-    /// Sets the scopes whose resources are to be listed: none if the server does not serve their kind.
+    /// Sets the scopes whose resources are to be listed.
     pub(crate) fn require(&self, scopes: impl IntoIterator<Item = WatchScope>) {
-        let state = &mut *self.state();
-        let before = std::mem::replace(&mut state.unlisted, scopes.into_iter().collect());
-        state.is_news |= before != state.unlisted;
-        if before.iter().any(|scope| !state.unlisted.contains(scope)) {
-            state.find();
-        }
+        self.change_lists(|state| state.unlisted = scopes.into_iter().collect());
     }
 
     /// Records that the resources of a scope are listed.
     pub(crate) fn listed(&self, scope: &WatchScope) {
-        let mut state = self.state();
-        if state.unlisted.extract_if(.., |unlisted| unlisted == scope).count() > 0 {
-            state.is_news = true;
+        self.change_lists(|state| {
+            state.unlisted.retain(|unlisted| unlisted != scope);
+            state.watched.insert(scope.clone());
+            state.is_unserved = false;
+        });
+    }
+
+    /// Records that the server refuses to list or watch the resources of a scope. While it does not serve their kind, no
+    /// list is missing; afterwards, those that never ended are missing again.
+    pub(crate) fn lost(&self, scope: &WatchScope, loss: Loss) {
+        self.change_lists(|state| {
+            state.watched.remove(scope);
+            state.is_unserved = loss == Loss::Unserved;
+        });
+    }
+
+    fn change_lists(&self, change: impl FnOnce(&mut State)) {
+        let state = &mut *self.state();
+        let before = state.awaited().to_vec();
+        change(state);
+        let after = state.awaited();
+        let (is_news, is_find) = (before != after, before.iter().any(|scope| !after.contains(scope)));
+        state.is_news |= is_news;
+        if is_find {
             state.find();
         }
     }
@@ -157,7 +178,7 @@ impl Unseen {
             return None;
         }
         let namespaces = state.namespaces.keys().cloned().collect();
-        Some(Missing { scopes: state.unlisted.clone(), namespaces })
+        Some(Missing { scopes: state.awaited().to_vec(), namespaces })
     }
 
     /// Records that this is logged as missing; returns whether it differs from what was logged before.
@@ -180,7 +201,14 @@ impl Unseen {
 
 impl State {
     fn is_missing(&self) -> bool {
-        !self.unlisted.is_empty() || !self.unrestored.is_empty() || !self.unrecorded.is_empty()
+        !self.awaited().is_empty() || !self.unrestored.is_empty() || !self.unrecorded.is_empty()
+    }
+
+    /// Returns the scopes whose first list is awaited: none while the server does not serve the kind. Discovery may be some
+    /// seconds old, so a scope that is listed proves that it does.
+    fn awaited(&self) -> &[WatchScope] {
+        let is_served = !self.is_unserved || !self.watched.is_empty();
+        if is_served { &self.unlisted } else { &[] }
     }
 
     fn is_settled(&self) -> bool {
@@ -235,11 +263,35 @@ mod tests {
         assert!(settle(&unseen));
         unseen.listed(&a);
         assert_eq!(unseen.complete(), None, "a later list brings nothing");
-        unseen.require([a]);
-        unseen.require([]);
+    }
+
+    #[test]
+    fn a_scope_that_was_never_listed_is_missing_unless_its_kind_is_not_served() {
+        let (unseen, [a, b]) = (Unseen::default(), ["a", "b"].map(WatchScope::namespace));
+        unseen.require([a.clone(), b.clone()]);
+        unseen.listed(&a);
+        unseen.lost(&b, Loss::Refused);
+        assert!(!settle(&unseen));
+        unseen.lost(&b, Loss::Unserved);
+        assert!(!settle(&unseen), "the other watch goes on");
+        unseen.lost(&a, Loss::Unserved);
         assert!(unseen.is_any() && settle(&unseen), "its kind is not served");
-        unseen.require([]);
+        assert!(unseen.news().unwrap().scopes.is_empty());
+        unseen.lost(&b, Loss::Unserved);
         assert!(!unseen.is_any(), "that is no news");
+        unseen.lost(&b, Loss::Refused);
+        assert!(!settle(&unseen), "it is served again, as a refusal shows");
+        unseen.lost(&b, Loss::Unserved);
+        assert!(settle(&unseen));
+        unseen.listed(&a);
+        assert_eq!(unseen.news().unwrap().scopes, std::slice::from_ref(&b));
+        unseen.lost(&b, Loss::Unserved);
+        assert!(!settle(&unseen), "discovery is outdated");
+        unseen.came(&ResourceKey::new("b", "web"));
+        assert_eq!(unseen.unrestored(&b).len(), 1);
+        unseen.restored(&ResourceKey::new("b", "web"));
+        unseen.listed(&b);
+        assert!(settle(&unseen));
     }
 
     #[test]

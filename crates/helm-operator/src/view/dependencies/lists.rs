@@ -7,7 +7,7 @@ use std::sync::Arc;
 use controller::runtime::reflector::WatchScope;
 
 use crate::dependencies::Node;
-use crate::view::coverage::KindKey;
+use crate::view::coverage::{KindKey, Loss};
 use crate::watches::Watch;
 
 /// A kind whose resources may be held by resources of a watch, with `reverseDeletion`.
@@ -47,40 +47,56 @@ pub(super) struct Lists {
 struct Holders {
     kind: Arc<str>,
     may_hold: Vec<MayHold>,
-    /// The scopes that are not listed.
+    /// The scopes to list.
+    scopes: HashSet<WatchScope>,
+    /// Those that are not listed.
     unlisted: HashSet<WatchScope>,
+    /// Whether the last refusal showed that the server serves no version of the kind.
+    is_unserved: bool,
 }
 
 impl Lists {
     /// Adds a controller whose resources are not listed yet.
     pub(super) fn announce(&mut self, controller: Arc<str>, kind: &str, may_hold: Vec<MayHold>) {
         if !may_hold.is_empty() {
-            let unlisted = [WatchScope::ALL].into();
-            self.controllers.insert(controller, Holders { kind: kind.into(), may_hold, unlisted });
+            let scopes = HashSet::from([WatchScope::ALL]);
+            let unlisted = scopes.clone();
+            let holders = Holders { kind: kind.into(), may_hold, scopes, unlisted, is_unserved: false };
+            self.controllers.insert(controller, holders);
         }
     }
 
     /// Sets the scopes that a controller has to list; returns the resources that waited for it.
     pub(super) fn require(&mut self, controller: &str, scopes: impl IntoIterator<Item = WatchScope>) -> BTreeSet<Node> {
-        self.change(controller, |unlisted| *unlisted = scopes.into_iter().collect())
+        self.change(controller, |holders| {
+            holders.scopes = scopes.into_iter().collect();
+            (holders.unlisted, holders.is_unserved) = (holders.scopes.clone(), false);
+        })
     }
 
     /// Handles the end of a list; returns the resources that waited for it.
     pub(super) fn listed(&mut self, controller: &str, scope: &WatchScope) -> BTreeSet<Node> {
-        self.change(controller, |unlisted| _ = unlisted.remove(scope))
+        self.change(controller, |holders| {
+            holders.unlisted.remove(scope);
+            holders.is_unserved = false;
+        })
     }
 
-    /// Handles a refused list or watch.
-    pub(super) fn lost(&mut self, controller: &str, scope: &WatchScope) {
-        self.change(controller, |unlisted| _ = unlisted.insert(scope.clone()));
+    /// Handles a refused list or watch; returns the resources that waited for a list that no longer matters.
+    pub(super) fn lost(&mut self, controller: &str, scope: &WatchScope, loss: Loss) -> BTreeSet<Node> {
+        self.change(controller, |holders| {
+            holders.unlisted.insert(scope.clone());
+            holders.is_unserved = loss == Loss::Unserved;
+        })
     }
 
-    /// Returns those that wait if fewer scopes are unlisted after the change.
-    fn change(&mut self, controller: &str, change: impl FnOnce(&mut HashSet<WatchScope>)) -> BTreeSet<Node> {
+    /// Returns those that wait if fewer scopes are awaited after the change.
+    fn change(&mut self, controller: &str, change: impl FnOnce(&mut Holders)) -> BTreeSet<Node> {
         let Some(holders) = self.controllers.get_mut(controller) else { return BTreeSet::new() };
-        let before = holders.unlisted.clone();
-        change(&mut holders.unlisted);
-        match before.is_subset(&holders.unlisted) {
+        let before: HashSet<WatchScope> = holders.awaited().cloned().collect();
+        change(holders);
+        let after: HashSet<WatchScope> = holders.awaited().cloned().collect();
+        match before.is_subset(&after) {
             true => BTreeSet::new(),
             false => std::mem::take(&mut self.waiting),
         }
@@ -89,7 +105,7 @@ impl Lists {
     /// Returns the kinds of the unlisted resources that may have to be deleted before this one, which is woken when that
     /// changes.
     pub(super) fn unlisted_for(&mut self, node: &Node) -> BTreeSet<Arc<str>> {
-        let may_hold = |holders: &&Holders| holders.unlisted.iter().any(|scope| holders.may_hold(node, scope));
+        let may_hold = |holders: &&Holders| holders.awaited().any(|scope| holders.may_hold(node, scope));
         let kinds: BTreeSet<Arc<str>> =
             self.controllers.values().filter(may_hold).map(|holders| holders.kind.clone()).collect();
         if !kinds.is_empty() {
@@ -100,6 +116,13 @@ impl Lists {
 }
 
 impl Holders {
+    /// Returns the scopes whose lists are awaited: none while the server does not serve the kind. Discovery may be some
+    /// seconds old, so a scope that is listed proves that it does.
+    fn awaited(&self) -> impl Iterator<Item = &WatchScope> {
+        let is_served = !self.is_unserved || !self.scopes.is_subset(&self.unlisted);
+        self.unlisted.iter().filter(move |_| is_served)
+    }
+
     /// Returns whether one of the resources in this scope may hold another resource.
     fn may_hold(&self, node: &Node, scope: &WatchScope) -> bool {
         let is_near = node.namespace.is_empty() || scope.covers(&node.namespace);
@@ -153,9 +176,18 @@ mod tests {
         let woken = lists.listed("shop-controller", &WatchScope::namespace("b"));
         assert!(woken.contains(&node("b", "Database")));
         assert!(!awaited(&mut lists, "", "Database"));
-        lists.lost("shop-controller", &WatchScope::namespace("a"));
+        let [a, b] = ["a", "b"].map(WatchScope::namespace);
+        assert!(lists.lost("shop-controller", &a, Loss::Refused).is_empty());
         assert!(awaited(&mut lists, "a", "Database") && !awaited(&mut lists, "b", "Database"));
-        assert!(lists.listed("other-controller", &WatchScope::namespace("a")).is_empty());
-        assert_eq!(lists.require("shop-controller", []), [node("a", "Database")].into(), "its kind is not served");
+        assert!(lists.listed("other-controller", &a).is_empty());
+        assert!(lists.lost("shop-controller", &a, Loss::Unserved).is_empty(), "the other watch goes on");
+        let woken = lists.lost("shop-controller", &b, Loss::Unserved);
+        assert_eq!(woken, [node("a", "Database")].into(), "its kind is not served");
+        assert!(!awaited(&mut lists, "a", "Database") && !awaited(&mut lists, "b", "Database"));
+        lists.listed("shop-controller", &a);
+        assert!(!awaited(&mut lists, "a", "Database") && awaited(&mut lists, "b", "Database"), "it is again");
+        lists.lost("shop-controller", &b, Loss::Unserved);
+        assert!(awaited(&mut lists, "b", "Database"), "discovery is outdated");
+        assert_eq!(lists.require("shop-controller", []), [node("b", "Database")].into());
     }
 }

@@ -24,7 +24,7 @@ pub(crate) use super::state::key_of;
 use super::state::{Controller, State, Watched};
 use super::{served, watch};
 use crate::dependencies::{self, Access, Node, Origin, Query, Standing, Wanted};
-use crate::view::coverage::KindKey;
+use crate::view::coverage::{KindKey, Loss};
 use crate::watches::Expressions;
 
 /// How many pages of objects the process parses and judges at the same time: each may be large.
@@ -75,8 +75,10 @@ impl Dependencies {
     }
 
     /// Records that the server refuses to list or watch a controller's resources in a scope.
-    pub(crate) fn resources_lost(&self, controller: &str, scope: &WatchScope) {
-        self.state().lists.lost(controller, scope);
+    pub(crate) fn resources_lost(&self, controller: &str, scope: &WatchScope, loss: Loss) {
+        let mut state = self.state();
+        let waiting = state.lists.lost(controller, scope, loss);
+        waiting.iter().for_each(|node| state.wake_node(node));
     }
 
     /// Returns the kinds of the resources that may have to be deleted before this one, but are not listed. The resource
