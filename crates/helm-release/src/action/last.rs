@@ -135,7 +135,7 @@ impl<'a> RecordedBases<'a> {
     fn known(&self, read: Result<Objects, Error>) -> Result<Option<Objects>, kube::Error> {
         match read {
             Ok(objects) => Ok(Some(objects)),
-            Err(Error::Storage(storage::Error::Api { source, .. })) if !source.is_not_found() => Err(source),
+            Err(Error::Storage(storage::Error::Api { source, .. })) if !source.is_missing_object() => Err(source),
             Err(Error::Apply(ApplyError::Failed { source, .. })) => Err(source),
             Err(error) => {
                 tracing::warn!(release = self.env.decoration.release, %error, "cannot read what was applied last");
@@ -217,6 +217,9 @@ mod tests {
         let server = recorded(MANIFEST).await;
         server.refuse(|call| call.path.contains("/secrets/").then(|| kube::Error::from_status(503, "", "away")));
         assert_eq!(last(&server, Some(1)).await.unwrap_err().to_string(), "away");
+        let unserved = || kube::Error::from_status(404, "", "404 page not found");
+        server.refuse(move |call| call.path.contains("/secrets/").then(unserved));
+        assert!(last(&server, Some(1)).await.unwrap_err().is_unserved_path());
     }
 
     #[tokio::test]

@@ -19,7 +19,7 @@ const MAX_LISTS: usize = 2;
 /// are skipped.
 ///
 /// # Errors
-/// The server is unreachable, or rejects a list for another reason than missing permissions.
+/// The server is unreachable, or rejects a list for another reason than missing permissions, or than a kind that has gone.
 pub async fn orphans(env: &Environment<'_>) -> Result<Marks, Error> {
     found(env, |_| true).await
 }
@@ -63,9 +63,21 @@ async fn objects_of_kind(
     };
     match found {
         // Without permission to list a kind, we cannot have created any of its objects.
-        Err(error) if error.is_forbidden() || error.is_not_found() => Ok(Vec::new()),
+        Err(error) if error.is_forbidden() || error.is_missing_object() => Ok(Vec::new()),
+        Err(error) if error.is_unserved_path() => Ok(without(env, kind, error).await.map_err(failed)?),
         found => Ok(found.map_err(failed)?),
     }
+}
+
+/// Returns no objects of a kind whose list is not served, once discovery shows that the kind is gone.
+async fn without(
+    env: &Environment<'_>,
+    kind: &Resource,
+    error: crate::kube::Error,
+) -> Result<Vec<MarkedObject>, crate::kube::Error> {
+    let mapper = &env.applier.mapper;
+    mapper.refresh().await?;
+    if mapper.is_unserved(kind.group(), &kind.kind) { Ok(Vec::new()) } else { Err(error) }
 }
 
 /// Lists the objects of a kind that are ours and count. Keeps nothing else of a page: all releases of a chart have its

@@ -595,6 +595,32 @@ async fn a_crd_that_cannot_be_created_fails_the_install_before_it_is_recorded() 
 }
 
 #[tokio::test]
+async fn a_definition_whose_path_is_not_served_for_a_moment_does_not_count_as_missing() {
+    let world = world_with_definitions();
+    world.server.put(DEFINITION, json!({"metadata": {"name": "dbs.x.y"}, "spec": "theirs"}), "someone");
+    world.server.disturb(&format!("GET {DEFINITION}"), 1, Disturbance::Unserved);
+    let definition = Object::new(definition()).unwrap();
+    let replaced = world.applier.replace_definition(&definition, kube::DefinitionOf::Nobody, &world.decoration).await;
+    assert!(kube::is_unanswered(&replaced.unwrap_err()));
+}
+
+#[tokio::test]
+async fn a_job_whose_path_is_not_served_for_a_moment_is_not_deleted_without_a_note() {
+    const LOAD: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
+    let world = World::new();
+    let mut job = object("batch/v1", "Job", "load");
+    job["spec"] = json!({"ttlSecondsAfterFinished": 60});
+    let installed = world.install(&candidate(&[map("a", "1"), job])).await;
+    // Its read is repeated after discovery.
+    world.server.disturb(&format!("GET {LOAD}"), 2, Disturbance::Unserved);
+    let failure = upgrade(&world.env(), &candidate(&[map("a", "1")]), &installed).await.unwrap_err();
+    assert!(failure.cause.is_unanswered(), "{}", failure.cause);
+    assert!(world.server.object(LOAD).is_some());
+    let (failed, status) = failure.recorded.map(|recorded| (recorded.version, recorded.status)).unwrap();
+    assert_eq!((failed, status), (2, Status::PendingUpgrade), "it is continued");
+}
+
+#[tokio::test]
 async fn a_rollback_runs_hooks_that_succeeded_before() {
     let world = World::new();
     let mut first = candidate(&[map("a", "1")]);
@@ -1194,21 +1220,38 @@ async fn orphans_are_found_where_the_operator_may_list() {
     const EVERYWHERE: &str = "/api/v1/configmaps?";
     const IN_NAMESPACE: &str = "/api/v1/namespaces/ns/configmaps?";
     const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles?";
-    for (refused, code, expected) in [
-        (vec![], 403, ["a", "r"].as_slice()),
-        (vec![EVERYWHERE], 403, &["a", "r"]),
-        (vec![EVERYWHERE, IN_NAMESPACE], 403, &["r"]),
-        (vec![ROLES], 403, &["a"]),
-        // The kind disappeared during the search.
-        (vec![EVERYWHERE], 404, &["r"]),
+    for (refused, expected) in [
+        (vec![], ["a", "r"].as_slice()),
+        (vec![EVERYWHERE], &["a", "r"]),
+        (vec![EVERYWHERE, IN_NAMESPACE], &["r"]),
+        (vec![ROLES], &["a"]),
     ] {
         let world = orphaned();
         let paths = refused.clone();
         world.server.refuse(move |call| {
             let refused = paths.iter().any(|path| call.path.starts_with(path));
-            refused.then(|| kube::Error::from_status(code, "", "no"))
+            refused.then(|| kube::Error::from_status(403, "", "no"))
         });
         assert_eq!(found(&world).await.unwrap(), expected, "{refused:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_kind_has_no_orphans_if_it_disappears_during_the_search_but_not_if_only_its_path_does() {
+    for is_gone in [true, false] {
+        let world = orphaned();
+        let server = Arc::downgrade(&world.server);
+        world.server.refuse(move |call| {
+            let is_list = call.path.starts_with("/api/v1/configmaps?");
+            if is_list && is_gone {
+                server.upgrade().unwrap().change(|server| _ = server.remove_kind("v1", "ConfigMap"));
+            }
+            is_list.then(|| kube::Error::from_status(404, "", "404 page not found"))
+        });
+        match (found(&world).await, is_gone) {
+            (Ok(found), true) => assert_eq!(found, ["r"]),
+            (found, _) => assert!(!is_gone && found.is_err_and(|error| error.is_unanswered()), "{is_gone}"),
+        }
     }
 }
 

@@ -137,6 +137,40 @@ async fn a_kind_that_has_gone_since_the_last_discovery_is_not_served() {
 }
 
 #[tokio::test]
+async fn a_path_that_is_not_served_for_a_moment_does_not_prove_that_its_object_is_absent() {
+    let (server, applier) = server();
+    server.put(SERVICE, service_of("other"), "helm");
+    let before = server.object(SERVICE);
+    let unserve = || server.disturb(&format!("GET {SERVICE}"), 1, Disturbance::Unserved);
+    unserve();
+    let checked = applier.check_ownership(&[(&service(), Rule::Import)], &decoration()).await.map(drop).unwrap_err();
+    unserve();
+    let applied = apply(&applier, target(&service(), Rule::Import, Found::Unknown)).await.unwrap_err();
+    for error in [checked, applied] {
+        assert!(is_unanswered(&error), "{error:?}");
+    }
+    assert_eq!(server.object(SERVICE), before);
+    let foreign = applier.check_ownership(&[(&service(), Rule::Import)], &decoration()).await.map(drop).unwrap_err();
+    assert!(matches!(foreign, ApplyError::Foreign(_)), "{foreign:?}");
+}
+
+#[tokio::test]
+async fn an_object_is_read_in_a_version_that_is_served_and_a_path_that_is_not_proves_nothing() {
+    const PATH: &str = "/apis/x.y/v2/namespaces/ns/services/web";
+    let (server, applier) = server();
+    ["x.y/v1", "x.y/v2"].into_iter().for_each(|version| server.serve(version, "Service", "services"));
+    applier.mapper.refresh().await.unwrap();
+    server.put(PATH, service_of("web"), "helm");
+    server.unserve("x.y/v1", "Service");
+    let key = ObjectKey::new("x.y", "Service", "ns", "web");
+    assert!(applier.find_whole(&key, "x.y/v1").await.unwrap().is_some());
+    server.disturb(&format!("GET {PATH}"), 2, Disturbance::Unserved);
+    assert!(applier.find_whole(&key, "x.y/v2").await.unwrap_err().is_unserved_path());
+    server.unserve("x.y/v2", "Service");
+    assert!(applier.find_whole(&key, "x.y/v2").await.unwrap().is_none());
+}
+
+#[tokio::test]
 async fn foreign_objects_are_unchanged_unless_adopted() {
     let (server, applier) = server();
     let unclaimed = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"port": 9}});

@@ -491,7 +491,7 @@ impl Storage {
             None => json!({}),
         };
         match self.send("delete", &key, Call::delete(path(namespace, &key), options.to_string().into_bytes())).await {
-            Err(Error::Api { source, .. }) if source.is_not_found() => Ok(()),
+            Err(Error::Api { source, .. }) if source.is_missing_object() => Ok(()),
             answer => answer.map(|_| ()),
         }
     }

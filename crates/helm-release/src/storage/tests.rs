@@ -231,6 +231,16 @@ async fn each_revision_is_deleted_by_its_name() {
     storage.delete("ns", "web", known(&[1])[0]).await.unwrap();
 }
 
+#[tokio::test]
+async fn a_record_whose_path_is_not_served_for_a_moment_does_not_count_as_deleted() {
+    let server = Arc::new(MemoryApi::new());
+    let storage = Storage::new(server.clone(), sample::keys());
+    storage.create(&release(1, 1, 1), &Marks::default()).await.unwrap();
+    server.disturb("DELETE ", 1, Disturbance::Unserved);
+    storage.delete("ns", "web", known(&[1])[0]).await.unwrap_err();
+    assert_eq!(server.paths().len(), 1);
+}
+
 #[test]
 fn large_records_lose_files_then_notes_then_fail() {
     let fitted = |files, notes| fit(&release(1, files, notes)).map(|packed| packed.unpack().unwrap());

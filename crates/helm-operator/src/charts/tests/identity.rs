@@ -1,6 +1,6 @@
 //! Tests of releases that are read and written as a ServiceAccount.
 
-use helm_release::kube::Call;
+use helm_release::kube::{Call, Disturbance};
 
 use super::*;
 use crate::watches::ServiceAccount;
@@ -75,6 +75,14 @@ async fn a_missing_account_is_reported_before_anything_is_written() {
     assert!(world.maps().is_empty() && world.history().is_empty());
     world.server.put(ACCOUNT, json!({"metadata": {"name": "deployer"}}), "user");
     tokio::time::advance(SECOND).await;
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.condition("Irreconcilable")), (vec!["a".to_owned()], None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_account_whose_path_is_not_served_for_a_moment_does_not_count_as_missing() {
+    let world = world();
+    world.server.disturb(&format!("GET {ACCOUNT}"), 1, Disturbance::Unserved);
     world.reconcile().await;
     assert_eq!((world.maps(), world.condition("Irreconcilable")), (vec!["a".to_owned()], None));
 }

@@ -156,6 +156,24 @@ async fn an_optional_source_counts_when_it_appears_and_when_it_goes() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_optional_source_whose_path_is_not_served_for_a_moment_does_not_count_as_gone() {
+    let world =
+        world(r#"[{"kind": "Secret", "name": "shared", "valuesKey": "v", "targetPath": "value", "optional": true}]"#);
+    secret(&world, "ns", "shared", &[("v", "one")]);
+    world.reconcile().await;
+    secret(&world, "ns", "shared", &[("v", "two")]);
+    let unserved = || Error::from_status(404, "", "404 page not found");
+    world.server.refuse(move |call| call.path.ends_with("/secrets/shared").then(unserved));
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.history().len()), (json!("one"), 1));
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/Unanswered/cannot read Secret"));
+    world.server.accept();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.history().len()), (json!("two"), 2));
+}
+
+#[tokio::test(start_paused = true)]
 async fn resources_share_a_source_within_their_namespace_only() {
     let world = world(SHARED);
     let (two, far) = (world.add("ns", "two", json!({"maps": ["b"]})), world.add("far", "web", json!({"maps": ["c"]})));

@@ -18,7 +18,7 @@ impl<'a> StepContext<'a> {
         let namespace = account.namespace(primary.namespace());
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{}", account.name);
         // Any other error shows when the account is used.
-        self.shared.api.send(Call::metadata(path)).await.is_err_and(|error| error.is_not_found())
+        self.shared.api.send(Call::metadata(path)).await.is_err_and(|error| error.is_missing_object())
     }
 
     pub(crate) fn missing_account(&self, primary: &Primary) -> Fault {

@@ -200,7 +200,7 @@ async fn read_source(
     keys.extend(named.iter().map(|values_key| Box::<str>::from(*values_key)));
     let content = match shared.api.send(Call::get(key.path())).await {
         Ok(answer) => Content::read(key.kind, &answer.body, &|values_key| keys.contains(values_key)),
-        Err(error) if error.is_not_found() => Some(Content::default()),
+        Err(error) if error.is_missing_object() => Some(Content::default()),
         Err(error) if error.code() == Some(403) => return Err(forbidden(key, &chain(&error))),
         Err(error) => return Err(unanswered(Reason::Unanswered, format!("cannot read {key}: {}", chain(&error)))),
     };

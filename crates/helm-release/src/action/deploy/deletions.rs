@@ -84,14 +84,12 @@ impl Attempt<'_> {
         if env.live.cached(key, &env.decoration) == Cached::Absent {
             return Ok(false);
         }
-        match env.applier.read_live(key, &object.api_version).await {
+        match env.applier.find_whole(key, &object.api_version).await {
             Ok(live) => Ok(live.is_some_and(|live| !live.deleting && !live.has_finished(&key.group, &key.kind))),
             // What is not known to have finished counts as unfinished: a Job may run twice, as it may anyway if its node is
             // lost, but nothing would make up for a lost run. Without the right to read, a rollback cannot re-create an
             // object that no watch covers: it reads it first.
             Err(error) if error.is_forbidden() => Ok(true),
-            // The deletion that follows finds out whether another version is served.
-            Err(error) if error.is_unserved_path() => Ok(false),
             Err(source) => Err(ApplyError::Failed { verb: "read", object: key.to_string(), source }.into()),
         }
     }

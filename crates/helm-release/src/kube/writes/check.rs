@@ -80,7 +80,8 @@ impl Applier {
         Ok(observed.map(|observed| (key, observed.reduced(owner))))
     }
 
-    /// Reads the object at a path, or a part of it, and checks its ownership.
+    /// Reads the object at a path, or a part of it, and checks its ownership. A path that is not served proves nothing: if
+    /// discovery still lists the kind, it may be served a moment later, with the object.
     pub(in crate::kube) async fn check_path(
         &self,
         object: &Object,
@@ -95,13 +96,9 @@ impl Applier {
             Part::Metadata => Call::metadata(path),
         };
         let answer = match self.api.send(call).await {
-            Err(error) if error.is_not_found() => {
-                return match self.explain(object, error).await {
-                    gone @ Error::NoKind { .. } => Err(gone),
-                    _ => Ok(Ok(Found::Absent)),
-                };
-            }
-            answer => answer?,
+            Err(error) if error.is_missing_object() => return Ok(Ok(Found::Absent)),
+            Err(error) => return Err(self.explain(object, error).await),
+            Ok(answer) => answer,
         };
         let live: Live = answer.parse()?;
         if let Err(why) = rule.admits(decoration, &live, &key.namespace) {

@@ -65,7 +65,7 @@ impl Applier {
         let resource = self.resource(object).await?;
         let path = resource.path("", &object.name).map_err(failed)?;
         let live: Value = match self.api.send(Call::get(&path)).await {
-            Err(error) if error.is_not_found() => return self.apply_definition(object).await,
+            Err(error) if error.is_missing_object() => return self.apply_definition(object).await,
             answer => answer.and_then(|answer| answer.parse()).map_err(failed)?,
         };
         if let Some(why) = claim(&live, decoration).or_else(|| objection(&live, &object.body)) {

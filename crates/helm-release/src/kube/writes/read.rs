@@ -34,7 +34,21 @@ impl Applier {
         }
     }
 
-    /// Reads an object with its readiness; `None` if the object or its kind does not exist.
+    /// Reads an object with its readiness; `None` if the object or its kind does not exist. If the server does not serve its
+    /// path, discovery runs before anything is concluded from that.
+    ///
+    /// # Errors
+    /// The request or discovery fails.
+    pub(crate) async fn find_whole(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
+        let known = self.read_live(key, api_version).await;
+        match self.after_unserved(known).await? {
+            Some(found) => Ok(found),
+            None => self.read_live(key, api_version).await,
+        }
+    }
+
+    /// Reads an object with its readiness, as the last discovery shows it, so that polls need no other; `None` if the object
+    /// or its kind does not exist.
     ///
     /// # Errors
     /// The request or discovery fails.
