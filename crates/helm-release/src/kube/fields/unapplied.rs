@@ -1,4 +1,5 @@
-//! Marks our entry of managed fields from the move of others' fields to it until the apply that sets their values.
+//! Marks our entry of managed fields from the move of others' fields to it, or from a claim of what blocks an apply, until
+//! the apply that sets their values.
 //!
 //! A process may die between the two writes. Without a mark, our entry would look as it does after an apply, over values
 //! that others wrote: neither a watch nor a read would show the drift. The mark is the name of an annotation that no

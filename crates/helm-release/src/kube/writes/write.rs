@@ -438,8 +438,8 @@ impl Applier {
         applied
     }
 
-    /// Claims the fields that block an apply. Returns the managed fields from before, and the response; `None` if
-    /// nothing blocks it.
+    /// Claims the fields that block an apply, which our entry says until the apply. Returns the managed fields from before,
+    /// and the response; `None` if nothing blocks it.
     async fn claim_obstacles(
         &self,
         body: &Body,
@@ -454,7 +454,7 @@ impl Applier {
         let Some(managers) = claimed.or_else(|| unowned::with_defaults(&live, &body.json, refused)) else {
             return Ok(None);
         };
-        let claimed = self.set_managers_of(&live, &body.path, &managers).await?;
+        let claimed = self.set_managers_of(&live, &body.path, &as_unapplied(managers)).await?;
         Ok(Some((live["metadata"]["managedFields"].clone(), claimed)))
     }
 

@@ -667,6 +667,42 @@ async fn what_was_claimed_in_vain_is_given_back() {
 }
 
 #[tokio::test]
+async fn what_was_claimed_counts_as_unapplied_until_the_apply_that_follows() {
+    let server = Arc::new(MemoryApi::new());
+    let world = (server.clone(), Applier::new(server.clone()));
+    apply(&world, &deployment("fine"), Policy::Server, &(), Mode::New).await.unwrap();
+    let mut live = server.object(DEPLOYMENT).unwrap();
+    // No manager owns the server's defaults.
+    live["spec"]["strategy"] = json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": 1}});
+    server.restore(DEPLOYMENT, live);
+    let patches = std::sync::atomic::AtomicUsize::new(0);
+    server.refuse(move |call| {
+        let is_patch = call.method == http::Method::PATCH;
+        match patches.fetch_add(usize::from(is_patch), std::sync::atomic::Ordering::Relaxed) {
+            _ if !is_patch => None,
+            0 => {
+                let fields = vec!["spec.strategy.rollingUpdate".to_owned()];
+                let (reason, message, purpose) = ("Invalid".into(), "no".into(), Purpose::Write);
+                Some(Error::Refused { code: 422, reason, message, fields, purpose })
+            }
+            1 => None,
+            // As if the process had died after the claim.
+            _ => Some(Error::Transport("reset".into())),
+        }
+    });
+    let mut changed = deployment("fine");
+    changed.body["spec"]["strategy"] = json!({"type": "Recreate"});
+    apply(&world, &changed, Policy::Server, &(), Mode::Ours).await.unwrap_err();
+    server.accept();
+    let managers = || server.object(DEPLOYMENT).unwrap()["metadata"]["managedFields"].clone();
+    let is_claimed = |entry: &Value| !entry["fieldsV1"]["f:spec"]["f:strategy"]["f:rollingUpdate"].is_null();
+    assert!(managers().as_array().unwrap().iter().any(is_claimed) && is_unapplied(&managers()));
+    apply(&world, &changed, Policy::Server, &(), Mode::Ours).await.unwrap();
+    let strategy = server.object(DEPLOYMENT).unwrap()["spec"]["strategy"].take();
+    assert_eq!((strategy, is_unapplied(&managers())), (json!({"type": "Recreate"}), false));
+}
+
+#[tokio::test]
 async fn an_outage_during_a_client_side_write_is_not_a_conflict() {
     let world = server();
     apply(&world, &deployment("odd"), Policy::Client, &(), Mode::New).await.unwrap();
