@@ -1,6 +1,7 @@
 //! Gives up what a dead process began and nothing continues: an interrupted action, whose hooks end and whose revision
 //! has failed, and the tests of a deployed revision.
 
+use super::test::DeployedRecord;
 use super::{Environment, Error, Records};
 use crate::kube::Decoration;
 use crate::release::{HookEvent, HookPhase, Release, Status};
@@ -54,7 +55,7 @@ pub async fn give_up(env: &Environment<'_>, version: u32, why: &str) -> Result<G
 /// if all that began have ended, or if this operator did not write the record.
 ///
 /// # Errors
-/// The record cannot be read or written. Repeat it then.
+/// The record cannot be read or written. Repeat it then. Or somebody has replaced the revision meanwhile.
 pub async fn end_tests(env: &Environment<'_>, version: u32) -> Result<Option<(Written, Marks)>, Error> {
     let Decoration { namespace, release, .. } = &env.decoration;
     let record = match env.storage.get(namespace, release, version).await {
@@ -66,14 +67,14 @@ pub async fn end_tests(env: &Environment<'_>, version: u32) -> Result<Option<(Wr
         return Ok(None);
     }
     let mut release = release.into_inner();
-    let records = Records { storage: env.storage, marks: &marks };
+    let records = DeployedRecord::of(env, &marks);
     let run = env.hook_run(&records);
     if !release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
         env.applier.delete_ended(&release, &run).await;
         return Ok(None);
     }
     env.applier.abandon_hooks(&mut release, &run).await?;
-    let written = env.storage.update(&release, &marks).await?;
+    let written = records.rewrite(&release).await?;
     Ok(Some((written, marks)))
 }
 

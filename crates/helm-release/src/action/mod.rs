@@ -21,8 +21,9 @@
 //! 7. **Complete.** The record becomes `deployed`, with what the caller's [`Account`] says of the action, the previous one
 //!    `superseded`, and revisions beyond the history limit are deleted.
 //!
-//! [`test()`] runs the test hooks of a deployed revision, which stays deployed whatever their outcome. The next
-//! revision ends tests that a dead process started; before an uninstall, the caller does ([`end_tests()`]).
+//! [`test()`] runs the test hooks of a deployed revision, which stays deployed whatever their outcome. If somebody
+//! replaces the revision meanwhile, its tests end without a verdict. The next revision ends tests that a dead process
+//! started; before an uninstall, the caller does ([`end_tests()`]).
 //!
 //! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], [`begin_deletion`] if the
 //! resource stays, the [`later_rounds`] of an ordered release, [`delete_objects`], [`run_post_delete`], then
@@ -520,6 +521,9 @@ pub enum Error {
     /// An action that counted as unfinished has ended, although no answer said so. Nothing was written.
     #[error("revision {version} has ended meanwhile")]
     Ended { version: u32 },
+    /// Somebody has replaced the deployed revision, or rewritten its record, while its tests ran.
+    #[error("revision {version} was replaced while its tests ran")]
+    Replaced { version: u32 },
 }
 
 impl Error {
@@ -532,7 +536,8 @@ impl Error {
             | Error::Manifest(_)
             | Error::Record(_)
             | Error::Unproven { .. }
-            | Error::Ended { .. } => true,
+            | Error::Ended { .. }
+            | Error::Replaced { .. } => true,
             Error::Storage(error) => !error.is_unrecordable(),
             Error::Group(_) => false,
             Error::Hook(error) => error.is_unanswered(),
@@ -572,6 +577,11 @@ impl Error {
     /// and decide again.
     pub fn ended(&self) -> Option<u32> {
         if let Error::Ended { version } = self { Some(*version) } else { None }
+    }
+
+    /// Returns whether somebody has replaced the revision whose tests ran. Read the records, and decide again.
+    pub fn is_replaced(&self) -> bool {
+        matches!(self, Error::Replaced { .. })
     }
 
     /// Returns whether a group of an ordered release failed, or did not become ready in time.

@@ -1,8 +1,14 @@
 //! Runs the tests of a deployed revision. Helm's `pkg/action/release_testing.go`.
 
-use super::{Environment, Error, Records, read_sealed};
-use crate::release::{DeletePolicy, HookEvent, Release};
-use crate::storage::{Marks, Tests, Written};
+use futures::future::BoxFuture;
+
+use super::{Environment, Error, read_sealed};
+use crate::kube::{Decoration, Journal, JournalError};
+use crate::release::{DeletePolicy, HookEvent, Release, Status};
+use crate::storage::{Marks, Record, Storage, Tests, Written};
+
+/// How often to read a record again that changes between its read and its write.
+const MAX_TRIES: usize = 5;
 
 /// The outcome of a revision's tests.
 #[derive(Debug)]
@@ -22,34 +28,31 @@ pub struct Tested {
 /// succeeded. If a test failed, that one and those after it run again.
 ///
 /// # Errors
-/// A request was not answered, the run was interrupted, or the record cannot be read or written: the tests stay due.
+/// A request was not answered, the run was interrupted, or the record cannot be read or written: the tests stay due. Or
+/// somebody has replaced the revision meanwhile ([`Error::Replaced`]): its record stays as it is, and the tests have ended.
 pub async fn test(env: &Environment<'_>, version: u32, marks: &Marks, if_failed: Tests) -> Result<Tested, Error> {
     let mut release = read_sealed(env, version, None).await?.into_inner();
     let due = Marks { tests: Some(Tests::Due), ..marks.clone() };
-    let ran = run(env, &mut release, &due).await;
+    let records = DeployedRecord::of(env, &due);
+    let ran = run(env, &mut release, &records).await;
     let failed = match ran {
         Err(error) if error.is_interruption() || error.is_unanswered() => {
-            // The error matters more than a record that lacks the last phase, whose hook then runs again.
-            if let Err(error) = env.storage.update(&release, &due).await {
-                tracing::warn!(release = release.name, %error, "cannot record an unfinished test");
-            }
-            return Err(error);
+            return Err(unfinished(env, release, &records, error).await);
         }
         ran => ran.err(),
     };
     let tests = if failed.is_some() { if_failed } else { Tests::Passed };
-    let marks = Marks { tests: Some(tests), ..due };
-    let written = env.storage.update(&release, &marks).await?;
+    let marks = Marks { tests: Some(tests), ..due.clone() };
+    let written = DeployedRecord { marks: &marks, ..records }.rewrite(&release).await?;
     Ok(Tested { written, marks, failed })
 }
 
-async fn run(env: &Environment<'_>, release: &mut Release, due: &Marks) -> Result<(), Error> {
-    let records = Records { storage: env.storage, marks: due };
-    let run = env.hook_run(&records);
+async fn run(env: &Environment<'_>, release: &mut Release, records: &DeployedRecord<'_>) -> Result<(), Error> {
+    let run = env.hook_run(records);
     env.applier.run_hooks(release, HookEvent::Test, &run).await?;
     if is_cleaned_up(release) {
         // Before the clean-up, or a restart would not know that the deleted ones succeeded.
-        env.storage.update(release, due).await?;
+        records.rewrite(release).await?;
         env.applier.clean_up_hooks(release, HookEvent::Test, None, &run).await?;
     }
     Ok(())
@@ -58,4 +61,73 @@ async fn run(env: &Environment<'_>, release: &mut Release, due: &Marks) -> Resul
 fn is_cleaned_up(release: &Release) -> bool {
     let mut tests = release.hooks.iter().filter(|hook| hook.events.contains(&HookEvent::Test));
     tests.any(|hook| hook.delete_policies.contains(&DeletePolicy::HookSucceeded))
+}
+
+/// Records how far tests got that have not ended. If somebody has replaced the revision, ends them instead: they must not
+/// run beside the hooks of another. Returns why they have not ended.
+async fn unfinished(env: &Environment<'_>, mut release: Release, records: &DeployedRecord<'_>, why: Error) -> Error {
+    match records.rewrite(&release).await {
+        Ok(_) => why,
+        Err(replaced @ Error::Replaced { .. }) => {
+            // The record is somebody else's now.
+            if let Err(error) = env.applier.abandon_hooks(&mut release, &env.hook_run(&())).await {
+                tracing::warn!(release = release.name, %error, "cannot end the tests of a replaced revision");
+            }
+            replaced
+        }
+        // The error matters more than a record that lacks the last phase, whose hook then runs again.
+        Err(error) => {
+            tracing::warn!(release = release.name, %error, "cannot record an unfinished test");
+            why
+        }
+    }
+}
+
+/// The record of a deployed revision while its tests run or end. A person's helm may replace the revision meanwhile: then
+/// its record is not written any more, because that would make it the deployed one again.
+pub(super) struct DeployedRecord<'a> {
+    storage: &'a Storage,
+    decoration: &'a Decoration,
+    /// The marks to write.
+    marks: &'a Marks,
+}
+
+impl<'a> DeployedRecord<'a> {
+    pub(super) fn of(env: &'a Environment<'_>, marks: &'a Marks) -> DeployedRecord<'a> {
+        DeployedRecord { storage: env.storage, decoration: &env.decoration, marks }
+    }
+
+    /// Rewrites the record, if it still is this operator's, of the deployed revision, and unchanged since that was read. If
+    /// it only changes in between, reads it again, up to 5 times.
+    ///
+    /// # Errors
+    /// [`Error::Replaced`] if it is not, or the record cannot be read or written.
+    pub(super) async fn rewrite(&self, release: &Release) -> Result<Written, Error> {
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            let resource_version = self.deployed_at(release.version).await?;
+            match self.storage.update_unchanged(release, self.marks, resource_version).await {
+                Err(error) if error.is_changed() && tries < MAX_TRIES => {}
+                written => return Ok(written?),
+            }
+        }
+    }
+
+    /// Returns the resource version of the record.
+    async fn deployed_at(&self, version: u32) -> Result<u64, Error> {
+        let Decoration { namespace, release, .. } = self.decoration;
+        let Record { release, resource_version, .. } = self.storage.get(namespace, release, version).await?;
+        let is_deployed = |release: &Release| release.info.status == Status::Deployed;
+        match release.sealed().is_some_and(|release| is_deployed(release.get())) {
+            true => Ok(resource_version),
+            false => Err(Error::Replaced { version }),
+        }
+    }
+}
+
+impl Journal for DeployedRecord<'_> {
+    fn record<'a>(&'a self, release: &'a Release) -> BoxFuture<'a, Result<(), JournalError>> {
+        Box::pin(async move { Ok(self.rewrite(release).await.map(|_| ())?) })
+    }
 }

@@ -100,6 +100,11 @@ impl Error {
         matches!(self, Error::Api { source, .. } if source.is_transient() && !source.is_conflict())
     }
 
+    /// Returns whether the record to rewrite has changed since it was read.
+    pub(crate) fn is_changed(&self) -> bool {
+        matches!(self, Error::Api { verb: "update", source, .. } if source.is_conflict())
+    }
+
     /// Returns whether the revision to create already exists.
     pub(crate) fn is_taken(&self) -> bool {
         matches!(self, Error::Api { verb: "create", source, .. } if source.is_conflict())

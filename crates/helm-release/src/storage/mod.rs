@@ -124,12 +124,14 @@ pub struct Record {
     pub marks: Option<Marks>,
     /// What the revision did when it was made, as an [`Account`](crate::action::Account) said; the seal does not cover it.
     pub plan: Option<Vec<u8>>,
+    /// The resource version of its Secret; 0 if unknown.
+    pub resource_version: u64,
 }
 
 impl Record {
-    /// Creates a record without a plan.
+    /// Creates a record without a plan, of an unknown resource version.
     pub(crate) fn of(release: Stored<Release>, marks: Option<Marks>) -> Record {
-        Record { release, marks, plan: None }
+        Record { release, marks, plan: None, resource_version: 0 }
     }
 }
 
@@ -292,10 +294,34 @@ impl Storage {
     /// # Errors
     /// As [`update`](Self::update).
     pub async fn update_with(&self, release: &Release, marks: &Marks, plan: Option<Vec<u8>>) -> Result<Written, Error> {
+        self.update_where(release, marks, plan, &Precondition::None).await
+    }
+
+    /// Rewrites a record as [`update`](Self::update) does, if it still has this resource version.
+    ///
+    /// # Errors
+    /// As [`update`](Self::update), or the record has changed since: a conflict.
+    pub(crate) async fn update_unchanged(
+        &self,
+        release: &Release,
+        marks: &Marks,
+        resource_version: u64,
+    ) -> Result<Written, Error> {
+        self.update_where(release, marks, None, &Precondition::ResourceVersion(resource_version)).await
+    }
+
+    async fn update_where(
+        &self,
+        release: &Release,
+        marks: &Marks,
+        plan: Option<Vec<u8>>,
+        precondition: &Precondition,
+    ) -> Result<Written, Error> {
         let packed = seal_content(fit(release)?);
         let (namespace, name) = self.home.record(&release.namespace, &release.name);
         let key = release::key(&name, release.version);
         let mut patch = rewritten(release, &name, packed.get());
+        precondition.add_to(&mut patch["metadata"]);
         let body = Body { version: release.version, status: release.info.status, content: packed.content() };
         self.seal(&mut patch["metadata"], (namespace, &key), &body, marks);
         set_owner(&mut patch["metadata"], marks);
@@ -415,6 +441,7 @@ impl Storage {
         let meta = self.meta(namespace, &secret.metadata);
         let marks = meta.filter(|meta| meta.proof == Proof::Sealed(content)).and_then(|meta| meta.marks);
         let record_uid = secret.metadata.uid.as_deref().map(Arc::from);
+        let resource_version = version_of(&secret.metadata);
         let labels = secret_labels(secret.metadata);
         let release =
             decode::decoded(record.len(), move || Packed::from_record(&record, labels)).await.map_err(codec)?;
@@ -424,7 +451,8 @@ impl Storage {
             None => Stored::Unproven(Unproven::new(release, content)),
         };
         let plan = secret.data.get(PLAN_KEY).filter(|text| text.len() <= 2 * MAX_PLAN);
-        Ok(Record { release, marks, plan: plan.and_then(|text| STANDARD.decode(text).ok()) })
+        let plan = plan.and_then(|text| STANDARD.decode(text).ok());
+        Ok(Record { release, marks, plan, resource_version })
     }
 
     /// Lists the metadata of all revisions of a release, oldest first.

@@ -2,6 +2,7 @@
 
 use helm_release::storage::Tests;
 
+use super::helm_commands::{helm_supersedes, helm_writes, manifest};
 use super::hooks::{JOBS, complete, count, hook, killed_after, last, phases, with_hooks};
 use super::reporting::published;
 use super::*;
@@ -420,6 +421,75 @@ async fn a_test_that_a_dead_process_started_ends_before_the_next_revision_begins
     assert_eq!(phases(&world, 2).await, ["smoke Failed"]);
     assert_eq!(world.condition("TestSuccess").unwrap(), "True/TestSucceeded/revision 3 passed its tests");
     assert_eq!(count(&world, &format!("POST {JOBS}")), 3, "one for each revision");
+}
+
+/// Returns the status of a revision's record, as its label says.
+fn recorded(world: &World, version: u32) -> Value {
+    world.server.object(&record_path(version)).map_or(Value::Null, |mut one| one["metadata"]["labels"]["status"].take())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_helm_replaces_while_its_test_runs_stays_replaced_and_has_not_failed() {
+    for is_seen in [true, false] {
+        let world = world(OnTestFailure::Rollback, tests());
+        let helm = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            assert_eq!(recorded(&world, 1), "deployed");
+            helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a"], "2"), Duration::from_secs(60));
+            helm_supersedes(&world, 1).await;
+            match is_seen {
+                true => world.feed(),
+                false => complete(&world.server, "check"),
+            }
+        };
+        tokio::join!(world.reconcile(), helm);
+        let both = (recorded(&world, 1), recorded(&world, 2));
+        assert_eq!(both, (json!("superseded"), json!("pending-upgrade")), "seen: {is_seen}");
+        let is_left = world.server.object(&format!("{JOBS}/check")).is_some();
+        assert_eq!((is_left, count(&world, &format!("POST {JOBS}"))), (!is_seen, 1), "it does not run beside helm");
+        assert_eq!((world.state("Irreconcilable").as_str(), world.condition("ReleaseFailed")), (IN_FLIGHT, None));
+    }
+}
+
+const IN_FLIGHT: &str = "True/ReleaseInFlight";
+
+#[tokio::test(start_paused = true)]
+async fn a_test_does_not_run_beside_an_upgrade_with_helm_that_has_only_begun() {
+    let world = world(OnTestFailure::Rollback, tests());
+    let helm = async {
+        tokio::time::sleep(Duration::from_secs(10)).await;
+        helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a"], "2"), Duration::from_secs(60));
+        world.feed();
+    };
+    let began = tokio::time::Instant::now();
+    tokio::join!(world.reconcile(), helm);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert_eq!((world.server.object(&format!("{JOBS}/check")), recorded(&world, 1)), (None, json!("deployed")));
+    assert_eq!((world.state("Irreconcilable").as_str(), world.condition("ReleaseFailed")), (IN_FLIGHT, None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_helm_replaces_while_the_test_of_a_dead_process_ends_stays_replaced() {
+    let smoke = json!({"name": "smoke", "events": ["test"], "policies": ["hook-succeeded", "hook-failed"]});
+    let world = world(OnTestFailure::Rollback, json!([smoke]));
+    reconcile(&world, "Complete").await;
+    set(&world, "2");
+    killed_after(&world, 30).await;
+    let world = restarted(world, OnTestFailure::Rollback);
+    set(&world, "3");
+    let server = Arc::downgrade(&world.server);
+    world.server.refuse(move |call| {
+        if call.method == http::Method::DELETE && call.path.contains("/jobs/smoke") {
+            let server = server.upgrade()?;
+            let mut record = server.object(&record_path(2))?;
+            record["metadata"]["annotations"] = Value::Null;
+            record["metadata"]["labels"]["status"] = "superseded".into();
+            server.put(&record_path(2), record, "helm");
+        }
+        None
+    });
+    world.reconcile().await;
+    assert_eq!((recorded(&world, 2), recorded(&world, 3)), (json!("superseded"), Value::Null));
 }
 
 #[tokio::test(start_paused = true)]

@@ -18,13 +18,13 @@ use super::storage::{is_left_as_it_is_elsewhere, recording, recording_at, releas
 use crate::charts::tests::{MAPS, PRIMARY, Stub, World, key, record_path, spec};
 
 /// Returns Helm's manifest of these ConfigMaps.
-fn manifest(names: &[&str], value: &str) -> String {
+pub(super) fn manifest(names: &[&str], value: &str) -> String {
     let map = |name: &&str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"value": value}});
     names.iter().map(|name| format!("---\n{}\n", map(name))).collect()
 }
 
 /// Writes a record as Helm does: without annotations, with all labels of the previous revision.
-fn helm_writes(world: &World, version: u32, status: Status, manifest: &str, age: Duration) {
+pub(super) fn helm_writes(world: &World, version: u32, status: Status, manifest: &str, age: Duration) {
     helm_records(world, version, status, (manifest, json!({}), "0.2.0"), age);
 }
 
@@ -66,7 +66,7 @@ fn helm_records(
 }
 
 /// Marks our record as superseded as Helm does, which drops the annotation.
-async fn helm_supersedes(world: &World, version: u32) {
+pub(super) async fn helm_supersedes(world: &World, version: u32) {
     let mut release = world.shared.storage.get("ns", "web", version).await.unwrap().release.facts().clone();
     release.info.status = Status::Superseded;
     let record = Packed::pack(&release).unwrap().to_record().into_bytes();

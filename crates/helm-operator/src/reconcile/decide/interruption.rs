@@ -1,5 +1,6 @@
 //! Decides whether the wait for a hook ends early: when the resource is deleted, or when its `spec`, a value source or
-//! its annotation `…-disable-hooks` or `pin` changes. A resource that only the cache has forgotten is not deleted.
+//! its annotation `…-disable-hooks` or `pin` changes. A resource that only the cache has forgotten is not deleted. The wait
+//! for a test also ends when somebody replaces the tested revision.
 //!
 //! Any other change, such as the chart of a new process, is handled after the hook: only the person who sets the values
 //! can know that a running migration is worthless now. See docs/decisions/0045-interrupted-hooks.md.
@@ -7,14 +8,18 @@
 use std::sync::{Arc, Mutex};
 
 use helm_release::action::{Action, Candidate};
+use helm_release::release::Status;
 use outside::sync::lock;
 use serde_json::Value;
 
 use crate::values_from::Resolved;
 use crate::view::primary::Primary;
+use crate::view::release::ReleaseRecords;
 
 /// Why nothing is waited for once the resource no longer exists.
 const GONE: &str = "the resource is gone";
+/// Why no test is waited for once its revision is not the deployed one any more.
+const REPLACED: &str = "somebody has replaced the revision";
 
 /// The part of a resource's desired state that concerns hooks, as of the start of an action.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -91,12 +96,31 @@ struct Begun {
     candidate: Option<Arc<Candidate>>,
     /// Whether a read has shown that the resource no longer exists.
     is_gone: bool,
+    /// The deployed revision whose tests run.
+    tested: Option<u32>,
 }
 
 impl Running {
     /// Records that an action starts, with values from these sources, and what it is about to record.
     pub(crate) fn begin(&self, aim: Aim, used: Vec<Used>, candidate: Option<Arc<Candidate>>) {
-        *lock(&self.0) = Some(Begun { aim, used, sources: Sources::Same, candidate, is_gone: false });
+        *lock(&self.0) = Some(Begun { aim, used, sources: Sources::Same, candidate, is_gone: false, tested: None });
+    }
+
+    /// Records that the action runs the tests of this deployed revision.
+    pub(crate) fn test(&self, revision: u32) {
+        if let Some(action) = &mut *lock(&self.0) {
+            action.tested = Some(revision);
+        }
+    }
+
+    /// Returns why the tests that run are no longer waited for, given the release's records: somebody else upgrades, rolls
+    /// back or uninstalls it.
+    pub(crate) fn replaced(&self, release: impl FnOnce() -> Option<Arc<ReleaseRecords>>) -> Option<&'static str> {
+        let tested = lock(&self.0).as_ref()?.tested?;
+        let release = release()?;
+        let (newest, revision) = release.newest()?;
+        let is_replaced = newest > tested || (newest == tested && revision.status != Status::Deployed);
+        is_replaced.then_some(REPLACED)
     }
 
     /// Returns what the action records. Its event may be late.

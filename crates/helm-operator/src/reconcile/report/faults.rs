@@ -24,7 +24,7 @@ impl StepContext<'_> {
     pub(crate) fn count_action(&self, action: Action, began: Instant, error: Option<&action::Error>) {
         let result = match error {
             None => "success",
-            Some(error) if error.is_interruption() => "interrupted",
+            Some(error) if error.is_interruption() || error.is_replaced() => "interrupted",
             Some(error) if error.is_unanswered() => "unanswered",
             Some(_) => "failed",
         };

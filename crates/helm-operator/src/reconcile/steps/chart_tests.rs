@@ -8,6 +8,7 @@ use scaffold::annotations::PREFIX;
 use tokio::time::Instant;
 
 use super::deploy::{follow_end, interrupted, record};
+use super::repair::fault;
 use super::{begun_uninstall, remediate};
 use crate::reconcile::decide::gate::{self, Gate};
 use crate::reconcile::failure::Failed;
@@ -136,6 +137,7 @@ pub(crate) async fn test(context: &StepContext<'_>, primary: &Primary) -> Result
     let is_undone = settings.on_failure == OnTestFailure::Rollback && gate::target(&release, primary.uid()).is_some();
     _ = context.ran.take();
     let mut env = context.environment(primary, Action::Test);
+    context.running.test(version);
     env.options.hook_timeout = Some(settings.timeout).filter(|limit| !limit.is_zero());
     let began = Instant::now();
     let tested = action::test(&env, version, &marks, if is_undone { Tests::Rejected } else { Tests::Failed }).await;
@@ -143,6 +145,7 @@ pub(crate) async fn test(context: &StepContext<'_>, primary: &Primary) -> Result
     context.count_action(Action::Test, began, cause);
     match tested {
         Err(error) if error.is_interruption() => Ok(interrupted(context, primary, &error).await),
+        Err(error) if error.is_replaced() => follow_replacement(context, primary, version).await,
         tested => {
             if let Some(tested) = context.unless_unproven(version, tested)? {
                 conclude(context, primary, version, tested).await;
@@ -150,6 +153,15 @@ pub(crate) async fn test(context: &StepContext<'_>, primary: &Primary) -> Result
             Ok(NextStep::Again)
         }
     }
+}
+
+/// Reads the records of a release whose revision somebody has replaced while its tests ran: their events may be late.
+async fn follow_replacement(context: &StepContext<'_>, primary: &Primary, version: u32) -> Result<NextStep, Failed> {
+    tracing::info!(resource = %context.key, revision = version, "Somebody has replaced the revision whose tests ran");
+    _ = context.ran.take();
+    let records = context.storage.history(primary.namespace(), primary.name()).await;
+    context.shared.cache.catch_up(context.key, records.map_err(|error| fault(&error.into()))?);
+    Ok(NextStep::Again)
 }
 
 /// Stores and publishes the outcome.
