@@ -59,7 +59,7 @@ impl Cells {
     pub(super) fn root(&mut self, parent: Option<(CellId, &str)>) -> CellId {
         let id = match parent {
             None => self.push(Cell { depth: Some(0), ..Cell::default() }),
-            Some((parent, name)) => match self.child(parent, &Str::from(name)) {
+            Some((parent, name)) => match self.child(parent, Some(&Str::from(name))) {
                 Some(Ref::Cell(id)) => id,
                 _ => parent,
             },
@@ -94,32 +94,23 @@ impl Cells {
         CellId::try_from(self.all.len() - 1).unwrap_or_default()
     }
 
-    /// Returns the cell below a cell, or `None` if a template created the cell.
-    fn child(&mut self, id: CellId, key: &Str) -> Option<Ref> {
+    /// Returns the cell below a cell under a key, or without one the cell that stands for each value below it. `None` if
+    /// a template created the cell.
+    fn child(&mut self, id: CellId, key: Option<&Str>) -> Option<Ref> {
         let cell = &self.all[id as usize];
         let depth = cell.depth?;
-        if let Some(child) = cell.children.get(key) {
-            return Some(Ref::Cell(*child));
-        }
-        if !self.may_descend(id, depth) {
-            return Some(Ref::Other);
-        }
-        let child = self.push(Cell { depth: Some(depth + 1), ..Cell::default() });
-        self.all[id as usize].children.insert(key.clone(), child);
-        Some(Ref::Cell(child))
-    }
-
-    fn any_child(&mut self, id: CellId) -> Option<Ref> {
-        let cell = &self.all[id as usize];
-        let depth = cell.depth?;
-        if let Some(child) = cell.any_child {
+        if let Some(child) = key.map_or(cell.any_child, |key| cell.children.get(key).copied()) {
             return Some(Ref::Cell(child));
         }
         if !self.may_descend(id, depth) {
             return Some(Ref::Other);
         }
         let child = self.push(Cell { depth: Some(depth + 1), ..Cell::default() });
-        self.all[id as usize].any_child = Some(child);
+        let cell = &mut self.all[id as usize];
+        match key {
+            Some(key) => _ = cell.children.insert(key.clone(), child),
+            None => cell.any_child = Some(child),
+        }
         Some(Ref::Cell(child))
     }
 
@@ -147,7 +138,7 @@ impl Cells {
             self.read_cell(id);
             found.add(Ref::Cell(id));
         }
-        self.child(id, key).into_iter().for_each(|child| found.add(child));
+        self.child(id, Some(key)).into_iter().for_each(|child| found.add(child));
         let cell = &self.all[id as usize];
         cell.fields.get(key).into_iter().chain([&cell.any]).for_each(|held| _ = found.join(held));
         let more = cell.from.iter().copied().chain(cell.parent.filter(|_| key.as_ref() == GLOBAL));
@@ -168,7 +159,7 @@ impl Cells {
         if !seen.insert(id) {
             return;
         }
-        self.any_child(id).into_iter().for_each(|child| found.add(child));
+        self.child(id, None).into_iter().for_each(|child| found.add(child));
         let cell = &self.all[id as usize];
         cell.fields.values().chain([&cell.any]).for_each(|held| _ = found.join(held));
         let (from, parent) = (cell.from.clone(), cell.parent);
