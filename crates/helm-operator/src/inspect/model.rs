@@ -3,6 +3,7 @@
 
 use jiff::Timestamp;
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 use crate::status::history::HistoryEntry;
 use crate::status::{Condition, DeployedRelease};
@@ -51,8 +52,9 @@ pub(crate) struct Name {
 }
 
 /// The state of a release, the one that needs people most first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, IntoStaticStr)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase", const_into_str)]
 pub(crate) enum State {
     /// It failed, or needs a change.
     Failed,

@@ -4,6 +4,7 @@ use jiff::Timestamp;
 use scaffold::annotations::PREFIX;
 use serde::Serialize;
 use serde_json::{Value, json};
+use strum::{EnumString, IntoStaticStr};
 
 use super::address::value;
 use crate::inspect::model::{ReleaseReport, State};
@@ -15,8 +16,10 @@ use crate::watches::AnnotationNames;
 pub(crate) const FIELD: &str = "action";
 
 /// An action that a viewer can request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, EnumString, IntoStaticStr)]
+#[cfg_attr(test, derive(strum::EnumIter))]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum PageAction {
     ReconcileNow,
     RetryNow,
@@ -25,17 +28,9 @@ pub(crate) enum PageAction {
 }
 
 impl PageAction {
-    const ALL: [PageAction; 4] =
-        [PageAction::ReconcileNow, PageAction::RetryNow, PageAction::Suspend, PageAction::Resume];
-
     /// Returns the word in forms and addresses.
     pub(crate) fn word(self) -> &'static str {
-        match self {
-            PageAction::ReconcileNow => "reconcile-now",
-            PageAction::RetryNow => "retry-now",
-            PageAction::Suspend => "suspend",
-            PageAction::Resume => "resume",
-        }
+        self.into()
     }
 
     /// Returns the text of the button.
@@ -66,8 +61,7 @@ impl PageAction {
 
     /// Reads the action from a query.
     pub(crate) fn parse(query: &str) -> Option<PageAction> {
-        let word = value(query, FIELD)?;
-        PageAction::ALL.into_iter().find(|action| action.word() == word)
+        value(query, FIELD)?.parse().ok()
     }
 
     /// Returns the key of its annotation.
@@ -116,6 +110,8 @@ fn has_failed_tests(release: &ReleaseReport) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use strum::IntoEnumIterator as _;
+
     use super::*;
     use crate::inspect::build::build;
     use crate::inspect::seen::Seen;
@@ -181,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_form_has_one_action_and_nothing_else() {
-        for action in PageAction::ALL {
+        for action in PageAction::iter() {
             assert_eq!(PageAction::of_form(&format!("action={}", action.word())), Some(action));
         }
         for bad in [

@@ -2,6 +2,7 @@
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
 use serde::Serialize;
+use strum::{EnumString, IntoStaticStr};
 
 use super::actions::{FIELD, PageAction};
 use crate::inspect::model::Name;
@@ -51,11 +52,13 @@ pub(crate) enum ValueRows {
 }
 
 /// The order of releases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, EnumString, IntoStaticStr)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub(crate) enum Order {
     /// Releases that need attention first, grouped by cause.
     #[default]
+    #[strum(to_string = "")]
     Worst,
     Name,
     Chart,
@@ -67,18 +70,7 @@ pub(crate) enum Order {
 impl Order {
     /// Returns the word in addresses; empty for the default.
     pub(crate) fn word(self) -> &'static str {
-        match self {
-            Order::Worst => "",
-            Order::Name => "name",
-            Order::Chart => "chart",
-            Order::Revision => "revision",
-            Order::Age => "age",
-        }
-    }
-
-    fn parse(word: &str) -> Order {
-        let all = [Order::Name, Order::Chart, Order::Revision, Order::Age];
-        all.into_iter().find(|order| order.word() == word).unwrap_or_default()
+        self.into()
     }
 }
 
@@ -159,7 +151,7 @@ impl Filter {
                 "namespace" => filter.namespace = word,
                 "q" => filter.q = word,
                 "state" => filter.state = word,
-                "sort" => filter.sort = Order::parse(&word),
+                "sort" => filter.sort = word.parse().unwrap_or_default(),
                 _ => {}
             }
         }

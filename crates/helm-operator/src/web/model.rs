@@ -89,7 +89,7 @@ pub(crate) fn table((group, kind): (&str, &str), rows: impl IntoIterator<Item = 
         let state = row.line.state;
         // The counts are those of all states, so that each can be chosen.
         count(&mut states, Count { state, total: 1 });
-        if filter.state.is_empty() || filter.state.eq_ignore_ascii_case(word(state)) {
+        if filter.state.is_empty() || filter.state.eq_ignore_ascii_case(state.into_str()) {
             (ready, total) = (ready + usize::from(state == State::Ready), total + 1);
             releases.push(row);
             if releases.len() == 2 * MAX_ROWS {
@@ -109,18 +109,6 @@ fn is_found(Row { line, reason, .. }: &Row, filter: &Filter) -> bool {
 fn keep_first(rows: &mut Vec<Row>, order: Order) {
     sort(rows, order);
     rows.truncate(MAX_ROWS);
-}
-
-/// Returns the word for a state in addresses, which is that of the JSON.
-pub(crate) fn word(state: State) -> &'static str {
-    match state {
-        State::Failed => "failed",
-        State::Unserved => "unserved",
-        State::Progressing => "progressing",
-        State::Uninstalling => "uninstalling",
-        State::Suspended => "suspended",
-        State::Ready => "ready",
-    }
 }
 
 /// Adds to the counts, which stay in the order of the states.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use helm_release::kube::digest_json;
 use serde_json::json;
-use strum::{EnumIter, IntoEnumIterator as _};
+use strum::{EnumIter, IntoEnumIterator as _, IntoStaticStr};
 
 use super::state::Inputs;
 use crate::values_from::SourceKind;
@@ -15,7 +15,8 @@ const SCHEME: &str = "2";
 
 /// An input with a fixed name in records, in the order of their digests. Sources are named after their objects, and the
 /// resource's own part is not one of them.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, EnumIter, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum NamedInput {
     Chart,
     Overrides,
@@ -53,16 +54,7 @@ impl Changed {
 impl NamedInput {
     /// Returns the name in records.
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            NamedInput::Chart => "chart",
-            NamedInput::Overrides => "overrides",
-            NamedInput::Code => "code",
-            NamedInput::Labels => "labels",
-            NamedInput::Annotations => "annotations",
-            NamedInput::Patches => "patches",
-            NamedInput::Capabilities => "capabilities",
-            NamedInput::Mapped => "mapped",
-        }
+        self.into()
     }
 
     /// Returns the inputs that all resources of a kind share, and that a rollout brings to them.

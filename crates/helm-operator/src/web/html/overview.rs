@@ -6,7 +6,7 @@ use maud::{Markup, html};
 use super::{Frame, LINE, age, state, state_class, state_word, text};
 use crate::inspect::model::{CauseKind, Name, State};
 use crate::web::address::{Filter, Order, link};
-use crate::web::model::{Count, Overview, Row, Table, groups, word};
+use crate::web::model::{Count, Overview, Row, Table, groups};
 use crate::web::sight::MAX_NAMESPACES;
 
 /// The columns, and the order that each heading asks for.
@@ -67,9 +67,9 @@ fn states(counts: &[Count], filter: &Filter) -> Markup {
         @if !counts.is_empty() {
             ul.states aria-label="Releases by state" {
                 @for Count { state, total } in counts {
-                    @let is_chosen = filter.state.eq_ignore_ascii_case(word(*state));
-                    @let next = if is_chosen { String::new() } else { word(*state).to_owned() };
-                    li { a id={ "state-" (word(*state)) } class={ "state " (state_class(*state)) } aria-current=[is_chosen.then_some("true")]
+                    @let is_chosen = filter.state.eq_ignore_ascii_case(state.into_str());
+                    @let next = if is_chosen { String::new() } else { state.into_str().to_owned() };
+                    li { a id={ "state-" (state.into_str()) } class={ "state " (state_class(*state)) } aria-current=[is_chosen.then_some("true")]
                         data-live href=(Filter { state: next, ..filter.clone() }.link()) {
                         (total) " " (state_word(*state))
                     } }
