@@ -17,7 +17,7 @@ use serde::Deserialize;
 use tokio::runtime::Builder;
 
 use super::flags::WATCHES_FILE;
-use super::kubeconfig;
+use super::kubeconfig::ClusterFlags;
 use crate::watches::{self, Watch};
 
 /// The variable by which the shell's script asks for candidates, naming the shell.
@@ -166,7 +166,8 @@ fn kinds(watches: &[Watch]) -> Vec<String> {
 fn names(typed: &Typed, kinds: &[&str]) -> Vec<String> {
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return Vec::new() };
     let asked = async {
-        let config = kubeconfig::configuration(typed.kubeconfig.as_deref(), typed.context.as_deref()).await.ok()?;
+        let flags = ClusterFlags { kubeconfig: typed.kubeconfig.clone(), context: typed.context.clone() };
+        let config = flags.configuration().await.ok()?;
         let namespace = typed.namespace.clone().unwrap_or_else(|| config.default_namespace.clone());
         let api: Arc<dyn Api> = Arc::new(kube::Client::try_from(config).ok()?);
         Some(names_in(&api, &namespace, kinds).await)

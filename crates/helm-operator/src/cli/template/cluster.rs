@@ -1,7 +1,6 @@
 //! `template` with a cluster: uses its version and API versions, runs `lookup`, and dry-runs every object on its API
 //! server.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use controller::report::chain;
@@ -12,13 +11,13 @@ use helm_release::kube::{Applier, Call, Error as ApiError, FIELD_MANAGER, Object
 use kube::config::Kubeconfig;
 use tokio::runtime::Builder;
 
-use crate::cli::kubeconfig;
+use crate::cli::kubeconfig::ClusterFlags;
 use crate::rendering::lookup::{Blocking, ClusterLookup, LookupReach};
 
 /// Renders with the cluster's capabilities and objects, and has its server check the result.
 pub(super) fn output(
     options: &Options,
-    (kubeconfig, context): (Option<&Path>, Option<&str>),
+    flags: &ClusterFlags,
     over: impl FnOnce(Map) -> Result<Map, String>,
     decorated: impl FnOnce(Rendered) -> Result<Rendered, Error>,
 ) -> Result<Output, Error> {
@@ -27,7 +26,7 @@ pub(super) fn output(
     // One more thread, which answers `lookup` while this one renders.
     let mut builder = Builder::new_multi_thread();
     let runtime = builder.worker_threads(1).enable_all().build().map_err(|e| unreachable(e.to_string()))?;
-    let server = runtime.block_on(Server::connect(kubeconfig, context)).map_err(unreachable)?;
+    let server = runtime.block_on(Server::connect(flags)).map_err(unreachable)?;
     let capabilities = runtime.block_on(server.capabilities()).map_err(unreachable)?;
     let lookup = ClusterLookup::new(server.0.clone(), runtime.handle().clone(), LookupReach::Everything);
     let lookup = Arc::new(Blocking(Arc::new(lookup)));
@@ -57,9 +56,8 @@ pub(super) fn namespace(kubeconfig: &str, context: &str) -> Option<String> {
 struct Server(Applier);
 
 impl Server {
-    async fn connect(path: Option<&Path>, context: Option<&str>) -> Result<Server, String> {
-        let client = kubeconfig::client(path, context).await?;
-        Ok(Server(Applier::new(Arc::new(client))))
+    async fn connect(flags: &ClusterFlags) -> Result<Server, String> {
+        Ok(Server(Applier::new(Arc::new(flags.client().await?))))
     }
 
     async fn capabilities(&self) -> Result<Capabilities, String> {

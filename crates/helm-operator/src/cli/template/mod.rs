@@ -22,6 +22,8 @@ use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::chart::Chart;
 use helm::template::{Error, Options, Output};
 
+use super::kubeconfig::ClusterFlags;
+use super::rendered;
 use crate::plan::diff::Colour;
 use crate::watches::Watch;
 
@@ -98,18 +100,19 @@ pub(super) fn run(template: &Template) -> ExitCode {
 
 impl Template {
     fn output(&self) -> Result<Output, Error> {
-        let Template { options, kubeconfig, kube_context, .. } = self;
+        let options = &self.options;
         let watch = self.watch()?;
         let over = |values| match &watch {
             Some(watch) => watch.overrides.over(values).map_err(|error| chain(&error)),
             None => Ok(values),
         };
         let decorated = |rendered| match &watch {
-            Some(watch) => watch::decorated(watch, rendered, &options.namespace),
+            Some(watch) => rendered::decorated(watch, rendered, &options.namespace).map_err(Error::Caller),
             None => Ok(rendered),
         };
         if options.wants_cluster() {
-            return cluster::output(options, (kubeconfig.as_deref(), kube_context.as_deref()), over, decorated);
+            let flags = ClusterFlags { kubeconfig: self.kubeconfig.clone(), context: self.kube_context.clone() };
+            return cluster::output(options, &flags, over, decorated);
         }
         let (rendered, warnings) = options.render_over(None, over)?;
         let rendered = match rendered {

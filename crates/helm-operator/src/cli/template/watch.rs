@@ -1,14 +1,11 @@
-//! What the entry of a watches file adds to a render of its chart: override values, `patches`,
-//! `commonLabels` and `commonAnnotations`.
+//! Finds the entry of a watches file whose additions a render of its chart gets.
 
 use std::fs;
 use std::path::Path;
 
 use controller::report::chain;
-use helm::engine::Rendered;
 use helm::template::Error;
 
-use crate::cli::rendered;
 use crate::watches::{self, Watch};
 
 /// Returns the file's entry for a chart: the entry of this kind or, without a kind, the only one with this chart.
@@ -31,9 +28,4 @@ pub(super) fn entry(file: &Path, kind: Option<&str>, chart: &str) -> Result<Watc
             Err(Error::Caller(why))
         }
     }
-}
-
-/// Returns a render with what the entry adds.
-pub(super) fn decorated(watch: &Watch, rendered: Rendered, namespace: &str) -> Result<Rendered, Error> {
-    rendered::decorated(watch, rendered, namespace).map_err(Error::Caller)
 }
