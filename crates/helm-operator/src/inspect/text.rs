@@ -28,9 +28,9 @@ pub(crate) fn release(release: &ReleaseReport, now: Timestamp) -> String {
     if release.omitted > 0 {
         out.push_str(&format!("  and {} more, which the status does not list\n", release.omitted));
     }
-    section(&mut out, "HOOKS", table(release.hooks.iter().map(hook)));
-    section(&mut out, "HISTORY", table(release.history.iter().map(entry)));
-    section(&mut out, "EVENTS", table(release.events.iter().map(|one| event(one, now))));
+    section(&mut out, "HOOKS", table("  ", release.hooks.iter().map(hook)));
+    section(&mut out, "HISTORY", table("  ", release.history.iter().map(entry)));
+    section(&mut out, "EVENTS", table("  ", release.events.iter().map(|one| event(one, now))));
     if !release.hidden.is_empty() {
         out.push_str(&format!("\nNot shown, because you may not read it: {}\n", plain(&release.hidden.join(", "))));
     }
@@ -146,7 +146,7 @@ pub(crate) fn lines(lines: &[Line]) -> String {
         return "no resources found\n".to_owned();
     }
     let head = ["NAMESPACE", "NAME", "STATE", "OBJECTS", "REVISION", "CHART", "MESSAGE"].map(str::to_owned).to_vec();
-    table(std::iter::once(head).chain(lines.iter().map(row))).lines().map(|line| format!("{}\n", line.trim())).collect()
+    table("", std::iter::once(head).chain(lines.iter().map(row)))
 }
 
 fn row(line: &Line) -> Vec<String> {
@@ -167,10 +167,7 @@ pub(crate) fn kinds(kinds: &[Kind]) -> String {
         let ready = if kind.error.is_empty() { format!("{}/{}", kind.ready, kind.total) } else { cell(&kind.error) };
         vec![kind.kind.clone(), kind.group.clone(), ready]
     };
-    let mut out: String = table(std::iter::once(head).chain(kinds.iter().map(row)))
-        .lines()
-        .map(|line| format!("{}\n", line.trim()))
-        .collect();
+    let mut out = table("", std::iter::once(head).chain(kinds.iter().map(row)));
     for kind in kinds.iter().filter(|kind| !kind.unready.is_empty()) {
         let more = kind.unready.len().saturating_sub(NAMED);
         out.push('\n');
@@ -194,10 +191,7 @@ pub(crate) fn revisions(revisions: &[Revision]) -> String {
         let (status, chart, app) = (one.status.clone(), one.chart.clone(), one.app_version.clone());
         vec![one.revision.to_string(), updated, status, chart, app, cell(&one.did), cell(&one.description), cause]
     };
-    table(std::iter::once(head.to_vec()).chain(revisions.iter().map(row)))
-        .lines()
-        .map(|line| format!("{}\n", line.trim()))
-        .collect()
+    table("", std::iter::once(head.to_vec()).chain(revisions.iter().map(row)))
 }
 
 /// Renders what a revision did when it was made.
@@ -206,15 +200,15 @@ pub(crate) fn account(revision: u32, did: &Account, mask: &Mask) -> String {
     format!("\nWHAT REVISION {revision} DID: {}\n{}", did.summary(), lines.collect::<String>())
 }
 
-/// Aligns cells in columns, indented by two.
-fn table(rows: impl Iterator<Item = Vec<String>>) -> String {
+/// Aligns cells in columns.
+pub(crate) fn table(indent: &str, rows: impl Iterator<Item = Vec<String>>) -> String {
     let rows: Vec<Vec<String>> = rows.map(|row| row.iter().map(|cell| plain(cell)).collect()).collect();
     let columns = rows.first().map_or(0, Vec::len);
     let widest = |column: usize| rows.iter().filter_map(|row| row.get(column)).map(|c| c.chars().count()).max();
     let widths: Vec<usize> = (0..columns).map(|column| widest(column).unwrap_or_default()).collect();
     let line = |row: &Vec<String>| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        format!("  {}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
+        format!("{indent}{}\n", cells.collect::<Vec<_>>().join("  ").trim_end())
     };
     rows.iter().map(line).collect()
 }

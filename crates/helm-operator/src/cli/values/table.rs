@@ -4,28 +4,20 @@ use helm::reads::Unread;
 
 use super::shown::Shown;
 use super::text::{printable, scalar};
+use crate::inspect::text::table;
 use crate::origins::rows::{Cell, Row};
 
 /// The maximum width of a value. Longer ones are cut.
 const MAX_VALUE: usize = 48;
 
 pub(super) fn of(shown: &Shown) -> String {
-    let lines: Vec<[String; 5]> = std::iter::once(["", "KEY", "VALUE", "FROM", "REPLACES"].map(str::to_owned))
-        .chain(shown.rows.iter().map(line))
-        .collect();
-    let width = |column: usize| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or_default();
-    let widths: Vec<usize> = (0..5).map(width).collect();
-    let padded = |line: &[String; 5]| {
-        let cells: Vec<String> =
-            line.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}", width = *width)).collect();
-        format!("{}\n", cells.join("  ").trim_end())
-    };
-    let table: String = lines.iter().map(padded).collect();
+    let head = ["", "KEY", "VALUE", "FROM", "REPLACES"].map(str::to_owned).to_vec();
+    let table = table("", std::iter::once(head).chain(shown.rows.iter().map(line)));
     let unread: Vec<String> = shown.rows.iter().flat_map(|row| &row.unread).map(unread).collect();
     if unread.is_empty() { table } else { format!("{table}\n{}", unique(unread)) }
 }
 
-fn line(row: &Row) -> [String; 5] {
+fn line(row: &Row) -> Vec<String> {
     let mark = if row.unread.is_empty() { "" } else { "!" };
     let value = if row.is_removed { "(removed)".to_owned() } else { short(&row.value) };
     let replaced = match &row.replaced[..] {
@@ -35,7 +27,7 @@ fn line(row: &Row) -> [String; 5] {
             format!("{} ({}){more}", short(value), printable(&from.text))
         }
     };
-    [mark.to_owned(), printable(&row.key()), value, printable(&row.from.text), replaced]
+    vec![mark.to_owned(), printable(&row.key()), value, printable(&row.from.text), replaced]
 }
 
 fn short(cell: &Cell) -> String {
