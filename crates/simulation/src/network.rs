@@ -20,7 +20,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use crate::faults::{Breaks, How};
 use crate::names::NAMESPACE;
-use crate::world::{Answer, World, request, trimmed};
+use crate::world::{Answer, World, trimmed};
 
 /// Maximum usual delay of an event.
 const LATE: Duration = Duration::from_millis(40);
@@ -236,7 +236,7 @@ impl Connection {
             return Ok(response);
         }
         self.note(&what, "watch");
-        let opened = self.world.server().watch(&request(call));
+        let opened = self.world.server().watch(&call.into());
         match opened {
             Ok(watch) => Ok(Response::new(Stream(Watch::new(self, call, watch).lines()))),
             Err(status) => {

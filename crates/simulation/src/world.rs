@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use helm_release::kube::Call;
 use memory_api::controllers::Controller;
-use memory_api::{Request, Scope, Server, Status};
+use memory_api::{Scope, Server, Status};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -225,7 +225,7 @@ impl World {
 
     /// Serves one request immediately, on behalf of `by`.
     pub fn serve(&self, by: &str, call: &Call) -> Answer {
-        let answer = self.act(by, |server| answer(server.serve(&request(call))));
+        let answer = self.act(by, |server| answer(server.serve(&call.into())));
         let elapsed = self.elapsed();
         let what = || format!("{} {} {}", call.method, trimmed(&call.path), answer.0);
         self.state().trace.step(elapsed, by, what);
@@ -316,12 +316,6 @@ impl State {
 /// Returns the path without its query.
 pub fn trimmed(path: &str) -> &str {
     path.split('?').next().unwrap_or(path)
-}
-
-/// Converts a call to the server's request.
-pub fn request(call: &Call) -> Request<'_> {
-    let (content_type, body) = call.body.as_ref().map_or(("", &[][..]), |(content_type, body)| (*content_type, body));
-    Request { method: call.method.as_str(), path: &call.path, content_type, accept: call.accept.unwrap_or(""), body }
 }
 
 fn answer(served: Result<Value, Status>) -> Answer {

@@ -207,7 +207,7 @@ impl MemoryApi {
     /// # Errors
     /// 404 if the server does not serve the path. A version that is too old fails later, as on a real server.
     pub fn watch(&self, call: &Call) -> Result<Watch, Error> {
-        self.change(|server| server.watch(&request(call))).map_err(|status| error(&status))
+        self.change(|server| server.watch(&call.into())).map_err(|status| error(&status))
     }
 
     /// Returns the events of a watch since the last call, oldest first; empty if there are none.
@@ -234,9 +234,13 @@ impl MemoryApi {
     }
 }
 
-fn request(call: &Call) -> Request<'_> {
-    let (content_type, body) = call.body.as_ref().map_or(("", &[][..]), |(content_type, body)| (*content_type, body));
-    Request { method: call.method.as_str(), path: &call.path, content_type, accept: call.accept.unwrap_or(""), body }
+impl<'a> From<&'a Call> for Request<'a> {
+    fn from(call: &'a Call) -> Request<'a> {
+        let (content_type, body) =
+            call.body.as_ref().map_or(("", &[][..]), |(content_type, body)| (*content_type, body));
+        let (method, accept) = (call.method.as_str(), call.accept.unwrap_or(""));
+        Request { method, path: &call.path, content_type, accept, body }
+    }
 }
 
 fn error(status: &Status) -> Error {
@@ -300,6 +304,6 @@ impl MemoryApi {
         if let Some(refused) = refusals.iter().find_map(|refuse| refuse(call)) {
             return Err(refused);
         }
-        self.change(|server| server.serve(&request(call))).map_err(|status| error(&status))
+        self.change(|server| server.serve(&call.into())).map_err(|status| error(&status))
     }
 }
