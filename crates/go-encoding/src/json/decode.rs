@@ -55,11 +55,6 @@ pub fn decode_partly(text: &[u8]) -> Result<(Value, Option<DecodeError>)> {
     Decoder::new(text, Numbers::Floats).document()
 }
 
-/// Decodes a map; `null` becomes an empty map.
-pub fn decode_map(text: &[u8]) -> Result<Map> {
-    Ok(super::into_map(decode(text)?)?)
-}
-
 /// Decodes a list; `null` becomes Go's nil slice.
 pub fn decode_list(text: &[u8]) -> Result<List> {
     match decode(text)? {

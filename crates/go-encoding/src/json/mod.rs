@@ -18,7 +18,7 @@ use go_template::{List, Map, Value};
 pub use convert::{from_serde, to_serde};
 pub use decode::decode_partly;
 pub(crate) use decode::integer;
-pub use decode::{DecodeError, decode, decode_list, decode_map, decode_preserving_ints};
+pub use decode::{DecodeError, decode, decode_list, decode_preserving_ints};
 pub use encode::{EncodeError, EscapeHtml, Layout, MAX_OUTPUT, encode, encode_within};
 pub(crate) use encode::{check_depth, quoted};
 

@@ -1,5 +1,6 @@
 //! Tests with whole watches files.
 
+use go_encoding::json;
 use helm::chart::Chart;
 use helm::engine::spelled_out;
 use helm_release::kube::{Adopt, CrdPolicy, DriftPolicy, ObjectKey, Pointer};
@@ -615,7 +616,7 @@ fn rejected_by_schema(text: &str) -> Vec<String> {
     let schema = helm::schema::Schema::compile(schema["items"].to_string().as_bytes()).unwrap();
     let entries: Vec<serde_json::Value> = serde_yaml::from_str(text).unwrap();
     let check = |entry: serde_json::Value| {
-        let entry = go_encoding::json::decode_map(entry.to_string().as_bytes()).unwrap();
+        let entry = json::into_map(json::decode(entry.to_string().as_bytes()).unwrap()).unwrap();
         schema.validate(&entry).err().map(|violations| violations.text)
     };
     entries.into_iter().filter_map(check).collect()

@@ -19,7 +19,7 @@ fn check(schema: &str, values: &Map) -> Result<(), String> {
 }
 
 fn values(text: &str) -> Map {
-    json::decode_map(text.as_bytes()).unwrap()
+    json::into_map(json::decode(text.as_bytes()).unwrap()).unwrap()
 }
 
 #[test]
