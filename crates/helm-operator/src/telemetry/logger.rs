@@ -27,7 +27,7 @@ const LOGGERS: [(&str, &str); 22] = [
 ];
 
 /// The libraries between the program and the API server.
-const CLIENT: [&str; 9] =
+pub(super) const CLIENT: [&str; 9] =
     ["kube", "kube_client", "kube_runtime", "hyper", "hyper_util", "tower", "rustls", "h2", "mio"];
 
 /// Returns the logger for an event's target. The controllers of an operator's author are `controllers.shop`, as in

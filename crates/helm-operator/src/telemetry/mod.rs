@@ -153,8 +153,8 @@ fn filter(options: Options, rust_log: Option<&str>) -> Targets {
     }
     let level = options.level.map_or(if options.devel { Level::DEBUG } else { Level::INFO }, |l| l.0);
     let libraries = if level == Level::TRACE { Level::DEBUG } else { level.min(Level::WARN) };
-    let quiet = ["kube", "kube_client", "kube_runtime", "hyper", "hyper_util", "tower", "rustls", "h2", "mio", "axum"];
-    Targets::new().with_default(LevelFilter::from(level)).with_targets(quiet.map(|t| (t, libraries)))
+    let quiet = logger::CLIENT.into_iter().chain(["axum"]).map(|target| (target, libraries));
+    Targets::new().with_default(LevelFilter::from(level)).with_targets(quiet)
 }
 
 /// The target where kube logs the API server's responses: refusals that quote a Secret, and, as a warning, any object
