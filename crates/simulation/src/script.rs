@@ -222,18 +222,8 @@ impl Script {
 
     /// Returns when the last step and the last fault end.
     pub fn end(&self) -> Duration {
-        let ends = self.steps.iter().map(|step| match &step.what {
-            Action::Fault(fault) => step.at_ms + fault.for_ms,
-            Action::RestartServer(away, loading) | Action::Restore(away, loading) => step.at_ms + away + loading,
-            Action::Registry(_, for_ms) => step.at_ms + for_ms,
-            Action::KillAfter(_, _, down) => step.at_ms + down,
-            Action::Kill(_, down)
-            | Action::Suspend(down)
-            | Action::Stall(_, down)
-            | Action::Stop(_, down)
-            | Action::Restart(_, down, _) => step.at_ms + down,
-            _ => step.at_ms,
-        });
+        let took = |what: &Action| what.clone().times().into_iter().map(|time| *time).sum::<u64>();
+        let ends = self.steps.iter().map(|step| step.at_ms + took(&step.what));
         Duration::from_millis(ends.max().unwrap_or(0))
     }
 }
