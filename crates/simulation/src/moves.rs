@@ -135,8 +135,7 @@ fn killed_while_they_move(random: &mut fastrand::Rng, script: &mut Script) {
     if random.bool() {
         script.then(random.u64(0..1000), with_service(random, "o"));
     }
-    let after = later(random);
-    script.then(after, draw::put(random, "a"));
+    script.then(later(random), draw::put(random, "a"));
     let after = if random.bool() { random.u64(0..5000) } else { later(random) };
     script.moves(random, after, home);
     for _ in 0..random.usize(1..4) {

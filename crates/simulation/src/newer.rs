@@ -183,16 +183,14 @@ fn away_at_the_start(random: &mut fastrand::Rng, script: &mut Script) {
 /// Adds a story: the registry fails permanently, but running processes keep working.
 fn away_for_good(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
-    let after = later(random);
-    script.then(after, Action::Registry(mood(random), 0));
+    script.then(later(random), Action::Registry(mood(random), 0));
     draw::go_on(random, script);
 }
 
 /// Adds a story: a newer version is there while resources are reconciled, and the registry fails while it is fetched.
 fn pushed_meanwhile(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
-    let after = later(random);
-    script.then(after, Action::Push("2.0.0".into()));
+    script.then(later(random), Action::Push("2.0.0".into()));
     if random.bool() {
         script.then(random.u64(0..12_000), Action::Registry(mood(random), random.u64(1000..40_000)));
     }
@@ -226,8 +224,7 @@ fn killed_while_it_waits(random: &mut fastrand::Rng, script: &mut Script) {
     for _ in 0..random.usize(1..5) {
         die(random, script);
     }
-    let after = later(random);
-    script.then(after, with_service(random, "a"));
+    script.then(later(random), with_service(random, "a"));
     die(random, script);
 }
 

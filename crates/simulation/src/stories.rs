@@ -75,8 +75,7 @@ fn unanswered(random: &mut fastrand::Rng, script: &mut Script) {
     if random.bool() {
         script.then(0, put(random, "a"));
     }
-    let after = later(random);
-    script.then(after, fault(Which::Services, How::Status(500), random.u64(1000..8000)));
+    script.then(later(random), fault(Which::Services, How::Status(500), random.u64(1000..8000)));
     script.then(10, with_service(random, "a"));
     script.then(random.u64(0..4000), fault(Which::Records, How::Status(500), random.u64(1000..20_000)));
 }
@@ -85,8 +84,7 @@ fn unanswered(random: &mut fastrand::Rng, script: &mut Script) {
 fn kept_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
     for _ in 0..random.usize(1..4) {
-        let after = later(random);
-        script.then(after, Action::Keep(object(random, "a")));
+        script.then(later(random), Action::Keep(object(random, "a")));
     }
     let how = random.choice(["", "", "Foreground"]).unwrap_or_default();
     let after = if random.bool() { random.u64(0..3000) } else { later(random) };
@@ -98,16 +96,13 @@ fn kept_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
 fn never_taken_over(random: &mut fastrand::Rng, script: &mut Script) {
     configure(script, |setup| setup.watch = "adopt: released".into());
     script.then(0, Action::Helm("a".into(), Command::Install, u8::MAX));
-    let after = later(random);
-    script.then(after, Action::Put("a".into(), json!({"message": "m", "replicas": 1, "broken": true})));
+    script.then(later(random), Action::Put("a".into(), json!({"message": "m", "replicas": 1, "broken": true})));
     if random.u8(0..4) > 0 {
         let adopt = "helm.sdk.operatorframework.io/adopt";
         script.then(1, Action::Annotate("a".into(), adopt.into(), "true".into()));
     }
-    let after = later(random);
-    script.then(after, Action::Delete("a".into(), String::new()));
-    let after = later(random);
-    script.then(after, Action::Disturb("configmaps/b-config".into()));
+    script.then(later(random), Action::Delete("a".into(), String::new()));
+    script.then(later(random), Action::Disturb("configmaps/b-config".into()));
 }
 
 /// Adds a story: two kinds claim one release.
@@ -117,13 +112,10 @@ fn claimed(random: &mut fastrand::Rng, script: &mut Script) {
         setup.watch = "adopt: any".into();
     });
     script.then(0, with_service(random, "a"));
-    let after = later(random);
-    script.then(after, Action::Claim("a".into()));
-    let after = later(random);
-    script.then(after, Action::Kill(0, random.u64(0..2000)));
+    script.then(later(random), Action::Claim("a".into()));
+    script.then(later(random), Action::Kill(0, random.u64(0..2000)));
     if random.bool() {
-        let after = later(random);
-        script.then(after, put(random, "a"));
+        script.then(later(random), put(random, "a"));
     }
 }
 
@@ -134,8 +126,7 @@ fn lookups_without_answer(random: &mut fastrand::Rng, script: &mut Script) {
         script.then(0, put(random, "a"));
     }
     let how = random.choice([How::Status(500), How::Status(503), How::Unreachable]).unwrap_or(How::Unreachable);
-    let after = later(random);
-    script.then(after, fault(Which::Lookups, how, random.u64(20_000..90_000)));
+    script.then(later(random), fault(Which::Lookups, how, random.u64(20_000..90_000)));
     script.then(10, with_service(random, "a"));
 }
 
@@ -175,10 +166,8 @@ fn forbidden_list(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, Action::Forbid(Which::Maps, OTHER.into()));
     script.then(0, with_service(random, "o"));
     script.then(0, with_service(random, "a"));
-    let after = later(random);
-    script.then(after, if random.bool() { Action::Expire } else { Action::Cut });
-    let after = later(random);
-    script.then(after, Action::Disturb("configmaps/o-config".into()));
+    script.then(later(random), if random.bool() { Action::Expire } else { Action::Cut });
+    script.then(later(random), Action::Disturb("configmaps/o-config".into()));
 }
 
 /// Adds a story: the permission to watch the Secret with values is revoked, then the Secret changes.
@@ -186,30 +175,24 @@ fn forbidden_source(random: &mut fastrand::Rng, script: &mut Script) {
     configure(script, |setup| (setup.watch, setup.period) = (SOURCES.into(), 10));
     script.then(0, Action::Source("first".into()));
     script.then(0, with_service(random, "a"));
-    let after = later(random);
-    script.then(after, Action::Forbid(Which::Sources, "default".into()));
-    let after = later(random);
-    script.then(after, Action::Source("second".into()));
+    script.then(later(random), Action::Forbid(Which::Sources, "default".into()));
+    script.then(later(random), Action::Source("second".into()));
 }
 
 /// Adds a story: a namespace with a resource in it is deleted and created again.
 fn emptied_namespace(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "o"));
-    let after = later(random);
-    script.then(after, Action::DeleteNamespace);
-    let after = later(random);
-    script.then(after, Action::AddNamespace);
+    script.then(later(random), Action::DeleteNamespace);
+    script.then(later(random), Action::AddNamespace);
     script.then(100, put(random, "o"));
 }
 
 /// Adds a story: an autoscaler sets the replicas that the chart also sets.
 fn scaled(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
-    let after = later(random);
-    script.then(after, Action::Autoscale("a".into(), random.u8(4..8)));
+    script.then(later(random), Action::Autoscale("a".into(), random.u8(4..8)));
     for _ in 0..random.usize(1..3) {
-        let after = later(random);
-        script.then(after, put(random, "a"));
+        script.then(later(random), put(random, "a"));
     }
 }
 
@@ -224,15 +207,13 @@ fn noted_and_refused(random: &mut fastrand::Rng, script: &mut Script) {
     let how = random.choice([How::Status(422), How::Status(500)]).unwrap_or(How::Status(500));
     script.then(100, fault(Which::Services, how, random.u64(100..5000)));
     script.then(10, with_service(random, "a"));
-    let after = later(random);
-    script.then(after, with_service(random, "a"));
+    script.then(later(random), with_service(random, "a"));
 }
 
 /// Kills a process while it deletes a release.
 fn deleted_and_killed(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
-    let after = later(random);
-    script.then(after, Action::Delete("a".into(), String::new()));
+    script.then(later(random), Action::Delete("a".into(), String::new()));
     for _ in 0..random.usize(1..4) {
         let processes = script.setups.len();
         for process in 0..processes {
@@ -257,8 +238,7 @@ fn replaced_and_deleted(random: &mut fastrand::Rng, script: &mut Script) {
 /// Deletes objects or records while no watch runs, and lets the server forget the deletion.
 fn missed_deletion(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
-    let after = later(random);
-    script.then(after, fault(Which::Watches, How::Unreachable, random.u64(8000..20_000)));
+    script.then(later(random), fault(Which::Watches, How::Unreachable, random.u64(8000..20_000)));
     script.then(0, Action::Cut);
     for _ in 0..random.usize(1..4) {
         script.then(random.u64(0..500), Action::Remove(object(random, "a")));

@@ -60,8 +60,7 @@ fn unnoticed_record(random: &mut fastrand::Rng, script: &mut Script) {
 /// upgraded.
 fn unnoticed_change(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "c"));
-    let after = later(random);
-    script.then(after, lag(random));
+    script.then(later(random), lag(random));
     // An upgrade fails for good at an object of another release.
     let is_deleted = random.u8(0..4) > 0;
     for _ in 0..random.usize(1..4) {
@@ -83,8 +82,7 @@ fn unnoticed_change(random: &mut fastrand::Rng, script: &mut Script) {
 /// Adds a story: the server turns writes away, which are repeated when it is restored from a backup.
 fn repeated_and_restored(random: &mut fastrand::Rng, script: &mut Script) {
     script.then(0, with_service(random, "a"));
-    let after = later(random);
-    script.then(after, Action::Backup);
+    script.then(later(random), Action::Backup);
     // Every watch has seen a later version than the backup's.
     let which = random.choice([Which::Writes, Which::Writes, Which::Secrets, Which::Services]).unwrap_or(Which::Writes);
     let how = How::Status(random.choice([429, 429, 503, 504]).unwrap_or(429));
