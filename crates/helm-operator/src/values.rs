@@ -141,7 +141,6 @@ impl Spec {
         self.text.as_ref().map(|text| &*text.json).map_err(Clone::clone)
     }
 
-    /// Returns the JSON text, shared.
     pub(crate) fn shared_json(&self) -> Result<Arc<str>, Error> {
         self.text.as_ref().map(|text| text.json.clone()).map_err(Clone::clone)
     }

@@ -91,7 +91,6 @@ impl Server {
     }
 }
 
-/// Returns the kinds that a CustomResourceDefinition defines.
 fn defined(definition: &Value) -> Vec<Kind> {
     let spec = &definition["spec"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();

@@ -22,7 +22,6 @@ type Kind = (String, String);
 /// The kinds and namespaces that a chart's cases use, create and define.
 #[derive(Debug, Default)]
 struct Needs {
-    /// Used kinds and their versions.
     used: BTreeMap<Kind, BTreeSet<String>>,
     defined: BTreeSet<Kind>,
     namespaces: BTreeSet<String>,

@@ -37,7 +37,6 @@ pub struct Cache {
 pub(crate) struct Entry {
     /// The source, so that a file under another name is not taken for its own.
     pub(crate) source: String,
-    /// The version, if the source has any.
     pub(crate) version: Option<String>,
     /// The manifest's text; `None` for an archive from a web server.
     pub(crate) manifest: Option<String>,

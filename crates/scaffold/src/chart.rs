@@ -103,7 +103,6 @@ fn missing(path: &str) -> &'static str {
 /// The texts of `values.yaml`, comments included, of a chart and its subcharts.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Text {
-    /// The chart's name.
     pub(crate) name: String,
     /// The text; empty if the file is missing.
     pub(crate) values: String,

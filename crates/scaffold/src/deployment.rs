@@ -15,7 +15,6 @@ const SDK_NAMESPACE: &str = "system";
 /// The folders to search for Deployments: today's layout, then the one before kustomize.
 const FOLDERS: [&str; 3] = ["config/manager", "config", "deploy"];
 
-/// The operator's Deployment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Deployment {
     /// The ServiceAccount's name.
@@ -30,7 +29,6 @@ pub(crate) struct Deployment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Watched {
     All,
-    /// The operator's own.
     Own,
     /// A list, or known only in the cluster.
     Some,

@@ -29,7 +29,6 @@ pub(crate) struct Watch {
     pub(crate) reads_resource: bool,
     /// Whether the entry leaves installing the chart's definitions to others.
     pub(crate) skips_crds: bool,
-    /// Whether the chart's tests run.
     pub(crate) runs_tests: bool,
     /// Whether events quote the logs of failed hooks.
     pub(crate) reads_logs: bool,

@@ -77,7 +77,6 @@ pub(crate) struct Resource {
     pub(crate) is_foreign: bool,
     /// Whether a resource of another kind also claims the release.
     pub(crate) is_claimed: bool,
-    /// Whether its deletion orphans its objects.
     pub(crate) leaves_orphans: bool,
     /// Whether its deletion is in the foreground: the garbage collector deletes its objects first.
     pub(crate) goes_last: bool,

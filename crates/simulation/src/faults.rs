@@ -83,7 +83,6 @@ impl Fault {
     }
 }
 
-/// An active fault.
 struct Active {
     fault: Fault,
     /// When it begins and ends.

@@ -245,7 +245,6 @@ pub(crate) fn is_beside(name: &str, objects: &Objects) -> bool {
     objects.keys().any(|path| is_own(path) && names::place(path).is_none())
 }
 
-/// Returns the status of a release record.
 pub(crate) fn status_of(record: Option<&Value>) -> Option<&str> {
     record?["metadata"]["labels"]["status"].as_str()
 }

@@ -78,7 +78,6 @@ struct Processes {
     all: Vec<Slot>,
 }
 
-/// The slot of one process.
 struct Slot {
     setup: Setup,
     running: Option<Process>,

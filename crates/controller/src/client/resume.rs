@@ -172,7 +172,6 @@ fn is_misunderstood(status: StatusCode) -> bool {
     matches!(status, StatusCode::BAD_REQUEST | StatusCode::NOT_ACCEPTABLE)
 }
 
-/// Returns the value of a parameter of a query.
 fn parameter<'q>(query: &'q str, name: &str) -> Option<&'q str> {
     query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))
 }

@@ -55,7 +55,6 @@ impl Term {
         self.0.send_modify(|state| (state.end, state.released) = (None, String::new()));
     }
 
-    /// Returns whether the term is over.
     pub(crate) fn is_over(&self) -> bool {
         self.0.borrow().is_over()
     }

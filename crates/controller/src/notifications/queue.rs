@@ -39,7 +39,6 @@ pub(super) struct Queue {
 
 struct Waiting {
     notices: VecDeque<(Notice, Instant)>,
-    /// When each event was last seen.
     seen: LruCache<EventKey, Instant>,
     /// The task that sends; it ends when nothing waits.
     task: Option<JoinHandle<()>>,

@@ -20,7 +20,6 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// The outcome of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
-    /// The sink took it.
     Delivered,
     /// The sink will never take it: its answer.
     Refused(StatusCode),

@@ -15,7 +15,6 @@ const PANICKED: &str = "its Rust type panicked, which is a bug; the log has the 
 /// An object of a list or watch.
 #[derive(Clone, Debug)]
 pub(super) enum Decoded<K> {
-    /// It fits the type.
     Valid(K),
     /// It does not fit the type.
     Invalid(Box<Invalid>),

@@ -38,7 +38,6 @@ struct State {
     task: Task,
 }
 
-/// An unmet requirement.
 struct Unmet {
     why: String,
     task: Task,
@@ -49,7 +48,6 @@ struct Unmet {
 enum Task {
     /// Answer webhooks, or anything else.
     Answer,
-    /// Reconcile.
     #[default]
     Reconcile,
 }

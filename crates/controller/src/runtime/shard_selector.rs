@@ -33,7 +33,6 @@ enum Field {
 #[error("{0}; a valid one is shardRange(object.metadata.uid, '0x0000000000000000', '0x8000000000000000')")]
 pub struct InvalidSelector(Wrong);
 
-/// What is wrong with an expression.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Wrong {
     #[error("{0:?} is not shardRange(FIELD, 'START', 'END')")]

@@ -100,7 +100,6 @@ impl Caller {
     }
 }
 
-/// Who calls.
 pub(super) enum Called {
     Known(Caller),
     /// The token belongs to no user.

@@ -4,7 +4,6 @@ use k8s_openapi::api::authentication::v1::{TokenReview, TokenReviewSpec, UserInf
 use k8s_openapi::api::authorization::v1::{SubjectAccessReview, SubjectAccessReviewSpec};
 use outside::{Api, Call, Error};
 
-/// Returns the user that the token belongs to.
 pub(super) async fn authenticate(api: &dyn Api, token: &str) -> Result<Option<UserInfo>, Error> {
     let spec = TokenReviewSpec { token: token.to_owned(), ..TokenReviewSpec::default() };
     let review = TokenReview { spec, ..TokenReview::default() };

@@ -17,7 +17,6 @@ use rcgen::{
 };
 use serde::{Deserialize, Serialize};
 
-/// How long a certificate is valid.
 const LIFETIME: Duration = Duration::from_secs(90 * DAY);
 
 /// How far a certificate is backdated, for API servers whose clocks are behind.
@@ -87,7 +86,6 @@ pub(super) enum Step {
 }
 
 impl Certificate {
-    /// Makes a certificate for these host names.
     pub(super) fn make(hosts: &[String], now: Timestamp) -> Result<Certificate, rcgen::Error> {
         let signed = |span: Duration| SignedDuration::try_from(span).unwrap_or_default();
         let (from, expires) = (now - signed(VALID_BEFORE), now + signed(LIFETIME));

@@ -22,7 +22,6 @@ use crate::server;
 /// How often files are read again.
 const READ_AGAIN: Duration = Duration::from_secs(10);
 
-/// Why a replica with new files is not ready.
 const UNTRUSTED: &str = "the leader has not published the authority of ca.crt yet";
 
 /// Why a replica with new files is not ready while requests about what is published get no answer.

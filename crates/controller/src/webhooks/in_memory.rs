@@ -66,7 +66,6 @@ impl Webhooks {
         }
     }
 
-    /// Returns a path in the stored version.
     pub(crate) fn stored_path(&self, path: &str) -> String {
         let Some(target) = Target::of(path) else { return path.to_owned() };
         match self.versions(target.group, target.plural) {

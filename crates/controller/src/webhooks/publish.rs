@@ -86,7 +86,6 @@ const DISPUTED: &str = "WebhookConfigurationDisputed";
 enum Change {
     Is(Box<DynamicObject>),
     Gone,
-    /// The list is complete.
     Listed,
     /// The list or the watch failed.
     Failed(String),
@@ -396,7 +395,6 @@ pub(super) fn api(client: Client, object: &Object) -> Api<DynamicObject> {
     Api::all_with(client, &resource)
 }
 
-/// Watches one object.
 fn watch(api: Api<DynamicObject>, object: Object) -> BoxStream<'static, (Object, Change)> {
     let only = watcher::Config::default().fields(&format!("metadata.name={}", object.name()));
     let (mut is_there, mut last) = (false, String::new());

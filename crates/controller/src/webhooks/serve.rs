@@ -38,7 +38,6 @@ const ADMISSION_LIMIT: Duration = Duration::from_secs(8);
 /// How long a conversion may take. The API server waits for 30 seconds.
 const CONVERSION_LIMIT: Duration = Duration::from_secs(25);
 
-/// Returns the router that answers for these webhooks.
 pub(crate) fn router(webhooks: Webhooks, client: Client, metrics: Metrics) -> Router {
     let served = Served { webhooks, client, metrics, budget: Budget::default() };
     Router::new().fallback(count).with_state(Arc::new(served))

@@ -50,7 +50,6 @@ pub(crate) struct Endpoint {
 /// How many processes may answer at an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replicas {
-    /// This one alone.
     One,
     /// Also those that wait for this one's lease.
     Several,

@@ -10,7 +10,6 @@ use crate::reconciler::Kind;
 /// How often fields are tried: enough to find all that fit among 64.
 const TRIES: usize = 128;
 
-/// A part of a path.
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
     Key(String),

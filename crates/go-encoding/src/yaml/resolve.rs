@@ -33,7 +33,6 @@ impl Scalar {
     }
 }
 
-/// Whether to recognize dates.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Dates {
     Recognize,

@@ -87,7 +87,6 @@ pub(super) struct Censuses(Arc<Mutex<Vec<Counted>>>);
 /// The name of a controller, and its census.
 type Counted = (Arc<str>, Weak<dyn Census>);
 
-/// The name of a label and its value.
 type Label = (&'static str, Arc<str>);
 
 /// A gauge: its name, its help text, and its values by their labels.

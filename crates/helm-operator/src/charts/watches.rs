@@ -208,7 +208,6 @@ impl Shape {
     }
 }
 
-/// Returns a selector for the objects of these charts.
 fn of_charts(charts: &BTreeSet<String>) -> Selector {
     let labels: BTreeSet<String> = charts.iter().map(|chart| label_value(chart).to_owned()).collect();
     Selector::from(match labels.len() {

@@ -44,7 +44,6 @@ const ARGUMENTS: [(&str, &str, Wanted); 8] = [
 /// What an argument names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wanted {
-    /// A kind.
     Kind,
     /// The name of a resource, whose kind the word before names.
     Name,
@@ -162,7 +161,6 @@ fn kinds(watches: &[Watch]) -> Vec<String> {
     kinds
 }
 
-/// Returns the names of resources of these kinds.
 fn names(typed: &Typed, kinds: &[&str]) -> Vec<String> {
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return Vec::new() };
     let asked = async {

@@ -33,7 +33,6 @@ impl ClusterFlags {
         }
     }
 
-    /// Returns a client of the cluster.
     pub(super) async fn client(&self) -> Result<kube::Client, String> {
         kube::Client::try_from(self.configuration().await?).map_err(|e| chain(&e))
     }

@@ -98,7 +98,6 @@ enum PinProgress {
     Pending,
     /// The operator has, and reports this message.
     Done(String),
-    /// It cannot.
     Refused(String),
 }
 

@@ -38,7 +38,6 @@ pub(crate) enum Missing {
     Unready,
     /// It needs intervention to become ready.
     Failed,
-    /// The expression is not true.
     Untrue,
     /// The expression has no result, and why.
     Faulty(String),

@@ -58,7 +58,6 @@ pub struct AnnotationRule {
 /// The objects of a kind that an entry selects.
 #[derive(Clone, Debug)]
 pub(crate) enum Target {
-    /// The object with this name.
     Named(Arc<str>),
     /// All objects with these labels, and at least one: when a cluster is set up, none may exist yet.
     Selected(Selector),

@@ -37,7 +37,6 @@ pub(crate) fn build(seen: &Seen, now: Timestamp) -> ReleaseReport {
     }
 }
 
-/// Returns the name of a resource.
 pub(crate) fn name(primary: &Primary) -> Name {
     Name {
         group: group_of(&primary.api_version).to_owned(),

@@ -189,7 +189,6 @@ const SIGNS: [(&str, CauseKind); 14] = [
     ("is forbidden: User ", CauseKind::Forbidden),
 ];
 
-/// Returns the kind of a failure by its text.
 fn kind_of_text(text: &str) -> CauseKind {
     SIGNS.iter().find(|(sign, _)| text.contains(sign)).map_or(CauseKind::Other, |(_, kind)| *kind)
 }

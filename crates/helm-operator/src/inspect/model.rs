@@ -17,7 +17,6 @@ pub(crate) struct ReleaseReport {
     /// Why it is not ready; `None` if it is.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cause: Option<Cause>,
-    /// The deployed revision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) release: Option<DeployedRelease>,
     /// When a failed attempt is repeated.
@@ -39,7 +38,6 @@ pub(crate) struct ReleaseReport {
     pub(crate) hidden: Vec<String>,
 }
 
-/// The name of an object.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Name {
@@ -85,7 +83,6 @@ pub(crate) struct Cause {
     pub(crate) log: Vec<String>,
 }
 
-/// A container of a pod.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Container {
@@ -152,7 +149,6 @@ pub(crate) struct Node {
     pub(crate) owns: Vec<Node>,
 }
 
-/// The health of an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Health {

@@ -25,7 +25,6 @@ pub(crate) struct SeenRevision {
     pub(crate) did: String,
 }
 
-/// A revision.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Revision {

@@ -10,7 +10,6 @@ use crate::view::primary::Received;
 /// Everything that was read for one resource.
 #[derive(Debug)]
 pub(crate) struct Seen {
-    /// The custom resource.
     pub(crate) resource: Received,
     /// The objects of its inventory, in install order.
     pub(crate) objects: Vec<SeenObject>,
@@ -48,7 +47,6 @@ pub(crate) struct SeenObject {
     pub(crate) sight: Sight,
     /// The ReplicaSets or Jobs below a workload.
     pub(crate) owners: Vec<Value>,
-    /// The pods below it.
     pub(crate) pods: Vec<Value>,
     /// The newest event that explains why something does not happen, if nothing else explains it.
     pub(crate) event: Option<String>,
@@ -57,7 +55,6 @@ pub(crate) struct SeenObject {
 /// What is known about an object itself.
 #[derive(Debug)]
 pub(crate) enum Sight {
-    /// It exists.
     Live(Box<Live>),
     /// It does not exist.
     Missing,

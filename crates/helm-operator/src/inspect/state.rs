@@ -9,7 +9,6 @@ use crate::view::primary::Received;
 /// How long an operator may take to see a change. Later, probably none is running.
 const GRACE: SignedDuration = SignedDuration::from_secs(30);
 
-/// Returns the state of a resource's release.
 pub(crate) fn state(resource: &Received, now: Timestamp) -> State {
     let (primary, status) = (&resource.primary, &resource.primary.status);
     let is_set = primary.annotations.leaves_alone();

@@ -22,7 +22,6 @@ pub(crate) struct Inputs<'a> {
     pub(crate) sources: &'a [Found<'a>],
     /// The resource's own values.
     pub(crate) spec: &'a Spec,
-    /// The watch's override values.
     pub(crate) overrides: &'a Overrides,
     /// How the override values' texts become values.
     pub(crate) overrides_type: OverrideValuesType,
@@ -33,7 +32,6 @@ pub(crate) struct Inputs<'a> {
 pub(crate) enum Given {
     /// An entry of `valuesFrom`.
     Source(Resolved),
-    /// The resource's `spec`.
     Spec,
     /// An override value of watches.yaml.
     Override {

@@ -61,7 +61,6 @@ fn text(object: Option<&Value>, other: Option<&Value>, side: &str) -> String {
     go_encoding::yaml::emit(&value).map(|text| String::from_utf8_lossy(&text).into_owned()).unwrap_or_default()
 }
 
-/// Whether to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Colour {
     Never,
@@ -76,7 +75,6 @@ impl Colour {
     }
 }
 
-/// A line of a diff.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line<'d> {
     pub(crate) side: Side,

@@ -32,7 +32,6 @@ pub(crate) use changes::{compare, plan};
 /// What the next reconcile of a resource writes.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Plan {
-    /// The resource.
     pub(crate) resource: Name,
     /// What happens to the release's objects and hooks, in the order of the first write to each.
     pub(crate) changes: Vec<Change>,
@@ -88,17 +87,14 @@ impl Change {
     }
 }
 
-/// The kind of a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum ChangeKind {
-    /// The object is created.
     Create,
     /// Its fields change.
     Update,
     /// It is deleted and created again.
     Recreate,
-    /// It is deleted.
     Delete,
     /// It leaves the release, and stays.
     Keep,
@@ -106,7 +102,6 @@ pub(crate) enum ChangeKind {
     Own,
     /// It is changed and changed back, because a later write is refused.
     Revert,
-    /// A hook runs.
     Hook,
     /// Someone else changed the object, or has one of its name.
     Conflict,

@@ -7,7 +7,6 @@ use crate::mask::Mask;
 /// How a plan is printed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Style {
-    /// Whether to use colours.
     pub(crate) colour: Colour,
     /// The most lines of differences; more are left out, with a line that says so. `None` shows all.
     pub(crate) max_lines: Option<usize>,

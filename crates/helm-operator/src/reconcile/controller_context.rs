@@ -42,7 +42,6 @@ use crate::watches::{
 
 /// What the watches of objects should cover, too.
 pub(crate) enum WatchRequest {
-    /// The objects of a kind.
     Kind(Arc<Resource>),
     /// The objects of a chart that a release was deployed with instead of the served one, as its status names it.
     Chart(Arc<str>),
@@ -81,7 +80,6 @@ pub(crate) struct ControllerContext {
     pub(crate) turns: Turns,
     /// What must be seen before an upgrade gets a slot.
     pub(crate) unseen: Unseen,
-    /// When the controller started.
     pub(crate) started: tokio::time::Instant,
     /// Cancelled when the process stops.
     pub(crate) stopping: CancellationToken,
@@ -182,7 +180,6 @@ impl ControllerContext {
         self.queue.push(key);
     }
 
-    /// Wakes all resources.
     pub(crate) fn wake_all(&self) {
         self.cache.primaries().iter().for_each(|primary| self.wake(primary.key()));
     }

@@ -33,13 +33,11 @@ pub(crate) struct Findings {
     pub(crate) progress: ResyncProgress,
     /// Whether the resource waits for an upgrade slot, or until it may queue for one.
     pub(crate) is_queued: bool,
-    /// What the resource waits for.
     pub(crate) waiting: Option<Waiting>,
     /// Deleted objects that still exist, as a text.
     pub(crate) awaited: Option<String>,
     /// Whether the resource was read again.
     pub(crate) reread: bool,
-    /// Whether a render was postponed.
     pub(crate) is_postponed: bool,
     /// Whether the status stays as it is, because the resource waits for a permit to be planned, or to be tried for the
     /// first time since the process started.
@@ -63,7 +61,6 @@ pub(crate) struct Loaded {
     pub(crate) mask: Mask,
 }
 
-/// What a step learned.
 #[derive(Clone)]
 pub(crate) enum Learned {
     /// The `spec`, which the cache does not keep.
@@ -93,7 +90,6 @@ pub(crate) enum Learned {
     Reapplied,
     /// The resource waits for an upgrade slot, or until it may queue for one.
     Queued,
-    /// What the resource waits for.
     Waits(Waiting),
     /// Deleted objects that still exist, as a text.
     Awaits(String),

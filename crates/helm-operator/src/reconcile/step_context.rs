@@ -45,7 +45,6 @@ pub(crate) struct StepContext<'a> {
     pub(crate) left: Arc<LeftObjects>,
     /// Notes what the running action writes.
     pub(crate) recorder: Arc<Recorder>,
-    /// The running action.
     pub(crate) running: Arc<Running>,
     /// The memory that the reconcile's action may keep while it waits.
     pub(crate) room: Arc<Reservation>,

@@ -94,7 +94,6 @@ mod linux {
 
     use super::Settings;
 
-    /// The files of the time zones.
     const ZONES: [&str; 2] = ["/usr/share/zoneinfo", "/etc/localtime"];
 
     /// Allows reading the charts' folders and time zones, and denies writing, connecting and signalling. Returns

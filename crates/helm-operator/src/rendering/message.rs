@@ -55,9 +55,7 @@ pub(crate) struct Job {
     pub(crate) copies: BTreeMap<String, PathBuf>,
     /// Whether the validation of values is skipped.
     pub(crate) skip_schema: bool,
-    /// The release's name.
     pub(crate) name: String,
-    /// The release's namespace.
     pub(crate) namespace: String,
     /// The revision, starting at 1.
     pub(crate) revision: u32,
@@ -94,7 +92,6 @@ pub(super) enum ToWorker {
     Render(Arc<Job>, Option<ClusterFacts>),
     /// The server's response to a lookup follows: its chunks, an empty frame, and [`Ended`].
     Found,
-    /// The lookup found nothing.
     Nothing,
     /// The lookup failed.
     Refused(String),

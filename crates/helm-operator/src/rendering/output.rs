@@ -16,7 +16,6 @@ use serde::{Deserialize, Serialize};
 
 use super::message::{Failure, Reason};
 
-/// The output of a chart.
 #[derive(Default, Serialize, Deserialize)]
 pub(crate) struct Output {
     /// The manifest, in the form that the record keeps.
@@ -53,7 +52,6 @@ impl Analysed {
         Analysed { engine, reads: OnceLock::new() }
     }
 
-    /// Renders the chart.
     pub(crate) fn rendered(&self, request: &Request<'_>) -> Result<Output, Failure> {
         let rendered = self.engine.render(request).map_err(|error| failure(&error))?;
         Ok(Output { unread: self.unread(request.values), ..Output::from(rendered) })

@@ -42,7 +42,6 @@ const MAX_STDERR: u64 = 16 << 10;
 /// whole life.
 pub(super) const LIFE: u32 = 8;
 
-/// The program of the workers.
 #[derive(Clone, Debug)]
 pub(crate) struct Program {
     pub(super) path: PathBuf,
@@ -91,7 +90,6 @@ impl Clock {
 pub(super) struct Worker {
     child: Child,
     socket: UnixStream,
-    /// The capabilities that were sent to it.
     sent: Option<Arc<Capabilities>>,
     /// The chart that it rendered last.
     chart: PathBuf,

@@ -2,7 +2,6 @@
 
 /// The summary: the release is deployed and its objects are healthy.
 pub(crate) const READY: &str = "Ready";
-/// A release is deployed.
 pub(crate) const DEPLOYED: &str = "Deployed";
 /// The operator serves the resource.
 pub(crate) const INITIALIZED: &str = "Initialized";

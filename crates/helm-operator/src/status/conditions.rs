@@ -15,7 +15,6 @@ pub(super) fn initialized() -> Condition {
     new(condition::INITIALIZED, "True", "Served", "this operator serves the resource")
 }
 
-/// Returns the conditions that follow from the facts.
 pub(super) fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
     let mut all = vec![initialized()];
     all.extend(deployed(facts, old));

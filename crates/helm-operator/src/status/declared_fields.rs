@@ -32,7 +32,6 @@ pub(crate) struct Undeclared {
 struct Known {
     fields: BTreeSet<Field>,
     since: Option<Instant>,
-    /// The fields that were logged.
     logged: BTreeSet<Field>,
 }
 

@@ -20,14 +20,12 @@ pub(crate) const MAX_CAUSE: usize = 200;
 /// The maximum length of a text that is read back, in bytes. Longer ones were not written by this operator.
 const MAX_TEXT: usize = 512;
 
-/// The action that made a revision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, Display)]
 #[serde(rename_all = "lowercase")]
 #[strum(serialize_all = "lowercase")]
 pub(crate) enum RevisionAction {
     /// The first one of a release.
     Install,
-    /// A later one.
     Upgrade,
     /// One that deploys an earlier revision again after a failure.
     Rollback,
@@ -37,7 +35,6 @@ pub(crate) enum RevisionAction {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct HistoryEntry {
-    /// Its number.
     pub(crate) revision: u32,
     /// The chart and its version: `memcached-0.1.0`. Empty if unknown.
     #[serde(default, deserialize_with = "interned", skip_serializing_if = "str::is_empty")]
@@ -46,7 +43,6 @@ pub(crate) struct HistoryEntry {
     /// all inputs: these contain Secrets, and a digest confirms a guess.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub(crate) digest: Box<str>,
-    /// What made it.
     pub(crate) action: RevisionAction,
     /// Why it was made: `spec changed (generation 2)`. Empty for an install, a rollback, and what helm made.
     #[serde(default, deserialize_with = "interned", skip_serializing_if = "str::is_empty")]

@@ -62,7 +62,6 @@ pub(crate) const MAX_MESSAGE: usize = 4096;
 /// How many objects, hooks or records a message names, and how many objects one diagnosis examines.
 pub(crate) const MAX_NAMED: usize = 3;
 
-/// A condition.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {
@@ -75,7 +74,6 @@ pub(crate) struct Condition {
     /// The reason, in upper camel case.
     #[serde(default, deserialize_with = "interned")]
     pub(crate) reason: Arc<str>,
-    /// The message for people.
     #[serde(default, deserialize_with = "interned")]
     pub(crate) message: Arc<str>,
     /// When `status` last changed.
@@ -90,10 +88,8 @@ pub(crate) struct Condition {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeployedRelease {
-    /// The release's name.
     #[serde(deserialize_with = "interned")]
     pub(crate) name: Arc<str>,
-    /// Its revision.
     #[serde(default)]
     pub(crate) revision: u32,
     /// The chart and its version: `memcached-0.1.0`.
@@ -122,10 +118,8 @@ fn interned_or_empty<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Handled {
-    /// The token of `reconcile-now`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) reconcile_now: Option<Box<str>>,
-    /// The token of `retry-now`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retry_now: Option<Box<str>>,
 }
@@ -153,10 +147,8 @@ pub(crate) enum ListType {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
-    /// All conditions.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) conditions: Vec<Condition>,
-    /// The release.
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) deployed_release: Option<DeployedRelease>,
     /// The generation of the resource that the status describes.
@@ -183,7 +175,6 @@ pub(crate) struct Status {
 /// The facts that a reconcile found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Facts {
-    /// The generation of the resource.
     pub(crate) generation: i64,
     /// The deployed release; `None` before install and after uninstall.
     pub(crate) release: Option<DeployedRelease>,
@@ -191,13 +182,10 @@ pub(crate) struct Facts {
     pub(crate) notes: Option<String>,
     /// The revision that was deployed again, if this is a rollback.
     pub(crate) rolled_back_to: Option<u32>,
-    /// The health of the objects.
     pub(crate) health: Health,
     /// The number of the release's objects, and how many of them are ready.
     pub(crate) objects: ObjectCount,
-    /// The computed fields.
     pub(crate) fields: Fields,
-    /// The current failure.
     pub(crate) fault: Option<Fault>,
     /// Why only a change can help against the failure.
     pub(crate) stall: Option<Stall>,
@@ -209,7 +197,6 @@ pub(crate) struct Facts {
     pub(crate) is_queued: Option<usize>,
     /// What the resource waits for, although nothing has failed in this process.
     pub(crate) waiting: Option<Waiting>,
-    /// The tokens that were handled.
     pub(crate) handled: Option<Box<Handled>>,
     /// The last revisions, newest first.
     pub(crate) history: Box<[HistoryEntry]>,
@@ -282,7 +269,6 @@ pub(crate) struct ObjectCount {
 /// The health of a release's objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Health {
-    /// All objects are ready.
     #[default]
     Ready,
     /// Some objects are not ready yet; names them and the reason.
@@ -293,7 +279,6 @@ pub(crate) enum Health {
     Failed(String),
 }
 
-/// A failure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     /// `ReleaseFailed` or `Irreconcilable`.
@@ -305,7 +290,6 @@ pub(crate) struct Fault {
 }
 
 impl Status {
-    /// Returns the condition of this type.
     pub(crate) fn find(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|c| *c.kind == *kind)
     }
@@ -356,7 +340,6 @@ impl Status {
         self.has(condition::READY, NOT_INSTALLED)
     }
 
-    /// Returns the tokens that were handled.
     pub(crate) fn last_handled(&self) -> Handled {
         self.last_handled.as_deref().cloned().unwrap_or_default()
     }

@@ -28,7 +28,6 @@ pub(crate) enum Reason {
     ImpersonationForbidden,
     /// A group of an ordered release failed, or is not ready in time.
     GroupNotReady,
-    /// An install failed.
     InstallError,
     /// The operator has a bug.
     InternalError,
@@ -46,11 +45,9 @@ pub(crate) enum Reason {
     OtherOperator,
     /// The release would contain objects that are not allowed.
     OutOfReach,
-    /// A post-renderer failed.
     PostRenderFailed,
     /// A step that creates no revision failed.
     ReconcileError,
-    /// The release is too large for a record.
     RecordTooLarge,
     /// The operator may not watch the release's records.
     RecordsForbidden,
@@ -62,21 +59,16 @@ pub(crate) enum Reason {
     ReleaseInFlight,
     /// The chart does not render.
     RenderError,
-    /// A limit ended the render.
     RenderLimit,
     /// The ServiceAccount of watches.yaml does not exist.
     ServiceAccountMissing,
-    /// The release failed its tests.
     TestFailed,
     /// A request was not answered.
     Unanswered,
-    /// An uninstall failed.
     UninstallError,
     /// The chart does not support the cluster's version.
     UnsupportedKubernetes,
-    /// An upgrade failed.
     UpgradeError,
-    /// A mapper of values failed.
     ValueMappingFailed,
     /// The operator may not read a value source.
     ValuesSourceForbidden,
@@ -88,7 +80,6 @@ pub(crate) enum Reason {
 }
 
 impl Reason {
-    /// Returns the reason with this name.
     pub(crate) fn named(name: &'static str) -> Reason {
         name.parse().unwrap_or(Reason::Own(name))
     }

@@ -9,19 +9,15 @@ use super::{Condition, Status, condition};
 /// The reason of the condition, and of the event, of tests that succeeded.
 pub(crate) const TEST_SUCCEEDED: &str = "TestSucceeded";
 
-/// The tests of a revision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TestReport {
-    /// The revision.
     pub(crate) revision: u32,
-    /// Their state.
     pub(crate) tests: Tests,
     /// Why they failed, if this process ran them.
     pub(crate) message: Option<String>,
 }
 
 impl TestReport {
-    /// Returns the condition.
     pub(super) fn condition(&self, old: &Status) -> Condition {
         let revision = self.revision;
         let of = |status, reason, message: &str| new(condition::TEST_SUCCESS, status, reason, message);

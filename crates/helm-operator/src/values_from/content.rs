@@ -22,7 +22,6 @@ pub(crate) struct Content {
 
 type Data = BTreeMap<Box<str>, Vec<u8>>;
 
-/// Returns whether a key is wanted.
 type Wants<'w> = &'w dyn Fn(&str) -> bool;
 
 #[derive(Deserialize)]

@@ -187,12 +187,10 @@ impl Cache {
         self.state().primaries.get(key).map(|(primary, _)| primary.clone())
     }
 
-    /// Returns the resource of this name if it has this uid.
     pub(crate) fn primary_with_uid(&self, key: &ResourceKey, uid: &str) -> Option<Arc<Primary>> {
         self.primary(key).filter(|known| known.uid() == uid)
     }
 
-    /// Returns whether the resource with this uid is cached.
     pub(crate) fn has_primary(&self, key: &ResourceKey, uid: &str) -> bool {
         self.primary_with_uid(key, uid).is_some()
     }

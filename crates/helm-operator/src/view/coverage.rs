@@ -19,7 +19,6 @@ pub(crate) fn kind_key(resource: &Resource) -> KindKey {
 /// Why a kind can no longer be watched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// The server refuses the watch.
     Refused,
     /// The server serves no version of the kind.
     Unserved,

@@ -16,7 +16,6 @@ pub(crate) const SDK_FINALIZER: &str = "helm.sdk.operatorframework.io/uninstall-
 /// The maximum number of others' finalizers that are kept.
 const MAX_OTHERS: usize = 32;
 
-/// The finalizers of one resource.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Finalizers {
     kept: Box<[Arc<str>]>,

@@ -152,7 +152,6 @@ impl Informers {
         Informers { source: Box::new(source), state: Mutex::default() }
     }
 
-    /// Returns the scopes in which a kind's objects are watched.
     pub(crate) fn scopes(&self, kind: &Resource) -> Vec<WatchScope> {
         self.source.scopes(kind)
     }

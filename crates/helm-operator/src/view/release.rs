@@ -83,7 +83,6 @@ pub(crate) enum Holder {
     Nobody,
     /// Another resource, as an upstream operator recorded it.
     Upstream,
-    /// Another resource.
     Other,
     /// Another resource, which took it over from this one.
     Successor,

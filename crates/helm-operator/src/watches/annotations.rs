@@ -33,7 +33,6 @@ const MAX_UNKNOWN: usize = 8;
 /// resource could keep the operator busy.
 const SHORTEST: Duration = Duration::from_secs(1);
 
-/// The keys with a duration.
 const DURATIONS: [&str; 2] = ["reconcile-period", "hook-timeout"];
 
 /// The keys with a boolean. As in upstream, an invalid boolean counts as false.

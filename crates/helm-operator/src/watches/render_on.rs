@@ -3,7 +3,6 @@
 use super::node::Node;
 use crate::spelling::nearest;
 
-/// The words.
 const TRIGGERS: [&str; 1] = ["capabilities"];
 
 /// The events that trigger a new render: `renderOn` in watches.yaml.

@@ -43,7 +43,6 @@ impl PageAction {
         }
     }
 
-    /// Returns the action of events.
     pub(crate) fn event_action(self) -> &'static str {
         match self {
             PageAction::ReconcileNow => "ReconcileNow",
@@ -59,7 +58,6 @@ impl PageAction {
         PageAction::parse(form).filter(|_| is_alone)
     }
 
-    /// Reads the action from a query.
     pub(crate) fn parse(query: &str) -> Option<PageAction> {
         value(query, FIELD)?.parse().ok()
     }

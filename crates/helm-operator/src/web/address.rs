@@ -7,9 +7,7 @@ use strum::{EnumString, IntoStaticStr};
 use super::actions::{FIELD, PageAction};
 use crate::inspect::model::Name;
 
-/// The address of the style sheet.
 pub(crate) const STYLE: &str = "/style.css";
-/// The address of the script.
 pub(crate) const SCRIPT: &str = "/page.js";
 /// The address of the process's own state.
 pub(crate) const PROCESS: &str = "/process";
@@ -43,7 +41,6 @@ pub(crate) enum View {
     },
 }
 
-/// Which values to show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueRows {
     /// Only values other than the charts' own defaults.
@@ -51,7 +48,6 @@ pub(crate) enum ValueRows {
     All,
 }
 
-/// The order of releases.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, EnumString, IntoStaticStr)]
 #[serde(rename_all = "camelCase")]
 #[strum(serialize_all = "camelCase")]
@@ -133,7 +129,6 @@ impl View {
     }
 }
 
-/// Returns the value of a key in a query.
 pub(crate) fn value(query: &str, key: &str) -> Option<String> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     decode(&pairs.find(|(found, _)| *found == key)?.1.replace('+', " "))
@@ -168,7 +163,6 @@ impl Filter {
         if pairs.is_empty() { "/".to_owned() } else { format!("/?{}", pairs.join("&")) }
     }
 
-    /// Returns whether the filter selects a kind.
     pub(crate) fn selects_kind(&self, group: &str, kind: &str) -> bool {
         let asked = self.kind.as_str();
         asked.is_empty() || asked.eq_ignore_ascii_case(kind) || asked.eq_ignore_ascii_case(&format!("{kind}.{group}"))
@@ -202,7 +196,6 @@ pub(crate) fn after(resource: &Name, action: PageAction) -> String {
     format!("{}?{FIELD}={}", link(resource), action.word())
 }
 
-/// Returns the link to a release.
 pub(crate) fn link(resource: &Name) -> String {
     let Name { group, kind, namespace, name } = resource;
     let parts = [format!("{kind}.{group}"), namespace.clone(), name.clone()];

@@ -55,7 +55,6 @@ pub(crate) struct Table {
     states: Vec<Count>,
 }
 
-/// A release.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Row {
@@ -68,7 +67,6 @@ pub(crate) struct Row {
     pub(crate) created: Option<Timestamp>,
 }
 
-/// Returns the row of a resource.
 pub(crate) fn row(primary: &Primary, now: Timestamp) -> Row {
     let ready = primary.status.find(condition::READY);
     let mut line = line(Received::known(primary), now);

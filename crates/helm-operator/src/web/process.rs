@@ -12,7 +12,6 @@ use crate::view::coverage::Watching;
 /// The path whose right a caller needs, as for the metrics, which say the same.
 pub(crate) const RIGHT: &str = "/metrics";
 
-/// The state of a process.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Process {
@@ -29,7 +28,6 @@ pub(crate) struct Process {
     pub(crate) controllers: Vec<Controller>,
 }
 
-/// A chart controller.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Controller {
@@ -42,7 +40,6 @@ pub(crate) struct Controller {
     pub(crate) watches: Vec<Watched>,
 }
 
-/// A watched kind.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Watched {
@@ -52,7 +49,6 @@ pub(crate) struct Watched {
     pub(crate) state: Watching,
 }
 
-/// Returns the state of this process.
 pub(crate) fn process(replica: Option<String>, holder: &Holder, readiness: &Readiness, running: &Running) -> Process {
     let mut controllers: Vec<Controller> = running.all().iter().map(|one| controller(one)).collect();
     controllers.sort_by(|a, b| (&a.kind, &a.group).cmp(&(&b.kind, &b.group)));

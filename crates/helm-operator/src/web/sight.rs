@@ -184,7 +184,6 @@ pub(crate) async fn may_patch(found: &Found, access: &dyn Access) -> Result<bool
 }
 
 impl Found {
-    /// Returns the name of the resource.
     pub(crate) fn name(&self) -> Name {
         Name {
             group: self.controller.resource.group().to_owned(),

@@ -18,7 +18,6 @@ use crate::watches::OverrideValuesType;
 /// The maximum number of values on a page.
 pub(crate) const MAX_ROWS: usize = 1000;
 
-/// The values of a release.
 pub(crate) struct Values {
     pub(crate) resource: Name,
     pub(crate) which: ValueRows,

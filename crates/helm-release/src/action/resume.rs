@@ -14,7 +14,6 @@ pub(super) struct Resumed {
     pub(super) candidate: Candidate,
     /// Whether its pre hooks succeeded.
     pub(super) hooks_done: bool,
-    /// The uid of the record.
     pub(super) record_uid: Option<Arc<str>>,
 }
 

@@ -18,7 +18,6 @@ pub(crate) struct Elsewhere {
     pub(crate) release: Stored<Release>,
     /// The number of its newest revision.
     pub(crate) newest: u32,
-    /// The revision's marks, if it has any.
     pub(crate) marks: Option<Marks>,
     /// Whether it is an install that did not succeed, and nothing was deployed before.
     pub(crate) is_begun: bool,

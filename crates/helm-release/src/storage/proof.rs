@@ -124,7 +124,6 @@ impl<T> Stored<T> {
 }
 
 impl Sealed<Release> {
-    /// Packs the release.
     pub(crate) fn pack(&self) -> Result<Sealed<Packed>, Error> {
         Ok(Sealed::new(Packed::pack(&self.value)?, self.content))
     }

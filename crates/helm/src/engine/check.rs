@@ -10,7 +10,6 @@ use super::{RenderError, calls, handlebars};
 use crate::chart::{Chart, File};
 use crate::schema::InvalidSchema;
 
-/// The file of a chart's schema.
 const SCHEMA: &str = "values.schema.json";
 
 /// A fault in a chart's file.

@@ -225,7 +225,6 @@ impl Cells {
         }
     }
 
-    /// Returns the cells that it contains.
     fn content(&self, id: CellId) -> Vec<CellId> {
         let cell = &self.all[id as usize];
         let places = cell.children.values().chain(&cell.any_child).copied();

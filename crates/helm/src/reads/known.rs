@@ -16,7 +16,6 @@ const MAX_FIELDS: usize = 50_000;
 /// The documentation of a value.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Known {
-    /// The fields of a table.
     fields: BTreeMap<String, Known>,
     /// The documentation of each item of a list.
     items: Option<Box<Known>>,

@@ -10,7 +10,6 @@ use super::outline::{Node, NodeId, Outline, Rule, size};
 /// Levels of nesting per additional step: an error contains a path, and the validator looks for cycles.
 const LEVELS_PER_STEP: usize = 64;
 
-/// Number of compared values per step.
 const LITERALS_PER_STEP: u64 = 16;
 
 /// Number of looked-up names per step.

@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use super::conditions::Comparison;
 
-/// The most steps of a path.
 const MAX_STEPS: usize = 16;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +12,6 @@ pub(super) struct Path(Vec<Step>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Step {
-    /// The field of a map.
     Field(String),
     /// The item of a list; negative ones count from the end.
     Item(i64),

@@ -11,7 +11,6 @@ use crate::request::Target;
 use crate::status::Status;
 
 impl Server {
-    /// Returns an object's scale.
     pub(crate) fn scale(&self, kind: &Kind, target: &Target) -> Result<Value, Status> {
         let object = self.get(kind, target, "")?;
         Ok(scale_of(&object))

@@ -267,7 +267,6 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     Error::Refused { code, reason, message, fields, purpose: Purpose::default() }
 }
 
-/// Replaces a hidden value.
 const HIDDEN: &str = "<hidden>";
 
 /// Hides the quoted values that `hide` selects.

@@ -11,7 +11,6 @@ const BEGINNINGS: [&str; 2] = ["failed to create typed patch object (", "failed 
 /// not contain it.
 const UNDECODABLE: &str = "error decoding from json: ";
 
-/// The message about a field that the schema does not declare.
 pub(super) const UNDECLARED: &str = "field not declared in schema";
 
 /// The message without details, used when details would quote values.

@@ -35,7 +35,6 @@ const ADOPTED: [(&str, &str); 3] = [
 #[derive(Debug)]
 pub(super) struct Row {
     pub(super) change: Change,
-    /// The plan's summary.
     pub(super) summary: String,
     /// Why the plan says that the reconcile fails.
     pub(super) failure: Option<String>,

@@ -210,7 +210,6 @@ impl Client {
     }
 }
 
-/// A response.
 enum Reply {
     Answer(Answer),
     Challenged(HeaderMap),

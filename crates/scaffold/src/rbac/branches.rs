@@ -11,7 +11,6 @@ use serde_json::{Value as Json, json};
 /// A change of one value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Change {
-    /// The path of keys.
     path: Vec<String>,
     value: Json,
 }

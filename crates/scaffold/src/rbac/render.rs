@@ -29,7 +29,6 @@ pub(super) type Origin = String;
 pub(super) struct Seen {
     /// Each kind of objects, as (API version, kind), with the first place where it appeared.
     pub(super) kinds: BTreeMap<(String, String), Origin>,
-    /// Each kind of hooks.
     pub(super) hooks: BTreeMap<(String, String), HookKind>,
     /// Roles and bindings, each text once.
     pub(super) rights: Vec<(Json, Origin)>,

@@ -29,7 +29,6 @@ impl Part {
     }
 }
 
-/// Escapes text for this part.
 pub(super) fn escape(text: &[u8], part: Part) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     for byte in text {

@@ -12,7 +12,6 @@ pub(crate) enum Rendered {
 /// How this engine's render compares with Helm's.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The same text.
     Same,
     SameError,
     /// The same apart from places that differ between two runs of Helm.

@@ -27,7 +27,6 @@ pub(super) struct Writer {
 pub(super) enum Level {
     /// A scalar, which is indented even at the top level.
     Scalar,
-    /// A collection.
     Collection,
     /// A list in the same column as its key.
     SameColumn,

@@ -53,7 +53,6 @@ impl Asked {
         Ok(Asked { reader: Reader::new(api), namespace, is_namespace_given, output, watches })
     }
 
-    /// Answers `status`.
     pub(super) async fn status(&self, what: &[String]) -> Result<Answer, String> {
         if what.is_empty() {
             return self.kinds().await;
@@ -71,7 +70,6 @@ impl Asked {
         self.answer(&release, is_ready, || text::release(&release, outside::now()))
     }
 
-    /// Answers `get`.
     pub(super) async fn get(&self, asked: &Get) -> Result<Answer, String> {
         let kind = self.kind(&asked.kind).await?;
         let namespace = if asked.all_namespaces { "" } else { &*self.namespace };
@@ -82,7 +80,6 @@ impl Asked {
         self.answer(&lines, is_ready, || text::lines(&lines))
     }
 
-    /// Answers `history`.
     pub(super) async fn history(&self, what: &[String], max: usize) -> Result<Answer, String> {
         let (_, resource) = self.find(what).await?;
         let records = self.records(&resource)?;

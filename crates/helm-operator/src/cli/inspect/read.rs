@@ -22,7 +22,6 @@ use crate::status::inventory::Inventory;
 use crate::view::primary::Received;
 use outside::group_of;
 
-/// How many objects are read at a time.
 const AT_A_TIME: usize = 8;
 /// How many pods, or other objects below one, are read.
 const PAGE: usize = 50;

@@ -47,7 +47,6 @@ impl Records {
         Some(Records { storage, home, namespace: namespace.to_owned(), name: name.to_owned() })
     }
 
-    /// Returns the namespace of the release.
     pub(super) fn namespace(&self) -> &str {
         &self.namespace
     }

@@ -85,7 +85,6 @@ fn render(watch: &Watch, chart: Arc<Chart>) -> Result<Objects, String> {
     Ok(objects)
 }
 
-/// Returns the objects in these documents.
 pub(super) fn objects_in<'t>(texts: impl Iterator<Item = &'t String>) -> Objects {
     revisions::objects(texts.map(String::as_str)).into_iter().map(named).collect()
 }

@@ -37,7 +37,6 @@ struct Noted {
 /// A write.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Note {
-    /// The object's path.
     pub(super) path: String,
     /// Empty if neither the request nor its answer names it.
     pub(super) kind: String,

@@ -40,7 +40,6 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    /// Returns whether this input differs.
     pub(crate) fn has(&self, input: NamedInput) -> bool {
         self.parts.iter().any(|name| name == input.name())
     }

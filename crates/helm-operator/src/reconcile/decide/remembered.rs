@@ -14,7 +14,6 @@ use crate::view::primary::Primary;
 /// The requested and scheduled actions that this process has done. Rare.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HandledTriggers {
-    /// The tokens that this process has handled.
     pub(crate) tokens: Handled,
     /// The last `reconcile-now` token whose work is complete.
     pub(crate) done: Option<Box<str>>,
@@ -124,9 +123,7 @@ const PATIENCE: u32 = 5;
 pub(crate) struct Met {
     /// The process that was reported last.
     pub(crate) reported: Option<Arc<str>>,
-    /// The revision that this process has already waited for.
     pub(crate) waited_for_revision: u32,
-    /// The record that this process has already waited for.
     pub(crate) waited_for_record: Option<RecordVersion>,
     /// The last record of others that this process replaced, or began to.
     replaced: Option<(RecordVersion, Instant)>,

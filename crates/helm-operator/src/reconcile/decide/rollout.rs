@@ -109,9 +109,7 @@ pub(crate) struct Claim<'h> {
     pub(crate) is_made: bool,
     /// No upgrade can begin now: the chart does not render, or the server does not answer.
     pub(crate) is_blocked: bool,
-    /// It is not its turn in the rollout.
     pub(crate) is_out_of_turn: bool,
-    /// A dependency is missing.
     pub(crate) lacks_dependency: bool,
     /// There is no memory for the waits of the upgrade.
     pub(crate) lacks_memory: bool,
@@ -185,7 +183,6 @@ impl Rollout {
         self.state().queued.contains(key)
     }
 
-    /// Returns the place of a release, if it has one.
     pub(crate) fn place(&self, key: &ResourceKey) -> Option<Place> {
         let state = self.state();
         match state.holders.get(key) {

@@ -21,7 +21,6 @@ pub(crate) enum End {
 pub(crate) struct Times {
     /// When the last step was decided.
     pub(crate) decided: Instant,
-    /// When the reconcile ended.
     pub(crate) ended: Instant,
     /// The reconcile period; zero means none.
     pub(crate) period: Duration,

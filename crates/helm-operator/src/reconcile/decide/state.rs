@@ -114,13 +114,11 @@ pub(crate) enum Recorded {
     None,
     /// Its records disappeared, but we did not uninstall it.
     Lost,
-    /// It belongs to someone else.
     #[strum(to_string = "someone else's")]
     Foreign,
     /// Someone else is working on it: a person with `helm`, or an upstream operator.
     #[strum(to_string = "somebody else at work")]
     InFlight,
-    /// An install is unfinished.
     #[strum(to_string = "being installed")]
     PendingInstall,
     /// An upgrade or rollback is unfinished.
@@ -221,7 +219,6 @@ pub(crate) enum Step {
     /// Read the dependencies that are unknown.
     #[strum(to_string = "read dependencies")]
     ReadDependencies,
-    /// Wait until the dependencies are met.
     #[strum(to_string = "wait for dependencies")]
     AwaitDependencies,
     /// Wait until the resources that depend on this one are deleted.

@@ -33,7 +33,6 @@ struct State {
     milestones: Vec<(Milestone, RolloutProgress)>,
 }
 
-/// A release's turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RolloutTurn {
     /// The release may be upgraded.
@@ -121,7 +120,6 @@ impl Turns {
         state.replan(rule, now)
     }
 
-    /// Returns a release's turn.
     pub(crate) fn turn(&self, key: &ResourceKey, now: Timestamp) -> RolloutTurn {
         let Some(rule) = &self.rule else { return RolloutTurn::Free };
         let mut state = sync::lock(&self.state);

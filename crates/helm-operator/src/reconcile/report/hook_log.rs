@@ -13,7 +13,6 @@ use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
-/// How many lines are read.
 const LINES: u32 = 10;
 /// The maximum size of these, in bytes.
 const MAX_LOG: usize = 64 << 10;

@@ -297,7 +297,6 @@ enum Unfinished {
     None,
     /// Nothing, because the action had ended.
     Ended,
-    /// The whole candidate.
     Candidate(Arc<Candidate>),
 }
 

@@ -55,7 +55,6 @@ impl StepContext<'_> {
         }
     }
 
-    /// Reads the resource with its `spec`.
     pub(crate) async fn read_spec(&self, primary: &Primary) -> Result<Learned, Failed> {
         let shared = self.shared;
         let path = shared.resource.path(primary.own_namespace(), primary.name());

@@ -30,7 +30,6 @@ pub(crate) enum ChartHooks {
     Of(Arc<Candidate>),
     /// The chart does not render, for this reason.
     Unrendered(String),
-    /// The render is postponed.
     Postponed,
 }
 

@@ -60,7 +60,6 @@ impl Answer<'_> {
         }
     }
 
-    /// Returns the whole response.
     pub(super) async fn whole(mut self) -> Result<Vec<u8>, LookupError> {
         let mut json = Vec::new();
         while let Some(piece) = self.next().await? {

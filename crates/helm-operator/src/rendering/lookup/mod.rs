@@ -80,7 +80,6 @@ impl Query {
 pub(crate) struct ClusterLookup {
     /// The server and the kinds that it serves.
     applier: Applier,
-    /// The runtime of the requests.
     runtime: Handle,
     reach: LookupReach,
     /// How much messages may show of the chart.

@@ -12,7 +12,6 @@ use outside::group_of;
 
 use crate::watches::LookupRule;
 
-/// The reach of a render's lookups.
 #[derive(Clone)]
 pub(crate) enum LookupReach {
     /// Everything that the operator may read: `template` on the command line, whose user provides the credentials.

@@ -103,7 +103,6 @@ impl Kind {
         }
     }
 
-    /// Returns the state of a query.
     pub(super) fn standing(&self, query: &Query) -> Standing {
         let lacks = |missing| Standing::Lacks(Gap { object: None, missing });
         let is_namespaced = self.resource.as_ref().is_some_and(|resource| resource.namespaced);

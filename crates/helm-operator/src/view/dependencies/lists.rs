@@ -19,7 +19,6 @@ pub(crate) struct MayHold {
 }
 
 impl MayHold {
-    /// Returns what the resources of a watch may hold.
     pub(crate) fn of(watch: &Watch) -> Vec<MayHold> {
         let entries = watch.depends_on.iter().filter(|entry| entry.reverse_deletion);
         let named = entries.map(|entry| {
@@ -49,7 +48,6 @@ struct Holders {
     may_hold: Vec<MayHold>,
     /// The scopes to list.
     scopes: HashSet<WatchScope>,
-    /// Those that are not listed.
     unlisted: HashSet<WatchScope>,
     /// Whether the last refusal showed that the server serves no version of the kind.
     is_unserved: bool,

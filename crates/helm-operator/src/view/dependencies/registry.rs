@@ -33,7 +33,6 @@ const MAX_PAGES: usize = 2;
 /// The process's registry of dependencies.
 pub(crate) struct Dependencies {
     namespaces: Namespaces,
-    /// The kinds that this process serves.
     served: Arc<ServedKinds>,
     pub(super) mapper: Arc<Mapper>,
     /// `None` in tests, which feed the registry themselves.

@@ -25,7 +25,6 @@ pub(crate) enum Portion {
 }
 
 impl Portion {
-    /// Returns what a query needs.
     pub(crate) fn needed_for(query: &Query) -> Portion {
         if query.needs_only_metadata() { Portion::Metadata } else { Portion::Whole }
     }
@@ -39,7 +38,6 @@ impl Portion {
 /// Who reconciles an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServedBy {
-    /// This operator.
     Us,
     Others,
 }

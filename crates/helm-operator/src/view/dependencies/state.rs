@@ -161,7 +161,6 @@ impl State {
     }
 }
 
-/// Returns the kind of a query's objects.
 pub(crate) fn key_of(query: &Query) -> KindKey {
     (query.group.clone(), query.kind.clone())
 }

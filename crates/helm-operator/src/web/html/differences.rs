@@ -16,7 +16,6 @@ const MAX_BYTES: usize = 256 << 10;
 /// How many objects of a revision's account a page shows.
 const MAX_LINES: usize = 500;
 
-/// Writes the differences.
 pub(crate) fn differences(of: &Differences) -> Markup {
     let name = full_name(&of.resource);
     let content = html! {

@@ -16,7 +16,6 @@ use super::address::{PROCESS, SCRIPT as SCRIPT_ADDRESS, STYLE as STYLE_ADDRESS, 
 use crate::inspect::model::{Health, Name, State};
 use crate::inspect::text::{duration, plain};
 
-/// The style sheet.
 pub(crate) const STYLE: &str = include_str!("../../../assets/style.css");
 
 /// The script, which keeps an open page current. A page needs none.
@@ -150,7 +149,6 @@ fn back(resource: &Name) -> Markup {
     html! { p.way { a href="/" { "All releases" } " › " a href=(link(resource)) { (text(&full_name(resource), LINE)) } } }
 }
 
-/// Returns a section with a heading.
 fn section(id: &str, heading: &str, content: &Markup) -> Markup {
     html! { section aria-labelledby=(id) { h2 id=(id) { (heading) } (content) } }
 }

@@ -19,7 +19,6 @@ const COLUMNS: [(&str, Option<Order>); 6] = [
     ("Age", Some(Order::Age)),
 ];
 
-/// Writes the overview.
 pub(crate) fn overview(overview: &Overview, version: u64, now: Timestamp) -> Markup {
     let filter = &overview.filter;
     let fixed = html! {

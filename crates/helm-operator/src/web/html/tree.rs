@@ -16,7 +16,6 @@ struct Kind<'r> {
     nodes: Vec<&'r Node>,
 }
 
-/// Draws the tree of a release.
 pub(crate) fn tree(release: &ReleaseReport) -> Markup {
     let Name { name: resource, namespace: own, .. } = &release.resource;
     let deployed = release.release.as_ref();

@@ -10,7 +10,6 @@ use crate::web::values::Values;
 /// In place of a value that may not be shown.
 const HIDDEN: &str = "****";
 
-/// Writes the values.
 pub(crate) fn values(of: &Values) -> Markup {
     let name = full_name(&of.resource);
     let rows = html! { @for one in &of.rows { (row(one)) } };

@@ -124,7 +124,6 @@ impl Decoration {
         if is_referred { Tie::Reference } else { Tie::Annotations }
     }
 
-    /// Returns the value of [`CHART_LABEL`].
     pub(in crate::kube) fn chart_label(&self) -> &str {
         label_value(&self.chart)
     }

@@ -38,7 +38,6 @@ pub enum Policy {
 pub(crate) enum Previous {
     /// By server-side apply, or never.
     Apply,
-    /// Client-side.
     Client {
         /// Whether the chart's object has changed since then, so that server-side apply may accept it.
         changed: bool,

@@ -19,7 +19,6 @@ use bound::Writer;
 use call::Functions;
 use state::State;
 
-/// The extension of Handlebars templates.
 pub(super) const EXTENSION: &str = ".hbs";
 
 /// Stack size that suffices for the deepest allowed nesting in the maximum number of nested partials, in bytes.

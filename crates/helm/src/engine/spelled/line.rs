@@ -206,7 +206,6 @@ struct Content<'a> {
     is_item: bool,
 }
 
-/// Returns the content of a line.
 fn content(line: &str) -> Content<'_> {
     let mut column = line.len() - line.trim_start().len();
     let mut text = line.trim_start();

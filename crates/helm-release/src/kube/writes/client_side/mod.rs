@@ -162,7 +162,6 @@ fn patch_over(
 /// The result of a client-side write.
 pub(in crate::kube) struct Merged {
     pub(in crate::kube) live: Live,
-    /// Whether anything changed.
     pub(in crate::kube) changed: bool,
 }
 

@@ -66,7 +66,6 @@ impl ApplyError {
 /// An object whose immutable fields the server refuses to change.
 pub(in crate::kube) struct Stuck<'a> {
     pub(in crate::kube) target: &'a Target<'a>,
-    /// The server's error.
     pub(in crate::kube) source: Error,
 }
 
