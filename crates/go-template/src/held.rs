@@ -19,18 +19,13 @@ pub(crate) struct Held {
     recorded: Vec<(Value, usize)>,
     /// Bytes created before values were recorded. They count until the run ends.
     unrecorded: usize,
-    /// Bytes held at the last check, plus bytes created since.
-    bytes: usize,
+    /// An upper bound of the held bytes: those at the last check, plus bytes created since.
+    pub(crate) bytes: usize,
     /// Number of bytes above which the next check is due.
     check_at: usize,
 }
 
 impl Held {
-    /// Returns an upper bound of the held bytes.
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// Adds a value that nothing else holds yet. `limit` is the number of bytes that the run may hold.
     pub(crate) fn add(&mut self, value: &Value, limit: usize) {
         let before = self.bytes;
@@ -110,8 +105,8 @@ mod tests {
     fn small_totals_are_counted_and_never_checked() {
         let mut held = Held::default();
         (0..10).for_each(|_| held.add(&text(), LIMIT));
-        assert_eq!((held.bytes(), held.is_check_due(), held.check(LIMIT)), (10_000, false, 0));
-        assert_eq!(held.bytes(), 10_000);
+        assert_eq!((held.bytes, held.is_check_due(), held.check(LIMIT)), (10_000, false, 0));
+        assert_eq!(held.bytes, 10_000);
     }
 
     #[test]
@@ -120,15 +115,15 @@ mod tests {
         let texts: Vec<Value> = (0..15).map(|_| text()).collect();
         texts.iter().for_each(|text| held.add(text, LIMIT));
         let each = 1000 + size_of::<(Value, usize)>();
-        assert_eq!(held.bytes(), 10_000 + 5 * each);
+        assert_eq!(held.bytes, 10_000 + 5 * each);
         drop(texts.into_iter().skip(12).collect::<Vec<_>>());
         assert_eq!(held.check(LIMIT), 5);
-        assert_eq!(held.bytes(), 10_000, "the others are gone as well");
+        assert_eq!(held.bytes, 10_000, "the others are gone as well");
         let kept = text();
         held.add(&kept, LIMIT);
         (0..9).for_each(|_| held.add(&text(), LIMIT));
         assert_eq!(held.check(LIMIT), 10);
-        assert_eq!((held.bytes(), held.check(LIMIT)), (10_000 + each, 1));
+        assert_eq!((held.bytes, held.check(LIMIT)), (10_000 + each, 1));
     }
 
     #[test]
@@ -138,7 +133,7 @@ mod tests {
         texts.iter().for_each(|text| held.add(text, LIMIT));
         assert!(held.is_check_due());
         held.check(LIMIT);
-        let (bytes, mut added) = (held.bytes(), 0);
+        let (bytes, mut added) = (held.bytes, 0);
         while !held.is_check_due() {
             held.add(&text(), LIMIT);
             added += 1;
@@ -156,10 +151,10 @@ mod tests {
         let part = list.as_list().map(|list| list[0].clone());
         drop(list);
         assert_eq!(held.check(LIMIT), 2);
-        assert_eq!(held.bytes(), 10_000 + 5032);
+        assert_eq!(held.bytes, 10_000 + 5032);
         drop(part);
         held.check(LIMIT);
-        assert_eq!(held.bytes(), 10_000);
+        assert_eq!(held.bytes, 10_000);
     }
 
     #[test]
@@ -170,7 +165,7 @@ mod tests {
         held.add(&nested, LIMIT);
         drop(nested);
         assert!(held.check(LIMIT) > 9);
-        assert_eq!((held.bytes(), held.check(LIMIT)), (10_000, 0));
+        assert_eq!((held.bytes, held.check(LIMIT)), (10_000, 0));
     }
 
     #[test]

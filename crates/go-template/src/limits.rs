@@ -174,11 +174,11 @@ impl Spent {
     #[inline]
     fn check_memory(&mut self, running: usize, limits: &Limits) -> Result<(), LimitError> {
         let output = self.kept.saturating_add(running);
-        if output.saturating_add(self.held.bytes()) <= limits.memory {
+        if output.saturating_add(self.held.bytes) <= limits.memory {
             return Ok(());
         }
         self.check_held(limits)?;
-        match output.saturating_add(self.held.bytes()) <= limits.memory {
+        match output.saturating_add(self.held.bytes) <= limits.memory {
             true => Ok(()),
             false => Err(self.held.exceeded(output, limits)),
         }

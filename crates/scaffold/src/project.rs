@@ -10,7 +10,7 @@ use crate::progress::{Progress, Step};
 pub struct Project {
     files: BTreeMap<String, File>,
     removed: BTreeSet<String>,
-    progress: Progress,
+    pub(crate) progress: Progress,
 }
 
 #[derive(Clone, Debug)]
@@ -53,10 +53,6 @@ impl Project {
     /// Sets the receiver of progress reports of slow work on this project.
     pub fn report_to(&mut self, report: impl Fn(Step<'_>) + Send + Sync + 'static) {
         self.progress = Progress::to(report);
-    }
-
-    pub(crate) fn progress(&self) -> &Progress {
-        &self.progress
     }
 
     /// Returns whether the file exists.

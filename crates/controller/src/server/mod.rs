@@ -238,9 +238,7 @@ impl Server {
         // after the first bytes.
         let serving = async {
             match self.tls {
-                Some(inner) if inner.speaks_http2() => {
-                    server.acceptor(Limited { inner, connections }).serve(service).await
-                }
+                Some(inner) if inner.http2 => server.acceptor(Limited { inner, connections }).serve(service).await,
                 Some(inner) => server.acceptor(Limited { inner, connections }).http1_only().serve(service).await,
                 None => {
                     let inner = DefaultAcceptor::new();

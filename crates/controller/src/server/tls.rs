@@ -63,7 +63,7 @@ struct Pair {
 pub(super) struct Acceptor {
     inner: RustlsAcceptor,
     config: RustlsConfig,
-    http2: bool,
+    pub(super) http2: bool,
     files: Option<Arc<Watched>>,
 }
 
@@ -129,10 +129,6 @@ impl Acceptor {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         let config = RustlsConfig::from_config(Arc::new(config));
         Ok(Acceptor { inner: RustlsAcceptor::new(config.clone()), config, http2: false, files: None })
-    }
-
-    pub(super) fn speaks_http2(&self) -> bool {
-        self.http2
     }
 
     /// Reloads changed files. If they cannot be used, keeps the previous certificate and logs that once.

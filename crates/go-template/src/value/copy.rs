@@ -100,8 +100,8 @@ fn copy_value(value: &Value, budget: &mut Budget, rebuild: Rebuild) -> Result<Va
 /// Copies a map: lazily if it is frozen, else entry by entry.
 pub(super) fn copy_map(map: &Map, budget: &mut Budget, rebuild: Rebuild) -> Result<Map, LimitError> {
     if let Some(table) = map.untouched() {
-        budget.spend(table.size())?;
-        budget.reach(table.depth())?;
+        budget.spend(table.size)?;
+        budget.reach(table.depth)?;
         return Ok(Map::lazy(map, Arc::clone(table)));
     }
     let mut entries = map.entries().clone();

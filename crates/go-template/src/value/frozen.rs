@@ -11,11 +11,15 @@ use super::{List, Map, Str, Value};
 
 /// One level of a frozen map. The maps below it are lazy copies that stay unchanged.
 pub(super) struct Table {
-    entries: BTreeMap<Str, Value>,
-    holds_map: bool,
-    holds_nil: bool,
-    size: usize,
-    depth: usize,
+    pub(super) entries: BTreeMap<Str, Value>,
+    /// Whether there are maps below, which a copy of this level must replace.
+    pub(super) holds_map: bool,
+    /// Whether this map or a map below contains nil.
+    pub(super) holds_nil: bool,
+    /// The number of values on this level and below.
+    pub(super) size: usize,
+    /// The number of levels, including this one.
+    pub(super) depth: usize,
 }
 
 impl Map {
@@ -40,30 +44,6 @@ impl Table {
         table.depth += 1;
         table.entries = entries;
         table
-    }
-
-    pub(super) fn entries(&self) -> &BTreeMap<Str, Value> {
-        &self.entries
-    }
-
-    /// Returns whether there are maps below, which a copy of this level must replace.
-    pub(super) fn holds_map(&self) -> bool {
-        self.holds_map
-    }
-
-    /// Returns whether this map or a map below contains nil.
-    pub(super) fn holds_nil(&self) -> bool {
-        self.holds_nil
-    }
-
-    /// Returns the number of values on this level and below.
-    pub(super) fn size(&self) -> usize {
-        self.size
-    }
-
-    /// Returns the number of levels, including this one.
-    pub(super) fn depth(&self) -> usize {
-        self.depth
     }
 
     /// Returns the entries of a copy of this level. Maps among them are lazy copies.

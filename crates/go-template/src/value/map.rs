@@ -119,7 +119,7 @@ impl Map {
     /// Returns the entries, sorted by the bytes of their keys.
     pub fn entries(&self) -> Entries<'_> {
         match self.untouched() {
-            Some(table) if !table.holds_map() => Entries(Reading::Frozen(table.entries())),
+            Some(table) if !table.holds_map => Entries(Reading::Frozen(&table.entries)),
             _ => Entries(Reading::Own(self.own().read().unwrap_or_else(PoisonError::into_inner))),
         }
     }
@@ -127,7 +127,7 @@ impl Map {
     /// Returns the entries without copying, for reading only. Nested maps may belong to the frozen original: do not change or keep them.
     pub fn peek(&self) -> Entries<'_> {
         match self.untouched() {
-            Some(table) => Entries(Reading::Frozen(table.entries())),
+            Some(table) => Entries(Reading::Frozen(&table.entries)),
             None => self.entries(),
         }
     }
@@ -140,7 +140,7 @@ impl Map {
     /// Returns the value of the key.
     pub fn get(&self, key: impl AsRef<[u8]>) -> Option<Value> {
         if let Some(table) = self.untouched() {
-            let value = table.entries().get(key.as_ref())?;
+            let value = table.entries.get(key.as_ref())?;
             if !value.holds_map() {
                 return Some(value.clone());
             }
@@ -179,7 +179,7 @@ impl Map {
     /// Returns whether this map and all maps below are known to contain no nil. This is known without a walk only for an unchanged copy of a frozen
     /// map. Ignores lists.
     pub fn is_known_without_nil(&self) -> bool {
-        self.untouched().is_some_and(|table| !table.holds_nil())
+        self.untouched().is_some_and(|table| !table.holds_nil)
     }
 
     /// Returns a map of the same type with these entries.

@@ -50,9 +50,10 @@ fn env() -> Result<Arc<Env>, Error> {
 
 #[derive(Clone)]
 pub(crate) struct Expression {
-    source: Arc<str>,
+    pub(crate) source: Arc<str>,
     ast: Arc<Ast>,
-    kinds: BTreeSet<String>,
+    /// The kinds whose objects the expression reads, as it names them: `Deployment` or `Certificate.cert-manager.io`.
+    pub(crate) kinds: BTreeSet<String>,
 }
 
 impl std::fmt::Debug for Expression {
@@ -112,16 +113,6 @@ impl Expression {
         let mut meter = meter::Meter::new(variables);
         let ast = Arc::new(meter.meter(program.expression().clone())?);
         Ok(Expression { source: source.into(), ast, kinds: meter.into_kinds() })
-    }
-
-    pub(crate) fn source(&self) -> &Arc<str> {
-        &self.source
-    }
-
-    /// Returns the kinds whose objects the expression reads, as it names them: `Deployment` or
-    /// `Certificate.cert-manager.io`.
-    pub(crate) fn kinds(&self) -> &BTreeSet<String> {
-        &self.kinds
     }
 
     /// Evaluates the expression. A missing variable is an error of the expression.
@@ -292,7 +283,7 @@ mod tests {
         let both =
             "size(objects.Deployment) + size(objects['Certificate.cert-manager.io']) + size(objects.?Pod.orValue({}))";
         let kinds = Expression::compile(both, &["objects"]).unwrap();
-        assert_eq!(kinds.kinds().iter().collect::<Vec<_>>(), ["Certificate.cert-manager.io", "Deployment", "Pod"]);
+        assert_eq!(kinds.kinds.iter().collect::<Vec<_>>(), ["Certificate.cert-manager.io", "Deployment", "Pod"]);
     }
 
     #[test]

@@ -160,7 +160,7 @@ impl Lookout {
             }
             _ => {
                 tracing::error!(kind, %chart, error, "The chart cannot be fetched: its resources wait for it");
-                let name = self.puller.pull().source.location.name();
+                let name = self.puller.pull.source.location.name();
                 let unavailable = Unavailable::new(name, self.watch.overrides.clone());
                 unavailable.because(why.0, self.explained(why.1));
                 Serving::Nothing(Arc::new(unavailable))
@@ -242,14 +242,14 @@ impl Lookout {
     /// Returns whether the registry may have another chart. If not, it is enough to check that the cache still has it,
     /// because new workers read it again.
     fn moves(&self) -> bool {
-        let Pull { source, interval, .. } = self.puller.pull();
+        let Pull { source, interval, .. } = &self.puller.pull;
         source.moves() && !interval.is_zero()
     }
 
     /// Returns the pause before the next lookup, up to a tenth longer, so that kinds and replicas do not send requests
     /// at the same time.
     fn interval(&self) -> Duration {
-        let interval = Some(self.puller.pull().interval).filter(|interval| !interval.is_zero()).unwrap_or(KEPT);
+        let interval = Some(self.puller.pull.interval).filter(|interval| !interval.is_zero()).unwrap_or(KEPT);
         interval + interval.mul_f64((outside::random() % 1000) as f64 / 10_000.0)
     }
 

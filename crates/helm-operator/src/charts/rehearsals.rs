@@ -26,7 +26,8 @@ const LISTING: Duration = Duration::from_millis(20);
 /// The chart controllers of a process that only rehearses, once they have listed everything.
 #[derive(Default)]
 pub(crate) struct Rehearsals {
-    is_on: bool,
+    /// Whether controllers reconcile nothing by themselves.
+    pub(super) is_on: bool,
     ready: watch::Sender<Vec<Arc<ControllerContext>>>,
 }
 
@@ -39,11 +40,6 @@ impl Rehearsals {
     /// Returns those of this process, which are off by default.
     pub(crate) fn of(context: &Context) -> Arc<Rehearsals> {
         context.part(|_| Rehearsals::default())
-    }
-
-    /// Returns whether controllers reconcile nothing by themselves.
-    pub(crate) fn is_on(&self) -> bool {
-        self.is_on
     }
 
     /// Adds a controller that has listed everything.

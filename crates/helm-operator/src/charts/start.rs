@@ -115,7 +115,7 @@ pub(super) async fn start(
         storage: Storage::new(api.clone(), keys.clone()).at(home.clone()).written_by(cluster.releases.writer()),
         rollout: settings.slots(),
         // A plan says what is to come, whenever that is.
-        turns: Turns::new(settings.rollout.clone().filter(|_| !Rehearsals::of(&context).is_on())),
+        turns: Turns::new(settings.rollout.clone().filter(|_| !Rehearsals::of(&context).is_on)),
         unseen: Unseen::default(),
         settings,
         acceptance,
@@ -279,7 +279,7 @@ fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Re
         chart_tests: watch.chart_tests,
         hook_logs: watch.hook_logs,
         sequencing: watch.sequencing,
-        rehearses: Rehearsals::of(context).is_on(),
+        rehearses: Rehearsals::of(context).is_on,
         render_on: watch.render_on,
         crds: watch.crds,
         recreate: watch.recreate.clone(),
@@ -355,7 +355,7 @@ async fn start_watches(
         objects.cover(request, &mut tasks);
     }
     let rehearsals = Rehearsals::of(context);
-    if rehearsals.is_on() {
+    if rehearsals.is_on {
         rehearsals.add(shared.clone());
     } else {
         restore::begin(shared);

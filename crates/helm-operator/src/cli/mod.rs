@@ -259,7 +259,7 @@ fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error
     let threads = Threads::start()?;
     let manager = manager.controllers_on(threads.workers().clone());
     let stop = CancellationToken::new();
-    let previews = manager.previews();
+    let previews = manager.previews.clone();
     let reload = reloads.then(|| Reload::start(&file, stop.clone(), previews)).transpose()?;
     let result: Result<(), manager::Error> = threads.run(manager.run_or_stop(stop));
     drop(threads);

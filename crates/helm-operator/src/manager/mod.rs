@@ -92,8 +92,8 @@ pub struct Manager {
     operator: Operator,
     /// The runtime for controllers, if it is not the manager's.
     workers: Option<Handle>,
-    /// The running chart controllers, for previews.
-    previews: Arc<Previews>,
+    /// The chart controllers, which appear once they run, for previews.
+    pub(crate) previews: Arc<Previews>,
     /// The chart controllers that only rehearse.
     rehearsals: Arc<Rehearsals>,
 }
@@ -109,11 +109,6 @@ impl Manager {
     #[must_use]
     pub fn controllers_on(self, workers: Handle) -> Manager {
         Manager { workers: Some(workers), ..self }
-    }
-
-    /// Returns the chart controllers, which appear once they run.
-    pub(crate) fn previews(&self) -> Arc<Previews> {
-        self.previews.clone()
     }
 
     /// Makes chart controllers reconcile nothing by themselves. Returns them, which appear once they have listed
@@ -157,7 +152,7 @@ impl Manager {
     /// Returns the manager of the operator's controllers.
     pub(crate) fn of_controllers(self) -> Result<manager::Manager, Error> {
         let Manager { config, operator, workers, previews, rehearsals } = self;
-        let (file, charts) = (operator.file().map(Path::to_path_buf), Arc::new(config.charts.clone()));
+        let (file, charts) = (operator.file.clone(), Arc::new(config.charts.clone()));
         let webhooks = operator.webhooks.clone();
         let controllers = operator.controllers()?;
         let is_empty = controllers.is_empty() && webhooks.is_empty();

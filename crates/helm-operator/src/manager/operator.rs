@@ -35,7 +35,7 @@ pub struct Operator {
     /// The entries of watches files.
     watches: Vec<Watch>,
     /// The last watches file.
-    file: Option<PathBuf>,
+    pub(super) file: Option<PathBuf>,
     /// The watches added in code.
     own: Vec<(Watch, Customise)>,
     /// The code to run around the charts of a kind.
@@ -182,11 +182,6 @@ impl Operator {
     /// Makes each definition whose objects the program converts name the Service of its webhooks.
     pub(crate) fn convert_at(&self, service: &Service, definitions: &mut [serde_json::Value]) {
         definitions::convert_at(service, &self.webhooks, definitions);
-    }
-
-    /// Returns the watches file, if there is one.
-    pub(crate) fn file(&self) -> Option<&Path> {
-        self.file.as_deref()
     }
 
     /// Returns the watches that the program itself adds.

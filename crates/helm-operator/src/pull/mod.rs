@@ -23,7 +23,7 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 
 /// Fetches one chart.
 pub(crate) struct Puller {
-    pull: Pull,
+    pub(crate) pull: Pull,
     cache: Arc<Cache>,
     secrets: Option<Secrets>,
     hop: Option<Hop>,
@@ -74,11 +74,6 @@ impl Puller {
     /// Sends requests over `hop` rather than over the network.
     pub(crate) fn over(self, hop: Option<Hop>) -> Puller {
         Puller { hop, ..self }
-    }
-
-    /// Returns how the chart is fetched.
-    pub(crate) fn pull(&self) -> &Pull {
-        &self.pull
     }
 
     /// Fetches the chart, unless the cache has what its digest names.

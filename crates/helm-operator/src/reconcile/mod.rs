@@ -99,7 +99,7 @@ pub(crate) async fn reconcile(
         return waits;
     }
     let progress = Progress::new(shared, key, slot);
-    let (ran, running) = (progress.ran(), progress.running());
+    let (ran, running) = (progress.ran.clone(), progress.running.clone());
     let context = StepContext { priority, ran, running, ..StepContext::new(shared, key, &progress) };
     let mut reconcile = ReconcileLoop { context, steps: 0, last: None, has_changed: false };
     let Some(end) = publish_progress(shared, key, progress.subscribe(), Box::pin(reconcile.run())).await else {

@@ -35,8 +35,9 @@ pub(crate) struct Progress<'a> {
     key: &'a ResourceKey,
     slot: &'a dyn Slot,
     waits: watch::Sender<Wait>,
-    ran: Arc<RanHooks>,
-    running: Arc<Running>,
+    /// The hooks that ended during the step.
+    pub(crate) ran: Arc<RanHooks>,
+    pub(crate) running: Arc<Running>,
     /// Cancelled during a wait, when the process stops or the resource moves to another process.
     abandoned: CancellationToken,
 }
@@ -70,15 +71,6 @@ impl<'a> Progress<'a> {
             running: Arc::default(),
             abandoned: CancellationToken::new(),
         }
-    }
-
-    /// Returns the hooks that ended during the step.
-    pub(crate) fn ran(&self) -> Arc<RanHooks> {
-        self.ran.clone()
-    }
-
-    pub(crate) fn running(&self) -> Arc<Running> {
-        self.running.clone()
     }
 
     /// Returns what the step waits for, and whether it is to be abandoned.

@@ -164,7 +164,7 @@ impl Workers {
                     self.keep(worker);
                     return Ok(Rendered::Done(answer));
                 }
-                Err(ending) if !is_second && ending.may_pass(worker.past()) => is_second = true,
+                Err(ending) if !is_second && ending.may_pass(worker.past) => is_second = true,
                 Err(ending) => return Err(ending),
             }
         }
@@ -208,7 +208,7 @@ impl Workers {
     /// none and no process may be added, ends an idle worker of the other priority to make room for a new one.
     fn take(&self, job: &Job) -> Option<Worker> {
         let mut idle = lock(&self.idle);
-        let is_fit = |worker: &Worker| worker.priority() == job.priority;
+        let is_fit = |worker: &Worker| worker.priority == job.priority;
         let at = idle.workers.iter().rposition(|(worker, _)| is_fit(worker) && worker.knows(job));
         let at = at.or_else(|| idle.workers.iter().rposition(|(worker, _)| is_fit(worker)));
         let busy = self.rendering.workers - self.permits.available_permits();

@@ -93,8 +93,9 @@ pub(super) struct Worker {
     sent: Option<Arc<Capabilities>>,
     /// The chart that it rendered last.
     chart: PathBuf,
-    past: Past,
-    priority: Priority,
+    /// What it has rendered before.
+    pub(super) past: Past,
+    pub(super) priority: Priority,
     busy: Duration,
     /// Whether it has restricted itself.
     is_ready: bool,
@@ -129,15 +130,6 @@ impl Worker {
             is_ready: false,
             confinement: None,
         })
-    }
-
-    /// Returns what it has rendered before.
-    pub(super) fn past(&self) -> Past {
-        self.past
-    }
-
-    pub(super) fn priority(&self) -> Priority {
-        self.priority
     }
 
     /// Returns whether it has loaded this chart.

@@ -20,7 +20,7 @@ const MAX_OTHERS: usize = 32;
 pub(crate) struct Finalizers {
     kept: Box<[Arc<str>]>,
     /// The number of others' finalizers that are not kept.
-    more: usize,
+    pub(crate) more: usize,
 }
 
 /// Returns whether a finalizer is ours or an upstream's.
@@ -37,11 +37,6 @@ impl Finalizers {
     /// Returns all finalizers; `None` if some are not kept.
     pub(crate) fn all(&self) -> Option<&[Arc<str>]> {
         (self.more == 0).then_some(&*self.kept)
-    }
-
-    /// Returns how many are not kept.
-    pub(crate) fn more(&self) -> usize {
-        self.more
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -95,10 +90,10 @@ mod tests {
     fn so_many_finalizers_of_others_are_kept_and_always_ours() {
         let mut names: Vec<String> = (0..50_000).map(|n| format!("their.org/{n}")).collect();
         let few = read(&names[..MAX_OTHERS]);
-        assert_eq!((few.all().map(<[_]>::len), few.more()), (Some(MAX_OTHERS), 0));
+        assert_eq!((few.all().map(<[_]>::len), few.more), (Some(MAX_OTHERS), 0));
         names.extend(std::iter::repeat_n(FINALIZER.to_owned(), 1000));
         let many = read(&names);
-        assert_eq!((many.all(), many.more(), many.iter().count()), (None, 50_000 - MAX_OTHERS, MAX_OTHERS + 1));
+        assert_eq!((many.all(), many.more, many.iter().count()), (None, 50_000 - MAX_OTHERS, MAX_OTHERS + 1));
         assert!(many.iter().any(|finalizer| is_ours(finalizer)));
         assert_ne!(many, read(&names[1..]), "one went");
         assert!(read(&[]).is_empty());

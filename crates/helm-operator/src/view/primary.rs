@@ -151,7 +151,7 @@ impl Primary {
     pub(crate) fn is_edited_since(&self, older: &Primary) -> bool {
         let lost_ours = older.has_finalizer() && !self.has_finalizer() && !self.deleting;
         lost_ours
-            || (self.deleting && self.finalizers.more() != older.finalizers.more())
+            || (self.deleting && self.finalizers.more != older.finalizers.more)
             || (self.deleting && self.other_finalizers() != older.other_finalizers())
             || self.uid() != older.uid()
             || self.generation != older.generation

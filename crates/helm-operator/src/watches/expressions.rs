@@ -79,7 +79,7 @@ impl Expressions {
 impl Field {
     /// Returns whether the field reads a kind's objects.
     pub(crate) fn reads(&self, group: &str, kind: &str) -> bool {
-        self.value.kinds().iter().any(|name| names(name, group, kind))
+        self.value.kinds.iter().any(|name| names(name, group, kind))
     }
 }
 

@@ -48,7 +48,7 @@ impl Chart {
     }
 
     fn add_unread(&self, chart: &str, found: &mut Vec<UnreadSchema>) {
-        if self.documents.lacks_some()
+        if self.documents.lacks_some
             && let Some(Err(InvalidSchema::NotRead(url))) = self.compiled_schema()
         {
             found.push(UnreadSchema { chart: chart.to_owned(), url: url.clone() });

@@ -99,25 +99,25 @@ impl Engine {
         lookup: Option<Arc<dyn Lookup>>,
     ) -> Result<Vec<File>, RenderError> {
         let program = self.program(view)?;
-        let tops = Tops::new(program.root(), values, release, capabilities);
+        let tops = Tops::new(&program.root, values, release, capabilities);
         let mut host = Render { lookup, parsed: Arc::clone(&self.parsed), ..Render::default() };
         let latest = Instant::now() + MAX_RENDER_TIME;
         let deadline = self.limits.deadline.map_or(latest, |own| own.min(latest));
         let limits = Limits { deadline: Some(deadline), ..self.limits };
         let options = Options { missing_key: MissingKey::Zero, values_methods: values_type::methods(), limits };
-        let mut scope = Scope::new(Arc::clone(program.templates()), options).with_host(&mut host);
+        let mut scope = Scope::new(Arc::clone(&program.templates), options).with_host(&mut host);
         let files = run(&program, &tops, &mut scope);
         scope.take_spent().empty_changed_maps();
         files
     }
 
     fn program(&self, view: &ChartView) -> Result<Arc<Program>, RenderError> {
-        let key = view.identity();
+        let key = view.identity;
         if let Some(program) = self.programs.get(&key) {
             return Ok(program);
         }
         let program = Arc::new(Program::parse(view)?);
-        self.programs.put(key, Arc::clone(&program), program.weight());
+        self.programs.put(key, Arc::clone(&program), program.weight);
         Ok(program)
     }
 }
@@ -137,7 +137,7 @@ fn run(program: &Program, tops: &Tops, scope: &mut Scope<'_>) -> Result<Vec<File
                 scope.keep_output(output.len()).map_err(|limit| failed(limit.into()))?;
                 output
             }
-            None => clean(&program.handlebars().execute(&file.name().to_text(), &top, scope)?),
+            None => clean(&program.handlebars.execute(&file.name().to_text(), &top, scope)?),
         };
         files.push((file.name().clone(), output));
     }

@@ -11,11 +11,13 @@ use crate::view::ChartView;
 /// The templates of a chart and its enabled subcharts.
 #[derive(Debug)]
 pub(crate) struct Program {
-    templates: Arc<Templates>,
-    handlebars: handlebars::Templates,
+    pub(crate) templates: Arc<Templates>,
+    pub(super) handlebars: handlebars::Templates,
     files: Vec<ProgramFile>,
-    root: ChartObject,
-    weight: usize,
+    /// The root chart's part of the top-level object.
+    pub(super) root: ChartObject,
+    /// The total size of the sources, in bytes.
+    pub(super) weight: usize,
 }
 
 /// A template that renders to a file.
@@ -106,26 +108,8 @@ impl Program {
         Ok(Program { templates: Arc::new(templates), handlebars, files, root: ChartObject::of(view), weight })
     }
 
-    /// Returns the root chart's part of the top-level object.
-    pub(super) fn root(&self) -> &ChartObject {
-        &self.root
-    }
-
-    pub(super) fn handlebars(&self) -> &handlebars::Templates {
-        &self.handlebars
-    }
-
-    pub(crate) fn templates(&self) -> &Arc<Templates> {
-        &self.templates
-    }
-
     pub(crate) fn files(&self) -> &[ProgramFile] {
         &self.files
-    }
-
-    /// Returns the total size of the sources, in bytes.
-    pub(super) fn weight(&self) -> usize {
-        self.weight
     }
 }
 

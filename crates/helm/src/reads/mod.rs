@@ -113,7 +113,7 @@ impl Reads {
 impl Flow {
     /// Calls the templates that Helm executes, each with its chart's top-level object. Returns whether all of them can be followed.
     fn start(&mut self, view: &ChartView, program: &Program) -> bool {
-        for tree in program.templates().trees() {
+        for tree in program.templates.trees() {
             self.named.insert(tree.name().clone(), vec![Arc::clone(tree)]);
         }
         let mut tops = Vec::new();

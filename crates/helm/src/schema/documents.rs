@@ -26,7 +26,7 @@ pub struct Documents {
     /// Whether some are missing because a limit was reached.
     pub(super) is_cut: bool,
     /// Whether a document that the schema may refer to was not read.
-    lacks_some: bool,
+    pub(crate) lacks_some: bool,
 }
 
 impl Documents {
@@ -55,11 +55,6 @@ impl Documents {
             }
         }
         collection
-    }
-
-    /// Returns whether the schema may refer to a document that was not read.
-    pub(crate) fn lacks_some(&self) -> bool {
-        self.lacks_some
     }
 
     /// Returns each document's URL and text, ordered by URL.

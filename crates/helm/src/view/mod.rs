@@ -40,7 +40,8 @@ pub struct ChartView {
     pub(crate) path: String,
     /// The default values without nulls, if they contain any.
     without_nulls: Option<Map>,
-    identity: [u8; 32],
+    /// A digest of the chart and the enabled subcharts. Views with equal digests are equal.
+    pub(crate) identity: [u8; 32],
 }
 
 impl ChartView {
@@ -83,11 +84,6 @@ impl ChartView {
     /// Returns the chart's alias, or its name if it has no alias.
     pub(crate) fn name(&self) -> &str {
         &self.metadata.name
-    }
-
-    /// Returns a digest of the chart and the enabled subcharts. Views with equal digests are equal.
-    pub(crate) fn identity(&self) -> [u8; 32] {
-        self.identity
     }
 
     fn set_paths(&mut self, parent: Option<&str>) {

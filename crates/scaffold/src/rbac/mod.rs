@@ -113,7 +113,7 @@ fn seen(project: &Project, watch: &Watch) -> Result<render::Seen, Error> {
     let chart = chart::of(project, &watch.chart)?;
     let own = project.below(&watch.chart).filter(|(path, _)| path.starts_with("ci/") && path.ends_with("-values.yaml"));
     let examples: Vec<(&str, &[u8])> = own.collect();
-    let report = |done, planned| project.progress().report(Step { chart: &watch.chart, done, planned });
+    let report = |done, planned| project.progress.report(Step { chart: &watch.chart, done, planned });
     Ok(render::all(chart, watch, &examples, &report))
 }
 

@@ -131,8 +131,8 @@ impl Emitter {
             self.writer.indicator("[]");
             return Ok(());
         }
-        json::check_depth(self.writer.depth(), &self.path)?;
-        let indentless = self.dialect == Dialect::V2 && context.mapping && !self.writer.at_indention();
+        json::check_depth(self.writer.depth, &self.path)?;
+        let indentless = self.dialect == Dialect::V2 && context.mapping && !self.writer.indention;
         let outer = self.writer.increase_indent(if indentless { Level::SameColumn } else { Level::Collection });
         for item in list.iter() {
             self.writer.indent_line();
@@ -150,7 +150,7 @@ impl Emitter {
             return Ok(());
         }
         self.path.push(map.clone());
-        json::check_depth(self.writer.depth(), &self.path)?;
+        json::check_depth(self.writer.depth, &self.path)?;
         let outer = self.writer.increase_indent(Level::Collection);
         for (key, value) in self.sorted(&entries)? {
             self.key(&key);

@@ -13,13 +13,13 @@ pub(super) struct Writer {
     out: Vec<u8>,
     column: usize,
     indent: isize,
-    depth: usize,
+    pub(super) depth: usize,
     /// The column past which scalars are folded.
     width: usize,
     /// Whether the output ends in a blank.
     whitespace: bool,
     /// Whether the line contains only indentation and indicators.
-    indention: bool,
+    pub(super) indention: bool,
 }
 
 /// The kind of node that is indented.
@@ -54,14 +54,6 @@ impl Writer {
 
     pub(super) fn len(&self) -> usize {
         self.out.len()
-    }
-
-    pub(super) fn depth(&self) -> usize {
-        self.depth
-    }
-
-    pub(super) fn at_indention(&self) -> bool {
-        self.indention
     }
 
     /// Returns whether the next space would be past the width.

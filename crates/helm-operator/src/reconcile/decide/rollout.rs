@@ -33,7 +33,7 @@ const REPORTED: SignedDuration = SignedDuration::from_secs(60);
 /// The upgrade slots of one controller.
 pub(crate) struct Rollout {
     /// The number of slots; 0 means no limit.
-    limit: usize,
+    pub(crate) limit: usize,
     state: Mutex<State>,
 }
 
@@ -169,10 +169,6 @@ impl Rollout {
 
     pub(crate) fn is_limited(&self) -> bool {
         self.limit > 0
-    }
-
-    pub(crate) fn limit(&self) -> usize {
-        self.limit
     }
 
     pub(crate) fn holds(&self, key: &ResourceKey) -> bool {

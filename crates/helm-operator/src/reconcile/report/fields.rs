@@ -47,7 +47,7 @@ fn by_kind<T: AsRef<str>>(
     read: impl Fn(&ObjectKey) -> Option<T>,
 ) -> Value {
     let mut kinds: BTreeMap<&str, Map<String, Value>> = BTreeMap::new();
-    for kind in expressions.fields().iter().flat_map(|field| field.value.kinds()) {
+    for kind in expressions.fields().iter().flat_map(|field| &field.value.kinds) {
         kinds.entry(kind).or_default();
     }
     for (kind, objects) in &mut kinds {

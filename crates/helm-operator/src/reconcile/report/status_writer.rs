@@ -131,7 +131,7 @@ fn facts(
     // What the first attempt waits for is named beside the failure that this process found.
     let own_fault = memory.own_fault();
     let fault = own_fault.or_else(|| context.rejection(primary));
-    let limit = Some(context.shared.rollout.limit()).filter(|_| fault.is_none());
+    let limit = Some(context.shared.rollout.limit).filter(|_| fault.is_none());
     let shown = deployed.map(|(version, _)| deployed_release(context, primary, version)).or(lost);
     let facts = Facts {
         generation,
@@ -177,7 +177,7 @@ fn waiting(context: &StepContext<'_>, primary: &Primary) -> Option<Waiting> {
 
 /// Returns what keeps a resource after its uninstall: the finalizers of others, and the number of those not listed.
 fn keepers(primary: &Primary) -> Vec<String> {
-    let more = Some(primary.finalizers.more()).filter(|more| *more > 0).map(|more| format!("and {more} more"));
+    let more = Some(primary.finalizers.more).filter(|more| *more > 0).map(|more| format!("and {more} more"));
     primary.other_finalizers().into_iter().map(str::to_owned).chain(more).collect()
 }
 

@@ -225,7 +225,7 @@ impl Condition {
         match &query.until {
             Until::Exists => None,
             Until::Ready => Some(Condition::Ready(query.rules.clone())),
-            Until::True(expression) => Some(Condition::True(expression.source().clone())),
+            Until::True(expression) => Some(Condition::True(expression.source.clone())),
         }
     }
 }
