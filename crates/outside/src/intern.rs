@@ -28,16 +28,12 @@ impl Texts {
             return known.clone();
         }
         if self.all.len() >= self.used.saturating_mul(2).max(FEW) {
-            self.drop_unused();
+            self.all.retain(|text| Arc::strong_count(text) > 1);
+            self.used = self.all.len();
         }
         let new: Arc<str> = text.into();
         self.all.insert(new.clone());
         new
-    }
-
-    fn drop_unused(&mut self) {
-        self.all.retain(|text| Arc::strong_count(text) > 1);
-        self.used = self.all.len();
     }
 }
 

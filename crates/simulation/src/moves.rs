@@ -37,7 +37,7 @@ fn elsewhere(random: &mut fastrand::Rng) -> Place {
 /// Moves the records once or several times while a script goes on.
 fn wander(random: &mut fastrand::Rng, script: &mut Script) {
     let first = if random.u8(0..4) == 0 { elsewhere(random) } else { None };
-    script.keep_all(first);
+    script.configure(|setup| *setup = setup.at(first));
     let home = first.or_else(|| elsewhere(random));
     let mut at = 0;
     for number in 0..random.usize(1..4) {
@@ -89,11 +89,6 @@ impl Script {
                 setup.namespaces = format!("default,{OTHER},{RECORDS}");
             }
         });
-    }
-
-    /// Keeps records at a place in all configurations.
-    fn keep_all(&mut self, place: Place) {
-        self.configure(|setup| *setup = setup.at(place));
     }
 
     /// Restarts a process at a time, with this place for records from then on.

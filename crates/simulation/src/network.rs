@@ -372,7 +372,7 @@ impl Watch {
         if is_cut {
             return Some(Some(Err("connection reset".into())));
         }
-        is_expired.then(|| Some(Ok(last_line(&Status::new(410, "Expired", "too old resource version")))))
+        is_expired.then(|| Some(Ok(line_of(&error_event(&Status::new(410, "Expired", "too old resource version"))))))
     }
 
     /// Sends the new events. Some are delayed for long, but none overtakes an earlier one.
@@ -423,10 +423,6 @@ fn name_of(event: &serde_json::Value) -> String {
     let text = |pointer| event.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default();
     let [kind, name, version] = ["/object/kind", "/object/metadata/name", "/object/metadata/resourceVersion"].map(text);
     format!("{} {kind} {name} {version}", text("/type"))
-}
-
-fn last_line(status: &Status) -> String {
-    line_of(&error_event(status))
 }
 
 /// The body of a response.

@@ -6,7 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use kube::Config;
-use kube::config::{InClusterError, KubeConfigOptions, Kubeconfig, KubeconfigError};
+use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
 use crate::report::chain;
 
@@ -52,15 +52,11 @@ pub async fn find() -> Result<Config, NoCluster> {
             let named = std::env::var_os("KUBECONFIG").filter(|names| !names.is_empty());
             let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
             match (named, Config::incluster()) {
-                (None, Err(error)) if in_pod => Err(in_a_pod(&error)),
+                (None, Err(error)) if in_pod => Err(NoCluster::Pod(chain(&error))),
                 (named, _) => Err(in_a_file(named).await),
             }
         }
     }
-}
-
-fn in_a_pod(error: &InClusterError) -> NoCluster {
-    NoCluster::Pod(chain(error))
 }
 
 /// Returns what is wrong with the files that `KUBECONFIG` names, or with `~/.kube/config`.

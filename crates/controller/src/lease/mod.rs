@@ -341,16 +341,12 @@ impl Election {
                 Ok(true)
             }
             Err(error) => {
-                // The write may have succeeded, so the lease must be read before the next one.
-                self.observe_unknown();
+                // The write may have succeeded, so the lease must be read before the next one. The time of the last
+                // observed change stays, but the lease is no longer claimed.
+                self.observed = self.observed.take().filter(|o| !o.held_by(&self.claimant));
                 Err(error)
             }
         }
-    }
-
-    /// Keeps the time of the last observed change, but no longer claims the lease.
-    fn observe_unknown(&mut self) {
-        self.observed = self.observed.take().filter(|o| !o.held_by(&self.claimant));
     }
 
     /// Returns the lease that replaces the observed one, with the metadata of others. The uid makes the server reject it if

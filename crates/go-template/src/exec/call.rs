@@ -93,8 +93,8 @@ impl<'t> State<'_, '_, 't> {
         }
         let node = call.node;
         let called = match target {
-            Target::Builtin(Builtin::And) => return self.eval_and(dot, call),
-            Target::Builtin(Builtin::Or) => return self.eval_or(dot, call),
+            Target::Builtin(Builtin::And) => return self.eval_until(dot, call, |value| !value.is_true()),
+            Target::Builtin(Builtin::Or) => return self.eval_until(dot, call, Value::is_true),
             Target::Builtin(builtin) => {
                 let callee = call.args.first();
                 let mut values = self.eval_args(dot, signature, call, |value| value)?;
@@ -163,16 +163,6 @@ impl<'t> State<'_, '_, 't> {
             None if got != want => self.error(EvalError::ArgCount { name: name.clone(), want, got }),
             _ => Ok(()),
         }
-    }
-
-    /// Evaluates `and`, which stops at the first argument that is false.
-    fn eval_and(&mut self, dot: &Reflected, call: &mut Call<'t>) -> Eval {
-        self.eval_until(dot, call, |value| !value.is_true())
-    }
-
-    /// Evaluates `or`, which stops at the first argument that is true.
-    fn eval_or(&mut self, dot: &Reflected, call: &mut Call<'t>) -> Eval {
-        self.eval_until(dot, call, Value::is_true)
     }
 
     /// Returns the first argument that decides, or else the last one. Arguments after it are not evaluated.

@@ -98,7 +98,8 @@ impl Shown {
         let day_name = DAYS[self.date.weekday()];
         match element {
             Element::Year => format!("{:02}", year.unsigned_abs() % 100),
-            Element::LongYear => padded_year(year),
+            Element::LongYear if year < 0 => format!("-{:04}", year.unsigned_abs()),
+            Element::LongYear => format!("{year:04}"),
             Element::LongMonth => month_name.to_owned(),
             Element::Month => month_name[..3].to_owned(),
             Element::NumMonth => month.to_string(),
@@ -164,8 +165,4 @@ impl Shown {
         let kept = all[..digits.min(9)].trim_end_matches('0');
         if kept.is_empty() { String::new() } else { format!("{}{kept}", char::from(separator)) }
     }
-}
-
-fn padded_year(year: i64) -> String {
-    if year < 0 { format!("-{:04}", year.unsigned_abs()) } else { format!("{year:04}") }
 }

@@ -103,18 +103,13 @@ pub(super) struct Meter<'a> {
     variables: &'a [&'a str],
     /// Variables of the enclosing comprehensions.
     scope: Vec<String>,
-    kinds: BTreeSet<String>,
+    pub(super) kinds: BTreeSet<String>,
     depth: usize,
 }
 
 impl<'a> Meter<'a> {
     pub(super) fn new(variables: &'a [&'a str]) -> Meter<'a> {
         Meter { variables, scope: Vec::new(), kinds: BTreeSet::new(), depth: 0 }
-    }
-
-    /// Returns the kinds that the expression names.
-    pub(super) fn into_kinds(self) -> BTreeSet<String> {
-        self.kinds
     }
 
     pub(super) fn meter(&mut self, ast: Ast) -> Result<Ast, Error> {

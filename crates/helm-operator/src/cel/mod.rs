@@ -112,7 +112,7 @@ impl Expression {
         let program = env()?.compile(source).map_err(|errors| Error::Syntax(first_line(&errors)))?;
         let mut meter = meter::Meter::new(variables);
         let ast = Arc::new(meter.meter(program.expression().clone())?);
-        Ok(Expression { source: source.into(), ast, kinds: meter.into_kinds() })
+        Ok(Expression { source: source.into(), ast, kinds: meter.kinds })
     }
 
     /// Evaluates the expression. A missing variable is an error of the expression.

@@ -108,7 +108,7 @@ pub(crate) struct Run {
 
     /// How long running reconciles may take to finish after SIGTERM, as a Go duration; keep it below the pod's terminationGracePeriodSeconds [default: 8s]
     #[arg(long, value_parser = duration, value_name = "DURATION")]
-    shutdown_grace: Option<Duration>,
+    pub(super) shutdown_grace: Option<Duration>,
 
     /// How many revisions of a release are kept; 0 keeps all
     #[arg(long, default_value = "10", value_name = "N")]
@@ -370,11 +370,6 @@ impl Run {
         let settings = |endpoint| traces::Settings { endpoint, ca_file: self.traces_ca_file.clone() };
         let invalid = |_| UsageError::Traces(traces::Error::Endpoint.to_string());
         Ok(endpoint.map(|text| text.parse().map_err(invalid)).transpose()?.map(settings))
-    }
-
-    /// Returns whether the command line sets the grace period for shutdown.
-    pub(crate) fn has_own_grace(&self) -> bool {
-        self.shutdown_grace.is_some()
     }
 
     /// Returns where charts are rendered, in a container with this memory limit.

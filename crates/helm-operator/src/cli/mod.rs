@@ -251,7 +251,7 @@ fn traces(flags: &Run) -> Result<Option<Traces>, Box<dyn std::error::Error>> {
 
 fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error>> {
     let mut config = flags.config(|name| std::env::var(name).ok())?;
-    if flags.reload && !flags.has_own_grace() {
+    if flags.reload && flags.shutdown_grace.is_none() {
         config.process.shutdown_grace = RELOAD_GRACE;
     }
     let (reloads, file) = (flags.reload, flags.watches_file.clone());

@@ -219,7 +219,7 @@ impl Workers {
     }
 
     fn keep(self: &Arc<Self>, mut worker: Worker) {
-        if let Some(confinement) = worker.take_confinement() {
+        if let Some(confinement) = worker.confinement.take() {
             self.report(confinement);
         }
         if worker.is_spent(self.rendering.timeout) {

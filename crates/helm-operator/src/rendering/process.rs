@@ -99,7 +99,8 @@ pub(super) struct Worker {
     busy: Duration,
     /// Whether it has restricted itself.
     is_ready: bool,
-    confinement: Option<Confinement>,
+    /// Its confinement, until it is reported.
+    pub(super) confinement: Option<Confinement>,
 }
 
 impl Worker {
@@ -140,11 +141,6 @@ impl Worker {
     /// Returns whether it would soon exceed the processor time of its life.
     pub(super) fn is_spent(&self, limit: Duration) -> bool {
         self.busy >= limit.saturating_mul(LIFE)
-    }
-
-    /// Takes its confinement, which is returned once.
-    pub(super) fn take_confinement(&mut self) -> Option<Confinement> {
-        self.confinement.take()
     }
 
     /// Renders a job; the inner error is the chart's own. After an outer error the worker is dead.

@@ -102,7 +102,8 @@ impl Member {
     /// Passes an event on, now or after the member's list. Returns whether the member still exists.
     fn take(&mut self, event: &Event) -> bool {
         let Some(subscriber) = self.subscriber.upgrade() else { return false };
-        if event.ends_list_until(self.since) {
+        // Its events may lack the first objects of that list.
+        if matches!(event, Event::Sweep(_, list) if list.number <= self.since) {
             return true;
         }
         match &mut self.missed {
@@ -123,11 +124,6 @@ impl Member {
 }
 
 impl Event {
-    /// Returns whether it ends a list with at most this number.
-    fn ends_list_until(&self, number: u64) -> bool {
-        matches!(self, Event::Sweep(_, list) if list.number <= number)
-    }
-
     fn show(&self, to: &Subscriber) {
         match self {
             Event::Changed(live, epoch) => to.changed(live.clone(), *epoch),

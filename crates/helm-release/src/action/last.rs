@@ -75,7 +75,7 @@ impl<'a> RecordedBases<'a> {
         let read = || async {
             let mut all = Vec::new();
             for record in &self.records {
-                let objects = self.read_if_ours(record).await?;
+                let objects = self.known(self.read(record).await)?;
                 let is_last = objects.is_some() && matches!(record, Source::Record { is_last: true, .. });
                 all.extend(objects);
                 if is_last && !self.is_oldest(record) {
@@ -126,12 +126,8 @@ impl<'a> RecordedBases<'a> {
         served(self.env, recorded_objects(&release.manifest, &self.env.decoration.namespace)?).await
     }
 
-    /// Reads a record; `None` for one that cannot be decoded or is not ours: then no field counts as dropped.
-    async fn read_if_ours(&self, record: &Source<'_>) -> Result<Option<Objects>, kube::Error> {
-        self.known(self.read(record).await)
-    }
-
-    /// Returns the objects that were read; `None` if they cannot be decoded or are not ours.
+    /// Returns the objects that were read; `None` if they cannot be decoded or are not ours: then no
+    /// field counts as dropped.
     fn known(&self, read: Result<Objects, Error>) -> Result<Option<Objects>, kube::Error> {
         match read {
             Ok(objects) => Ok(Some(objects)),

@@ -90,11 +90,6 @@ impl Error {
         matches!(self, Error::TooLarge { .. } | Error::Unreadable { .. })
     }
 
-    /// Returns whether the record cannot be rewritten: it is damaged, or does not fit as we encode it.
-    pub(crate) fn prevents_rewrite(&self) -> bool {
-        self.is_damage() || self.is_unrecordable()
-    }
-
     /// Returns whether the server may have written the record although the request failed.
     pub(crate) fn is_unanswered_write(&self) -> bool {
         matches!(self, Error::Api { source, .. } if source.is_transient() && !source.is_conflict())

@@ -398,7 +398,7 @@ impl Storage {
             Err(error) => Err(error),
         };
         match (written, known.resource_version) {
-            (Err(error), Some(version)) if error.prevents_rewrite() => {
+            (Err(error), Some(version)) if error.is_damage() || error.is_unrecordable() => {
                 self.relabel_superseded(of, known.version, &Precondition::ResourceVersion(version)).await
             }
             (written, _) => written,

@@ -113,7 +113,7 @@ impl<'a> Parser<'a> {
     }
 
     fn after_index(&mut self, items: &mut Vec<Value>, index: i64, level: usize) -> Result<Next> {
-        let place = check_index(index)?;
+        let place = usize::try_from(index).map_err(|_| Error::NegativeIndex(index))?;
         let (text, sign) = self.scanner.until(&['[', '.', '=']);
         if !text.is_empty() {
             return Err(Error::AfterIndex(runes(&text)));
@@ -217,10 +217,6 @@ fn set(into: &Map, name: &str, value: Value) {
     if !name.is_empty() {
         into.insert(name, value);
     }
-}
-
-fn check_index(index: i64) -> Result<usize> {
-    usize::try_from(index).map_err(|_| Error::NegativeIndex(index))
 }
 
 fn set_index(items: &mut Vec<Value>, place: usize, value: Value) -> Result {

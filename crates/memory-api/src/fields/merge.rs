@@ -2,7 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::shape::{Shape, element, field, is_empty, items, named};
 use crate::schema::{Identity, Type};
@@ -48,7 +48,7 @@ impl Walk {
             self.path.pop();
             value.into_iter().for_each(|value| _ = merged.insert(key.clone(), value));
         }
-        Ok(some_map(merged))
+        Ok((!merged.is_empty()).then(|| merged.into()))
     }
 
     fn lists(
@@ -79,10 +79,6 @@ impl Walk {
         }
         Ok((!merged.is_empty()).then(|| merged.into()))
     }
-}
-
-fn some_map(map: Map<String, Value>) -> Option<Value> {
-    (!map.is_empty()).then(|| map.into())
 }
 
 /// The elements of a list and their identities.

@@ -54,7 +54,8 @@ fn options(keep: bool, audit: bool) -> Options {
 
 fn up() -> Outcome {
     let cluster = start(options(true, false))?;
-    print_export(cluster.kubeconfig_path())?;
+    // The only line on standard output, so that `eval "$(make -s cluster-up)"` works.
+    writeln!(io::stdout(), "export KUBECONFIG={}", cluster.kubeconfig_path().display())?;
     cluster.leave_running()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -108,11 +109,6 @@ fn clear_stopped(folder: &Path) -> Result<(), Box<dyn std::error::Error>> {
 /// Returns the directory of a cluster that is left running.
 fn kept_folder() -> PathBuf {
     test_cluster::home().join("up")
-}
-
-/// Prints only this line on standard output, so that `eval "$(make -s cluster-up)"` works.
-fn print_export(kubeconfig: &Path) -> io::Result<()> {
-    writeln!(io::stdout(), "export KUBECONFIG={}", kubeconfig.display())
 }
 
 fn say(text: &str) {

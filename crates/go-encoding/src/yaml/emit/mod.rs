@@ -174,7 +174,7 @@ impl Emitter {
 
     fn key(&mut self, key: &str) {
         self.writer.indent_line();
-        if key.len() <= MAX_PLAIN_KEY && !scalar::has_break(key) {
+        if key.len() <= MAX_PLAIN_KEY && scalar::find_break(key).is_none() {
             scalar::write(&mut self.writer, key, Context { mapping: true, simple_key: true }, self.dialect);
             self.writer.attached_indicator(":");
         } else {

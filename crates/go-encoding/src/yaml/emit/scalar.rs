@@ -44,13 +44,8 @@ pub(super) fn write(writer: &mut Writer, text: &str, context: Context, dialect: 
     writer.restore_indent(outer);
 }
 
-/// Returns whether the text contains a line break of any kind.
-pub(super) fn has_break(text: &str) -> bool {
-    find_break(text).is_some()
-}
-
-/// Finds the first line break; returns its offset.
-fn find_break(text: &str) -> Option<usize> {
+/// Finds the first line break, of any kind; returns its offset.
+pub(super) fn find_break(text: &str) -> Option<usize> {
     let bytes = text.as_bytes();
     let begins_break = |at: &usize| match bytes[*at] {
         b'\n' | b'\r' => true,

@@ -115,7 +115,7 @@ impl Decoration {
     pub fn is_of_former(&self, live: &Live) -> bool {
         let is_former = |owner: &Owner, controller: &OwnerReference| {
             let has_same_name = owner.kind == controller.kind && owner.name == controller.name;
-            has_same_name && in_group(owner, &controller.api_version) && owner.uid != controller.uid
+            has_same_name && owner.group() == group_of(&controller.api_version) && owner.uid != controller.uid
         };
         self.owner.as_ref().zip(live.controller.as_ref()).is_some_and(|(owner, one)| is_former(owner, one))
     }
@@ -205,10 +205,6 @@ impl Decoration {
             wanted.iter().filter_map(|(what, key, actual, value)| fault(what, key, actual.as_deref(), value)).collect();
         if faults.is_empty() { Ok(()) } else { Err(NotOurs::Metadata(faults)) }
     }
-}
-
-fn in_group(owner: &Owner, api_version: &str) -> bool {
-    owner.group() == group_of(api_version)
 }
 
 fn fault(what: &str, key: &str, actual: Option<&str>, wanted: &str) -> Option<String> {
