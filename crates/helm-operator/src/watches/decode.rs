@@ -5,18 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use helm_release::kube::{Adopt, CrdPolicy, Policy};
+use helm_release::kube::Policy;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 
 use super::expand::{self, Env};
-use super::expressions::{self, Expressions};
+use super::expressions;
 use super::node::{Entry, Node};
 use super::{
-    AnnotationNames, AnnotationSources, ChartTests, CommonAnnotations, CommonLabels, Drift, Error, LookupRule,
-    ObjectsRule, OnFailure, OverrideValuesType, Overrides, Patches, RenderOn, SchemaRule, Sequencing, ValuesSource,
-    Warning, Watch, chart_tests, metadata, objects, parse_duration, patches, pull, render_on, rollout, rules,
-    sequencing,
+    AnnotationNames, Error, OverrideValuesType, Overrides, ValuesSource, Warning, Watch, chart_tests, metadata,
+    objects, parse_duration, patches, pull, render_on, rollout, rules, sequencing,
 };
 use scaffold::lint::undecided;
 
@@ -75,7 +73,8 @@ pub(super) const KEYS: &[&str] = &[
 
 /// Decodes an entry; adds unknown keys to `warnings`.
 pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<Warning>) -> Result<Watch, Error> {
-    let mut watch = Watch { line: entries.first().map_or(0, |entry| entry.line), ..empty() };
+    let line = entries.first().map_or(0, |entry| entry.line);
+    let mut watch = Watch { line, watch_dependent_resources: true, ..Watch::default() };
     let mut overrides = RawOverrides::default();
     for entry in entries {
         match known(&entry.key) {
@@ -105,55 +104,6 @@ struct RawOverrides {
     texts: BTreeMap<String, String>,
     kind: Option<OverrideValuesType>,
     from_environment: BTreeSet<String>,
-}
-
-fn empty() -> Watch {
-    Watch {
-        line: 0,
-        group: String::new(),
-        version: String::new(),
-        kind: String::new(),
-        chart: Default::default(),
-        pull: None,
-        overrides: Overrides::default(),
-        reconcile_period: None,
-        hook_timeout: None,
-        progress_timeout: None,
-        expressions: Expressions::default(),
-        max_concurrent_reconciles: None,
-        watch_dependent_resources: true,
-        selector: Selector::default(),
-        apply: Policy::default(),
-        max_history: None,
-        release_namespace: None,
-        storage_namespace: None,
-        annotations: AnnotationNames::default(),
-        full_resync_period: None,
-        max_parallel_upgrades: None,
-        rollout: None,
-        values_from: Vec::new(),
-        values_from_annotation: AnnotationSources::default(),
-        depends_on: Vec::new(),
-        depends_on_annotation: None,
-        common_labels: CommonLabels::default(),
-        common_annotations: CommonAnnotations::default(),
-        patches: Patches::default(),
-        drift: Drift::default(),
-        adopt: Adopt::Unowned,
-        on_failure: OnFailure::default(),
-        retries: None,
-        chart_tests: ChartTests::default(),
-        hook_logs: false,
-        sequencing: Sequencing::default(),
-        render_on: RenderOn::default(),
-        crds: CrdPolicy::default(),
-        recreate: Default::default(),
-        lookup: LookupRule::default(),
-        objects: ObjectsRule::default(),
-        schema: SchemaRule::default(),
-        service_account: None,
-        undecided: Vec::new(),
-    }
 }
 
 /// Returns the known key that equals `key`, ignoring case as Go's `encoding/json` does.

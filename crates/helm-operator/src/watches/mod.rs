@@ -57,8 +57,9 @@ pub use rollout::{OnGateFailure, RolloutRule};
 pub use rules::{AnnotationSources, Drift, LookupRule, OnFailure, SchemaRule, ServiceAccount, StorageNamespace};
 pub use sequencing::Sequencing;
 
-/// One entry of watches.yaml: a kind of custom resource and the chart that serves it.
-#[derive(Clone, Debug)]
+/// One entry of watches.yaml: a kind of custom resource and the chart that serves it. The default has the values of absent
+/// keys, except that `watchDependentResources` is off.
+#[derive(Clone, Debug, Default)]
 pub struct Watch {
     /// The line of the entry, starting at 1; 0 if unknown.
     pub line: u64,

@@ -40,11 +40,12 @@ pub enum NotOurs {
 }
 
 /// The objects and releases that may be taken over: `adopt` in watches.yaml. Each level includes the previous ones.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Adopt {
     /// None.
     Never,
     /// Objects without an owner in the release's own namespace.
+    #[default]
     Unowned,
     /// Objects there, and whole releases, that Helm made and no custom resource owns.
     Released,
