@@ -22,53 +22,64 @@ use crate::dependencies;
 use crate::spelling::nearest;
 use crate::values_from;
 
-pub(super) const KEYS: &[&str] = &[
-    "group",
-    "version",
-    "kind",
-    "chart",
-    "pull",
-    "watchDependentResources",
-    "overrideValues",
-    "overrideValuesType",
-    "selector",
-    "reconcilePeriod",
-    "hookTimeout",
-    "progressTimeout",
-    "readiness",
-    "status",
-    "maxConcurrentReconciles",
-    "dryRunOption",
-    "apply",
-    "maxHistory",
-    "releaseNamespace",
-    "storageNamespace",
-    "annotations",
-    "allowedAnnotations",
-    "fullResyncPeriod",
-    "maxParallelUpgrades",
-    "rollout",
-    "valuesFrom",
-    "valuesFromAnnotation",
-    "dependsOn",
-    "dependsOnAnnotation",
-    "commonLabels",
-    "commonAnnotations",
-    "patches",
-    "drift",
-    "adopt",
-    "onFailure",
-    "retries",
-    "test",
-    "hookLogs",
-    "sequencing",
-    "renderOn",
-    "crds",
-    "recreate",
-    "lookup",
-    "objects",
-    "schema",
-    "serviceAccountName",
+/// Sets the field of a key.
+type Set = fn(&mut Watch, &Node) -> Result<(), String>;
+
+/// All keys.
+const KEYS: &[(&str, Set)] = &[
+    ("group", |watch, value| string(value).map(|it| watch.group = it)),
+    ("version", |watch, value| string(value).map(|it| watch.version = it)),
+    ("kind", |watch, value| string(value).map(|it| watch.kind = it)),
+    ("chart", |watch, value| string(value).map(|it| watch.chart = it.into())),
+    ("pull", elsewhere),
+    ("watchDependentResources", |watch, value| value.boolean().map(|it| watch.watch_dependent_resources = it)),
+    ("overrideValues", elsewhere),
+    ("overrideValuesType", elsewhere),
+    ("selector", |watch, value| selector(value).map(|it| watch.selector = it)),
+    ("reconcilePeriod", |watch, value| duration(value).map(|it| watch.reconcile_period = Some(it))),
+    ("hookTimeout", |watch, value| duration(value).map(|it| watch.hook_timeout = Some(it))),
+    ("progressTimeout", |watch, value| duration(value).map(|it| watch.progress_timeout = Some(it))),
+    ("readiness", elsewhere),
+    ("status", elsewhere),
+    ("maxConcurrentReconciles", |watch, value| number(value, 1).map(|it| watch.max_concurrent_reconciles = Some(it))),
+    // Upstream uses it to choose how a dry run compares. We never compare by a dry run.
+    ("dryRunOption", |_, value| value.string().map(|_| ())),
+    ("apply", |watch, value| policy(value).map(|it| watch.apply = it)),
+    ("maxHistory", |watch, value| number(value, 0).map(|it| watch.max_history = Some(it))),
+    ("releaseNamespace", |watch, value| {
+        string(value).map(|it| watch.release_namespace = Some(it).filter(|name| !name.is_empty()))
+    }),
+    ("storageNamespace", |watch, value| rules::storage_namespace(value).map(|it| watch.storage_namespace = it)),
+    ("annotations", elsewhere),
+    ("allowedAnnotations", |watch, value| rules::allowed_annotations(value, &mut watch.annotations)),
+    ("fullResyncPeriod", |watch, value| duration(value).map(|it| watch.full_resync_period = Some(it))),
+    ("maxParallelUpgrades", |watch, value| number(value, 0).map(|it| watch.max_parallel_upgrades = Some(it))),
+    ("rollout", |watch, value| rollout::rollout(value).map(|it| watch.rollout = Some(Arc::new(it)))),
+    ("valuesFrom", elsewhere),
+    ("valuesFromAnnotation", |watch, value| {
+        rules::annotation_sources(value).map(|it| watch.values_from_annotation = it)
+    }),
+    ("dependsOn", |watch, value| dependencies::parse(&value.to_json()).map(|it| watch.depends_on = it)),
+    ("dependsOnAnnotation", |watch, value| {
+        rules::annotation_dependencies(value).map(|it| watch.depends_on_annotation = it)
+    }),
+    ("commonLabels", |watch, value| metadata::common_labels(value).map(|it| watch.common_labels = it)),
+    ("commonAnnotations", |watch, value| metadata::common_annotations(value).map(|it| watch.common_annotations = it)),
+    ("patches", |watch, value| patches::patches(value).map(|it| watch.patches = it)),
+    ("drift", |watch, value| rules::drift(value).map(|it| watch.drift = it)),
+    ("adopt", |watch, value| rules::adopt(value).map(|it| watch.adopt = it)),
+    ("onFailure", |watch, value| rules::on_failure(value).map(|it| watch.on_failure = it)),
+    ("retries", |watch, value| rules::retries(value).map(|it| watch.retries = Some(it))),
+    ("test", |watch, value| chart_tests::chart_tests(value).map(|it| watch.chart_tests = it)),
+    ("hookLogs", |watch, value| value.boolean().map(|it| watch.hook_logs = it)),
+    ("sequencing", |watch, value| sequencing::sequencing(value).map(|it| watch.sequencing = it)),
+    ("renderOn", |watch, value| render_on::render_on(value).map(|it| watch.render_on = it)),
+    ("crds", |watch, value| rules::crds(value).map(|it| watch.crds = it)),
+    ("recreate", |watch, value| rules::recreate(value).map(|it| watch.recreate = it)),
+    ("lookup", |watch, value| rules::lookup(value).map(|it| watch.lookup = it)),
+    ("objects", |watch, value| objects::objects(value).map(|it| watch.objects = it)),
+    ("schema", |watch, value| rules::schema(value).map(|it| watch.schema = it)),
+    ("serviceAccountName", |watch, value| rules::service_account(value).map(|it| watch.service_account = it)),
 ];
 
 /// Decodes an entry; adds unknown keys to `warnings`.
@@ -78,22 +89,22 @@ pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<Warning>) -
     let mut overrides = RawOverrides::default();
     for entry in entries {
         match known(&entry.key) {
-            _ if entry.value == Node::Null && known(&entry.key).is_some() => {}
-            Some("overrideValues") => override_values(entry, env, &mut overrides)?,
-            Some("overrideValuesType") => {
+            Some(_) if entry.value == Node::Null => {}
+            Some(("overrideValues", _)) => override_values(entry, env, &mut overrides)?,
+            Some(("overrideValuesType", _)) => {
                 overrides.kind = override_values_type(&entry.value).map_err(|what| wrong(entry, what))?;
             }
-            Some("annotations") => annotations(entry, &mut watch.annotations)?,
-            Some("readiness") => expressions::readiness(&mut watch.expressions, entry)?,
-            Some("status") => expressions::status(&mut watch.expressions, entry)?,
-            Some("valuesFrom") => watch.values_from = sources(entry)?,
-            Some(key) => set(&mut watch, key, &entry.value).map_err(|what| wrong(entry, what))?,
+            Some(("annotations", _)) => annotations(entry, &mut watch.annotations)?,
+            Some(("readiness", _)) => expressions::readiness(&mut watch.expressions, entry)?,
+            Some(("status", _)) => expressions::status(&mut watch.expressions, entry)?,
+            Some(("valuesFrom", _)) => watch.values_from = sources(entry)?,
+            Some((_, set)) => set(&mut watch, &entry.value).map_err(|what| wrong(entry, what))?,
             None => warnings.push(unknown(entry)),
         }
     }
-    let entry = |key: &str| entries.iter().find(|entry| known(&entry.key) == Some(key));
+    let entry = |key: &str| entries.iter().find(|entry| entry.key.eq_ignore_ascii_case(key));
     watch.pull = pull::pull(entry("chart"), entry("pull"), warnings)?;
-    watch.undecided = undecided(|key| entries.iter().any(|entry| known(&entry.key) == Some(key)));
+    watch.undecided = undecided(|key| entry(key).is_some());
     watch.overrides = Overrides::parse(overrides.texts, overrides.kind)?.with_environment(overrides.from_environment);
     Ok(watch)
 }
@@ -107,54 +118,12 @@ struct RawOverrides {
 }
 
 /// Returns the known key that equals `key`, ignoring case as Go's `encoding/json` does.
-fn known(key: &str) -> Option<&'static str> {
-    KEYS.iter().copied().find(|k| k.eq_ignore_ascii_case(key))
+fn known(key: &str) -> Option<&'static (&'static str, Set)> {
+    KEYS.iter().find(|(known, _)| known.eq_ignore_ascii_case(key))
 }
 
-fn set(watch: &mut Watch, key: &str, value: &Node) -> Result<(), String> {
-    match key {
-        "group" => watch.group = string(value)?,
-        "version" => watch.version = string(value)?,
-        "kind" => watch.kind = string(value)?,
-        "chart" => watch.chart = string(value)?.into(),
-        "watchDependentResources" => watch.watch_dependent_resources = value.boolean()?,
-        "selector" => watch.selector = selector(value)?,
-        "reconcilePeriod" => watch.reconcile_period = Some(duration(value)?),
-        "hookTimeout" => watch.hook_timeout = Some(duration(value)?),
-        "maxConcurrentReconciles" => watch.max_concurrent_reconciles = Some(number(value, 1)?),
-        "maxHistory" => watch.max_history = Some(number(value, 0)?),
-        "releaseNamespace" => watch.release_namespace = Some(string(value)?).filter(|name| !name.is_empty()),
-        "storageNamespace" => watch.storage_namespace = rules::storage_namespace(value)?,
-        "allowedAnnotations" => rules::allowed_annotations(value, &mut watch.annotations)?,
-        "progressTimeout" => watch.progress_timeout = Some(duration(value)?),
-        // Upstream uses it to choose how a dry run compares. We never compare by a dry run.
-        "dryRunOption" => _ = value.string()?,
-        "apply" => watch.apply = policy(value)?,
-        "fullResyncPeriod" => watch.full_resync_period = Some(duration(value)?),
-        "maxParallelUpgrades" => watch.max_parallel_upgrades = Some(number(value, 0)?),
-        "rollout" => watch.rollout = Some(Arc::new(rollout::rollout(value)?)),
-        "valuesFromAnnotation" => watch.values_from_annotation = rules::annotation_sources(value)?,
-        "dependsOn" => watch.depends_on = dependencies::parse(&value.to_json())?,
-        "dependsOnAnnotation" => watch.depends_on_annotation = rules::annotation_dependencies(value)?,
-        "commonLabels" => watch.common_labels = metadata::common_labels(value)?,
-        "commonAnnotations" => watch.common_annotations = metadata::common_annotations(value)?,
-        "patches" => watch.patches = patches::patches(value)?,
-        "drift" => watch.drift = rules::drift(value)?,
-        "adopt" => watch.adopt = rules::adopt(value)?,
-        "onFailure" => watch.on_failure = rules::on_failure(value)?,
-        "retries" => watch.retries = Some(rules::retries(value)?),
-        "test" => watch.chart_tests = chart_tests::chart_tests(value)?,
-        "hookLogs" => watch.hook_logs = value.boolean()?,
-        "sequencing" => watch.sequencing = sequencing::sequencing(value)?,
-        "renderOn" => watch.render_on = render_on::render_on(value)?,
-        "crds" => watch.crds = rules::crds(value)?,
-        "recreate" => watch.recreate = rules::recreate(value)?,
-        "serviceAccountName" => watch.service_account = rules::service_account(value)?,
-        "lookup" => watch.lookup = rules::lookup(value)?,
-        "objects" => watch.objects = objects::objects(value)?,
-        "schema" => watch.schema = rules::schema(value)?,
-        _ => {}
-    }
+/// Leaves a key to [`watch`]: it belongs to another key, or its errors name the lines below it.
+fn elsewhere(_: &mut Watch, _: &Node) -> Result<(), String> {
     Ok(())
 }
 
@@ -255,5 +224,10 @@ fn unknown(entry: &Entry) -> Warning {
 
 /// Returns the known key that was probably meant.
 pub(super) fn near(key: &str) -> Option<&'static str> {
-    nearest(key, KEYS.iter().copied())
+    nearest(key, keys())
+}
+
+/// Returns the names of all keys.
+pub(super) fn keys() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().map(|(key, _)| *key)
 }
