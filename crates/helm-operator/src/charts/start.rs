@@ -251,38 +251,18 @@ pub(crate) fn served(context: &Context, watch: &Watch) -> Requirement {
 
 fn settings(watch: &Watch, context: &Context, (config, reach): (&ChartConfig, Reach)) -> Settings {
     Settings {
+        watch: watch.clone(),
         controller: context.controller.clone(),
         period: watch.reconcile_period.unwrap_or(context.config.reconcile_period),
         hook_timeout: watch.hook_timeout.unwrap_or(config.hook_timeout),
-        watch_dependents: watch.watch_dependent_resources,
         max_history: watch.max_history.unwrap_or(config.max_history),
-        account: watch.service_account.clone(),
         suppress_overrides: config.suppress_override_values,
-        apply: watch.apply,
-        expressions: Arc::new(watch.expressions.clone()),
         progress_timeout: watch.progress_timeout.unwrap_or(config.progress_timeout),
         max_parallel_upgrades: watch.max_parallel_upgrades.unwrap_or(config.max_parallel_upgrades),
-        rollout: watch.rollout.clone(),
         full_resync: watch.full_resync_period.unwrap_or(config.full_resync_period),
-        values_from: watch.values_from.clone().into(),
-        values_from_annotation: watch.values_from_annotation.clone(),
-        depends_on: watch.depends_on.clone().into(),
-        depends_on_annotation: watch.depends_on_annotation.clone(),
-        common_labels: watch.common_labels.clone(),
-        common_annotations: watch.common_annotations.clone(),
-        patches: watch.patches.clone(),
-        drift: watch.drift.clone(),
-        adopt: watch.adopt,
         reach: Arc::new(reach),
-        on_failure: watch.on_failure,
-        retries: watch.retries,
-        chart_tests: watch.chart_tests,
-        hook_logs: watch.hook_logs,
-        sequencing: watch.sequencing,
         rehearses: Rehearsals::of(context).is_on,
-        render_on: watch.render_on,
-        crds: watch.crds,
-        recreate: watch.recreate.clone(),
+        expressions: Arc::new(watch.expressions.clone()),
         home: watch.home(config.own_namespace(&context.client)),
     }
 }
@@ -387,7 +367,7 @@ async fn first_lists(
     let cluster = Cluster::of(context);
     tokio::join!(join_all(lists), cluster.records_listed(keys));
     let known = known_kinds(shared, tasks).await;
-    let used = if shared.settings.account.is_some() { ObjectUse::Read } else { ObjectUse::Manage };
+    let used = if shared.settings.service_account.is_some() { ObjectUse::Read } else { ObjectUse::Manage };
     let needs: Vec<_> = known.iter().map(|kind| preflight::of_objects(kind, used)).collect();
     context.rights.check(&needs, "the objects of recorded releases").await;
     shared.watch_kinds(known);

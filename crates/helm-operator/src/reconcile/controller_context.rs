@@ -1,5 +1,6 @@
 //! What all reconciles of one controller share: its handles, settings and memory.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use controller::report::Outcome;
 use controller::runtime::key::ResourceKey;
 use controller::runtime::queue::Queue;
 use controller::shards::{Shard, Standing};
-use helm_release::kube::{Adopt, Api, Applier, CrdPolicy, ObjectRule, Policy, Reach, Resource};
+use helm_release::kube::{Api, Applier, Reach, Resource};
 use helm_release::storage::{Home, Marks, Storage};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::GroupVersionKind;
@@ -29,16 +30,12 @@ use crate::reconcile::decide::unseen::Unseen;
 use crate::reconcile::diagnoses::Diagnoses;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
-use crate::values_from::ValuesSource;
 use crate::view::cache::{Cache, version};
 use crate::view::chart_names;
 use crate::view::dependencies::registry::Dependencies;
 use crate::view::primary::{Primary, Received};
 use crate::view::sources::registry::Sources;
-use crate::watches::{
-    AnnotationRule, AnnotationSources, ChartTests, CommonAnnotations, CommonLabels, Dependency, Drift, Expressions,
-    OnFailure, Patches, RenderOn, RolloutRule, Sequencing, ServiceAccount,
-};
+use crate::watches::{Expressions, Watch};
 
 /// What the watches of objects should cover, too.
 pub(crate) enum WatchRequest {
@@ -114,54 +111,46 @@ impl Departure {
     }
 }
 
-/// The settings of one controller, from its watch and the flags.
+/// The settings of one controller: its watch, and what also depends on flags, the chart and the process. A field here
+/// precedes the watch's own of the same name.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    pub(crate) watch: Watch,
     pub(crate) controller: Arc<str>,
     pub(crate) period: Duration,
     pub(crate) hook_timeout: Duration,
-    pub(crate) watch_dependents: bool,
     pub(crate) max_history: usize,
     pub(crate) suppress_overrides: bool,
-    /// The account for reading and writing objects.
-    pub(crate) account: Option<ServiceAccount>,
-    pub(crate) apply: Policy,
     /// How long a release may stay unready without progress; zero means no limit.
     pub(crate) progress_timeout: Duration,
     /// Maximum concurrent upgrades caused by chart, override or source changes; 0 means unlimited.
     pub(crate) max_parallel_upgrades: usize,
-    /// In which steps such changes reach the releases.
-    pub(crate) rollout: Option<Arc<RolloutRule>>,
     /// How often everything is applied again without a reason; zero means never.
     pub(crate) full_resync: Duration,
-    pub(crate) values_from: Arc<[ValuesSource]>,
-    pub(crate) values_from_annotation: AnnotationSources,
-    /// The dependencies of each resource.
-    pub(crate) depends_on: Arc<[Dependency]>,
-    pub(crate) depends_on_annotation: Option<AnnotationRule>,
-    pub(crate) common_labels: CommonLabels,
-    pub(crate) common_annotations: CommonAnnotations,
-    /// The transformations of rendered objects.
-    pub(crate) patches: Patches,
-    pub(crate) drift: Drift,
-    pub(crate) adopt: Adopt,
     /// What releases may contain.
     pub(crate) reach: Arc<Reach>,
-    pub(crate) on_failure: OnFailure,
-    /// How often to retry the same inputs; `None` means no limit.
-    pub(crate) retries: Option<u32>,
-    pub(crate) chart_tests: ChartTests,
-    pub(crate) render_on: RenderOn,
-    /// Whether events quote the logs of failed hooks.
-    pub(crate) hook_logs: bool,
-    pub(crate) sequencing: Sequencing,
     /// Whether nothing is written, so that nothing becomes ready.
     pub(crate) rehearses: bool,
-    pub(crate) crds: CrdPolicy,
-    pub(crate) recreate: Arc<[ObjectRule]>,
+    /// The watch's own, shared with the cache.
     pub(crate) expressions: Arc<Expressions>,
     /// Where the records are stored.
     pub(crate) home: Home,
+}
+
+impl Deref for Settings {
+    type Target = Watch;
+
+    fn deref(&self) -> &Watch {
+        &self.watch
+    }
+}
+
+/// Tests change what the watch says.
+#[cfg(test)]
+impl std::ops::DerefMut for Settings {
+    fn deref_mut(&mut self) -> &mut Watch {
+        &mut self.watch
+    }
 }
 
 impl Settings {
@@ -328,7 +317,7 @@ impl ControllerContext {
 
     /// Requests a watch of each kind that is not watched yet.
     pub(crate) fn watch_kinds(&self, kinds: impl IntoIterator<Item = Arc<Resource>>) {
-        if self.settings.watch_dependents {
+        if self.settings.watch_dependent_resources {
             for kind in kinds {
                 if self.cache.start_kind(&kind) {
                     // The receiver is dropped only when the process ends.

@@ -40,7 +40,11 @@ impl LiveView for StepContext<'_> {
     fn health(&self, key: &ObjectKey) -> Health {
         let settings = &self.shared.settings;
         // A rehearsal writes nothing that could become ready.
-        if settings.rehearses { Health::Ready } else { health(&self.shared.cache, key, settings.watch_dependents) }
+        if settings.rehearses {
+            Health::Ready
+        } else {
+            health(&self.shared.cache, key, settings.watch_dependent_resources)
+        }
     }
 
     fn wanted_revision(&self) -> Option<u32> {

@@ -226,7 +226,8 @@ impl ReconcileLoop<'_> {
         let primary = context.completed(&primary).await.unwrap_or(primary);
         context.publish_hook_logs(&primary).await;
         let fault = context.redacted(&primary, failed.fault().clone()).await;
-        let fault = impersonation::explain(fault, context.shared.settings.account.as_ref(), &context.shared.resource);
+        let fault =
+            impersonation::explain(fault, context.shared.settings.service_account.as_ref(), &context.shared.resource);
         let fault = headline::arrange(fault, context.shared.renderer.chart_name());
         let failed = failed.reported_as(fault);
         if matches!(step, Step::Repair | Step::Detect) {

@@ -245,7 +245,7 @@ impl StepContext<'_> {
         let cache = &self.shared.cache;
         match cache.dependent(&object.key) {
             _ if !cache.is_synced(&object.key) => {
-                due && (!self.shared.settings.watch_dependents || cache.is_refused(&object.key))
+                due && (!self.shared.settings.watch_dependent_resources || cache.is_refused(&object.key))
             }
             // It is repaired once it is deleted.
             Some(live) if live.deleting => false,

@@ -64,7 +64,7 @@ impl<'a> StepContext<'a> {
             key,
             slot,
             priority: Priority::Normal,
-            applier: acting_as(&applier, shared.settings.account.as_ref(), &key.namespace),
+            applier: acting_as(&applier, shared.settings.service_account.as_ref(), &key.namespace),
             recorder,
             storage: shared.storage.clone().through(api.clone()),
             api,

@@ -21,6 +21,7 @@ use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::decide::unseen::Unseen;
 use crate::status::declared_fields::Undeclared;
 use crate::view::dependencies::registry::Dependencies;
+use crate::watches::Watch;
 
 impl ControllerContext {
     /// Returns a twin for the rehearsal of a resource. It waits for no dependency, no earlier failure, and no other
@@ -29,14 +30,9 @@ impl ControllerContext {
         let client = Rehearsal::client(self.client.clone());
         let api: Arc<dyn Api> = Arc::new(client.clone());
         let (metrics, mapper) = (Metrics::default(), self.applier.mapper.clone());
-        let settings = Settings {
-            rehearses: true,
-            rollout: None,
-            max_parallel_upgrades: 0,
-            depends_on: [].into(),
-            depends_on_annotation: None,
-            ..self.settings.clone()
-        };
+        let watch =
+            Watch { rollout: None, depends_on: Vec::new(), depends_on_annotation: None, ..self.settings.watch.clone() };
+        let settings = Settings { watch, rehearses: true, max_parallel_upgrades: 0, ..self.settings.clone() };
         ControllerContext {
             // A chart may define kinds.
             applier: self.applier.with_own_discovery(api.clone()),

@@ -13,7 +13,7 @@ fn world(spec: Value, chart: &'static str) -> World {
 fn serving(server: Arc<MemoryApi>, chart: &'static str) -> World {
     let sources: Vec<ValuesSource> = serde_json::from_str(r#"[{"kind": "ConfigMap", "name": "defaults"}]"#).unwrap();
     World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
-        settings.values_from = sources.into();
+        settings.values_from = sources;
     })
 }
 

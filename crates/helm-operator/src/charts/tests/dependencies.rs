@@ -80,7 +80,7 @@ fn kinds(server: &MemoryApi) {
 fn depending(server: Arc<MemoryApi>, on: Value, change: impl FnOnce(&mut Settings)) -> World {
     kinds(&server);
     World::with_events(server, Arc::new(Stub::default()), |settings| {
-        settings.depends_on = parse(&on).unwrap().into();
+        settings.depends_on = parse(&on).unwrap();
         settings.period = Duration::ZERO;
         change(settings);
     })
@@ -359,7 +359,7 @@ fn open(server: Arc<MemoryApi>, account: bool) -> World {
     depending(server, json!([]), |settings| {
         let kinds = ["Memcached.cache.my.domain", "Database.db.example.com", "Secret"].map(str::to_owned).into();
         settings.depends_on_annotation = Some(AnnotationRule { kinds, namespaces: ["far".to_owned()].into() });
-        settings.account = account.then(|| ServiceAccount { namespace: None, name: "deployer".into() });
+        settings.service_account = account.then(|| ServiceAccount { namespace: None, name: "deployer".into() });
     })
 }
 
@@ -508,7 +508,7 @@ async fn an_entry_of_the_watch_holds_but_names_nothing_that_the_account_may_not_
     let server = World::new(json!({"maps": ["a"], "value": "1"})).server;
     server.put(ACCOUNT, json!({"metadata": {"name": "deployer"}}), "user");
     let world = depending(server, on_database(json!({})), |settings| {
-        settings.account = Some(ServiceAccount { namespace: None, name: "deployer".into() });
+        settings.service_account = Some(ServiceAccount { namespace: None, name: "deployer".into() });
     });
     close(&world.server, "databases");
     world.reconcile().await;
@@ -526,7 +526,7 @@ async fn an_account_that_may_read_is_informed() {
     let server = World::new(json!({"maps": ["a"], "value": "1"})).server;
     server.put(ACCOUNT, json!({"metadata": {"name": "deployer"}}), "user");
     let world = depending(server, on_database(json!({})), |settings| {
-        settings.account = Some(ServiceAccount { namespace: None, name: "deployer".into() });
+        settings.service_account = Some(ServiceAccount { namespace: None, name: "deployer".into() });
     });
     world.reconcile().await;
     assert!(waiting(&world).ends_with("Database \"db\" (does not exist)"), "{}", waiting(&world));
@@ -596,8 +596,7 @@ async fn an_upgrade_that_waits_for_a_dependency_keeps_no_place_from_the_next() {
     let serving = |chart: &'static str| {
         kinds(&server);
         World::with_events(server.clone(), Arc::new(Stub { chart, ..Stub::default() }), |settings| {
-            settings.depends_on =
-                parse(&json!([{"kind": "Secret", "name": "$(name)", "until": "exists"}])).unwrap().into();
+            settings.depends_on = parse(&json!([{"kind": "Secret", "name": "$(name)", "until": "exists"}])).unwrap();
             settings.max_parallel_upgrades = 1;
         })
     };

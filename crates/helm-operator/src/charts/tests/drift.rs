@@ -469,7 +469,7 @@ fn ignoring(pointer: &str) -> IgnoreRule {
 /// Creates a controller that must read `b` before it repairs it, because others may own another field of it.
 fn reading_b(server: Arc<MemoryApi>, objects: ChartObjects) -> World {
     let change = |settings: &mut Settings| {
-        settings.watch_dependents = objects == ChartObjects::Watched;
+        settings.watch_dependent_resources = objects == ChartObjects::Watched;
         settings.drift.ignore = [ignoring("/data/other")].into();
     };
     let (renderer, events) = (Arc::new(Stub::default()), Events::default());

@@ -407,7 +407,7 @@ async fn the_failure_of_a_hook_deletes_nothing_of_a_release_whose_values_came_to
     let server = World::new(spec()).server;
     put(&server, "");
     let world = World::with_events(server, Arc::new(Stub::default()), |settings| {
-        (settings.values_from, settings.on_failure) = (sources.into(), OnFailure::Uninstall);
+        (settings.values_from, settings.on_failure) = (sources, OnFailure::Uninstall);
     });
     world.reconcile().await;
     let before = uids(&world);

@@ -104,7 +104,7 @@ async fn without_a_watch_no_period_makes_a_finished_job_again() {
     for policy in [DriftPolicy::Repair, DriftPolicy::Detect] {
         let server = World::new(loading("1", "a")).server;
         let world = World::unwatched(server, |settings| {
-            (settings.watch_dependents, settings.drift.policy) = (false, policy);
+            (settings.watch_dependent_resources, settings.drift.policy) = (false, policy);
         });
         world.reconcile().await;
         world.server.remove(LOAD);
@@ -125,7 +125,7 @@ async fn a_finished_object_of_a_custom_kind_is_not_made_again() {
     });
     let server = World::new(json!({"maps": ["b"], "value": "1", "objects": [set]})).server;
     server.serve("jobset.x-k8s.io/v1alpha2", "JobSet", "jobsets");
-    let world = World::unwatched(server, |settings| settings.watch_dependents = false);
+    let world = World::unwatched(server, |settings| settings.watch_dependent_resources = false);
     world.reconcile().await;
     assert!(world.server.object(SET).is_some());
     world.server.remove(SET);

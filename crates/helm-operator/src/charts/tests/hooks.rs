@@ -405,7 +405,7 @@ async fn a_restart_with_one_more_source_of_the_same_values_continues_an_action()
     reconcile(&world, "Complete").await;
     let before = uid_of(&world, "migrate");
     assert_eq!(world.history(), ["1 pending-install"]);
-    let add = |settings: &mut Settings| settings.values_from = sources.into();
+    let add = |settings: &mut Settings| settings.values_from = sources;
     let world = World::with_events(world.server, Arc::new(with_sources()), add);
     reconcile(&world, "Complete").await;
     assert_eq!((world.history(), uid_of(&world, "migrate")), (vec!["1 deployed".to_owned()], before));

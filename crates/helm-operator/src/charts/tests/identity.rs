@@ -25,7 +25,7 @@ fn noting(server: &MemoryApi) -> Requests {
 
 fn acting(server: Arc<MemoryApi>) -> World {
     World::with_events(server, Arc::new(Stub::default()), |settings| {
-        settings.account = Some(ServiceAccount { namespace: None, name: "deployer".into() });
+        settings.service_account = Some(ServiceAccount { namespace: None, name: "deployer".into() });
     })
 }
 

@@ -183,7 +183,7 @@ async fn started(case: &Case) -> World {
 
 fn settings(settings: &mut Settings) {
     let sources: Vec<ValuesSource> = serde_json::from_value(json!([{"kind": "Secret", "name": "sources"}])).unwrap();
-    settings.values_from = sources.into();
+    settings.values_from = sources;
     settings.suppress_overrides = true;
 }
 

@@ -58,7 +58,7 @@ use crate::view::primary::{Primary, Received};
 use crate::view::releases::Releases;
 use crate::view::sources::registry::Sources;
 use crate::view::sources::watch::{SourceHandler, SourceMeta};
-use crate::watches::{OverrideValuesType, Overrides, Sequencing};
+use crate::watches::{OverrideValuesType, Overrides, Sequencing, Watch};
 
 mod account;
 mod added_charts;
@@ -560,37 +560,17 @@ impl World {
     ) -> World {
         let api: Arc<dyn Api> = server.clone();
         let mut settings = Settings {
+            watch: Watch { watch_dependent_resources: true, ..Watch::default() },
             controller: "memcached-controller".into(),
             period: Duration::from_secs(60),
             hook_timeout: Duration::from_secs(3600),
-            watch_dependents: true,
             max_history: 3,
             suppress_overrides: false,
-            account: None,
-            apply: helm_release::kube::Policy::Auto,
             progress_timeout: Duration::from_secs(600),
             full_resync: Duration::ZERO,
             max_parallel_upgrades: 0,
-            rollout: None,
-            values_from: [].into(),
-            values_from_annotation: crate::watches::AnnotationSources::No,
-            depends_on: [].into(),
-            depends_on_annotation: None,
-            common_labels: crate::watches::CommonLabels::default(),
-            common_annotations: crate::watches::CommonAnnotations::default(),
-            patches: crate::watches::Patches::default(),
-            drift: crate::watches::Drift::default(),
-            adopt: helm_release::kube::Adopt::Unowned,
             reach: Arc::default(),
-            on_failure: crate::watches::OnFailure::default(),
-            retries: None,
-            chart_tests: crate::watches::ChartTests::default(),
-            hook_logs: false,
-            sequencing: Sequencing::default(),
             rehearses: false,
-            render_on: crate::watches::RenderOn::default(),
-            crds: helm_release::kube::CrdPolicy::default(),
-            recreate: [].into(),
             expressions: Arc::default(),
             home: Home::default(),
         };

@@ -503,7 +503,7 @@ async fn objects_that_no_watch_covers_are_read() {
     let server = World::new(shop()).server;
     let world = World::unwatched(server, |settings| {
         ordered(settings);
-        settings.watch_dependents = false;
+        settings.watch_dependent_resources = false;
     });
     reconcile(&world).await;
     assert_eq!((deployments(&world).len(), world.maps().len(), world.history()), (2, 1, vec!["1 deployed".to_owned()]));
@@ -537,7 +537,7 @@ fn started(server: Arc<MemoryApi>, is_watched: bool) -> World {
     if !is_watched {
         return World::unwatched(server, |settings| {
             ordered(settings);
-            settings.watch_dependents = false;
+            settings.watch_dependent_resources = false;
         });
     }
     let world = on(server);
@@ -546,7 +546,7 @@ fn started(server: Arc<MemoryApi>, is_watched: bool) -> World {
 }
 
 fn see_jobs(world: &World) {
-    if world.shared.settings.watch_dependents {
+    if world.shared.settings.watch_dependent_resources {
         feed_jobs(world);
     }
 }

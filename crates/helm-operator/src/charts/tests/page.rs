@@ -313,7 +313,7 @@ async fn values_have_origins_and_those_of_secrets_are_masked() {
     let stub = Stub { lines: Some(chart.unwrap()), ..Stub::default() };
     let sources: Vec<ValuesSource> = serde_json::from_value(json!([{"kind": "Secret", "name": "extra"}])).unwrap();
     let world = World::with_events(Arc::new(MemoryApi::new()), Arc::new(stub), |settings| {
-        settings.values_from = sources.into();
+        settings.values_from = sources;
     });
     world.add("ns", "web", json!({"maps": ["a"], "szie": 3}));
     let data = json!({"values.yaml": ByteString(format!("auth: {{password: {CANARY}}}").into_bytes())});
@@ -338,7 +338,7 @@ async fn values_have_origins_and_those_of_secrets_are_masked() {
 fn with_maps(entries: &[Value]) -> World {
     let sources: Vec<ValuesSource> = serde_json::from_value(entries.into()).unwrap();
     let server = World::new(json!({"maps": ["m"]})).server;
-    World::with_events(server, Arc::new(Stub::default()), |settings| settings.values_from = sources.into())
+    World::with_events(server, Arc::new(Stub::default()), |settings| settings.values_from = sources)
 }
 
 #[tokio::test(start_paused = true)]

@@ -119,7 +119,7 @@ async fn a_restart_plans_again_and_only_says_what_is_new() {
 async fn a_source_that_changes_makes_a_new_plan() {
     let sources: Vec<ValuesSource> = serde_json::from_value(json!([{"kind": "ConfigMap", "name": "extra"}])).unwrap();
     let world = World::with_events(World::new(json!({})).server, Arc::new(with_sources()), |settings| {
-        settings.values_from = sources.into();
+        settings.values_from = sources;
     });
     let source = |maps: Value| {
         let data = json!({"values.yaml": json!({"maps": maps}).to_string()});

@@ -47,7 +47,7 @@ async fn is_put_back_after(world: &World, seconds: u64) -> bool {
 
 #[tokio::test(start_paused = true)]
 async fn unwatched_objects_are_reapplied_once_a_period() {
-    let world = World::unwatched(World::new(spec()).server, |settings| settings.watch_dependents = false);
+    let world = World::unwatched(World::new(spec()).server, |settings| settings.watch_dependent_resources = false);
     world.reconcile().await;
     change_map(&world, "b");
     assert!(!is_put_back_after(&world, 50).await);
@@ -56,7 +56,7 @@ async fn unwatched_objects_are_reapplied_once_a_period() {
     assert!(!is_put_back_after(&world, 50).await, "the period begins anew");
 
     let world = World::unwatched(World::new(spec()).server, |settings| {
-        settings.watch_dependents = false;
+        settings.watch_dependent_resources = false;
         settings.period = Duration::ZERO;
     });
     world.reconcile().await;
@@ -67,7 +67,7 @@ async fn unwatched_objects_are_reapplied_once_a_period() {
 #[tokio::test(start_paused = true)]
 async fn the_period_of_the_annotation_decides_when_unwatched_objects_are_reapplied_or_looked_at() {
     let world = World::unwatched(World::new(spec()).server, |settings| {
-        settings.watch_dependents = false;
+        settings.watch_dependent_resources = false;
         settings.period = Duration::ZERO;
     });
     let annotate = |annotations: Value| world.edit(|p| p["metadata"]["annotations"] = annotations);

@@ -4,7 +4,6 @@ use helm_release::storage::Before;
 
 use super::hooks::{complete, filled, hook};
 use super::*;
-use crate::values_from::ValuesSource;
 use crate::watches::OnFailure;
 
 const NAMES: [&str; 4] = ["a", "b", "c", "d"];
@@ -916,7 +915,7 @@ fn with_retries(server: Arc<MemoryApi>, chart: &'static str, retries: Option<u32
     let source = r#"[{"kind": "Secret", "name": "$(name)-values", "optional": true}]"#;
     World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
         (settings.max_parallel_upgrades, settings.retries) = (1, retries);
-        settings.values_from = serde_json::from_str::<Vec<ValuesSource>>(source).unwrap().into();
+        settings.values_from = serde_json::from_str(source).unwrap();
     })
 }
 

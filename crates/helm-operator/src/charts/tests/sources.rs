@@ -13,7 +13,7 @@ const HIDDEN: &str = "hunter2";
 fn reading(server: Arc<MemoryApi>, sources: &str) -> World {
     let sources: Vec<ValuesSource> = serde_json::from_str(sources).unwrap();
     World::with_events(server, Arc::new(Stub::default()), |settings| {
-        settings.values_from = sources.into();
+        settings.values_from = sources;
         settings.values_from_annotation = crate::watches::AnnotationSources::Own;
     })
 }

@@ -135,7 +135,7 @@ async fn the_end_of_a_fight_is_reported_where_every_period_applies_what_no_watch
     world.work_while_fighting(100).await;
     assert!(world.condition("Irreconcilable").unwrap().contains("DriftLoop"));
     let world = World::unwatched(world.server, |settings| {
-        (settings.watch_dependents, settings.period) = (false, 10 * SECOND);
+        (settings.watch_dependent_resources, settings.period) = (false, 10 * SECOND);
     });
     world.work_for(60 * SECOND).await;
     assert_eq!((world.condition("Irreconcilable"), world.value_of("b")), (None, json!("1")));

@@ -100,13 +100,12 @@ async fn a_source_of_values_that_is_not_answered_or_missing_removes_nothing() {
             json!({"metadata": {"name": "shared"}, "data": {"values.yaml": ""}}),
             "user",
         );
-        let world = on(server, |settings| (settings.values_from, settings.retries) = (sources.clone().into(), Some(0)));
+        let world = on(server, |settings| (settings.values_from, settings.retries) = (sources.clone(), Some(0)));
         interrupt(&world).await;
         let before = identities(&world);
         assert_eq!(before.len(), 2);
         // The new process has not read it yet.
-        let world =
-            on(world.server, |settings| (settings.values_from, settings.retries) = (sources.clone().into(), Some(0)));
+        let world = on(world.server, |settings| (settings.values_from, settings.retries) = (sources.clone(), Some(0)));
         without_answers(&world, |call| call.path.ends_with("/secrets/shared"), code).await;
         assert_eq!((identities(&world), deletions(&world)), (before.clone(), vec![]), "{code}");
         assert_eq!(world.condition("Stalled"), None, "{code}");
@@ -306,7 +305,7 @@ async fn unanswered_upgrade(world: &World) {
 #[tokio::test(start_paused = true)]
 async fn a_release_whose_objects_cannot_be_watched_is_settled_beside_its_repairs() {
     let world = World::unwatched(World::new(spec()).server, |settings| {
-        (settings.watch_dependents, settings.period) = (false, Duration::from_secs(60));
+        (settings.watch_dependent_resources, settings.period) = (false, Duration::from_secs(60));
     });
     world.reconcile().await;
     tokio::time::advance(Duration::from_secs(60)).await;

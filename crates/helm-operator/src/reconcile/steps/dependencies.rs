@@ -63,7 +63,7 @@ impl ControllerContext {
         let Some(entries) = primary.annotations.depends_on() else { return Ok(Vec::new()) };
         let wanted = self.wanted(&entries?, Origin::Annotation, primary)?;
         let rule = self.settings.depends_on_annotation.as_ref();
-        let reads_as = if self.settings.account.is_some() { ReadsAs::Account } else { ReadsAs::Operator };
+        let reads_as = if self.settings.service_account.is_some() { ReadsAs::Account } else { ReadsAs::Operator };
         let is_cluster_scoped = |query: &Query| {
             let known = self.applier.mapper.known(&api_version(&query.group), &query.kind);
             known.is_some_and(|resource| !resource.namespaced)
@@ -139,7 +139,7 @@ impl StepContext<'_> {
 
     /// Reports which resources must be deleted before this one, or which must be listed to know.
     pub(crate) fn await_dependents(&self, primary: &Primary) -> Ended {
-        let has_account = self.shared.settings.account.is_some();
+        let has_account = self.shared.settings.service_account.is_some();
         let may_know = |node: &Node| !has_account && *node.namespace == *primary.own_namespace();
         let (holders, unlisted) = (self.holders(primary), self.unlisted_holders(primary));
         let (reason, message) = match holders.is_empty() {
@@ -157,7 +157,7 @@ impl StepContext<'_> {
     /// a user's own annotation has any effect.
     fn must_check(&self, user: &User, wanted: &Wanted, standing: &Standing) -> bool {
         let reveals_it = wanted.origin == Origin::Annotation || matches!(standing, Standing::Lacks(_));
-        self.shared.settings.account.is_some()
+        self.shared.settings.service_account.is_some()
             && reveals_it
             && self.shared.dependencies.recorded_access(user, &wanted.query, standing).is_none()
     }
@@ -165,7 +165,7 @@ impl StepContext<'_> {
     /// Returns what is missing; without details if the account may not know them.
     fn gap(&self, user: &User, (wanted, standing): &(Wanted, Standing)) -> Option<Option<(Arc<Query>, Gap)>> {
         let Standing::Lacks(gap) = standing else { return None };
-        let may_read = self.shared.settings.account.is_none()
+        let may_read = self.shared.settings.service_account.is_none()
             || self.shared.dependencies.recorded_access(user, &wanted.query, standing) == Some(Access::Granted);
         Some(may_read.then(|| (wanted.query.clone(), gap.clone())))
     }
@@ -177,7 +177,7 @@ impl StepContext<'_> {
                 && query.means(&node.namespace, &node.name, &Default::default())
         };
         let direct = standings.iter().find(|(wanted, _)| is_it(&wanted.query));
-        match (self.shared.settings.account.is_some(), direct) {
+        match (self.shared.settings.service_account.is_some(), direct) {
             _ if user.1 == *node => true,
             (false, direct) => direct.is_some() || node.namespace == user.1.namespace,
             (true, Some((wanted, standing))) => {
@@ -339,7 +339,7 @@ fn closed_to_operator(resource: &Resource, query: &Query, why: &str) -> Unanswer
 
 /// Describes that the account may not read what the annotation names, whether it exists or not.
 fn closed_to_account(context: &StepContext<'_>, query: &Query) -> Unanswered {
-    let account = context.shared.settings.account.as_ref().map_or("", |account| &*account.name);
+    let account = context.shared.settings.service_account.as_ref().map_or("", |account| &*account.name);
     let verb = if query.name().is_some() { "get" } else { "list" };
     let resource = context.shared.applier.mapper.known(&api_version(&query.group), &query.kind);
     let rule = resource.map(|resource| rule(&resource, verb)).unwrap_or_default();

@@ -14,7 +14,7 @@ impl<'a> StepContext<'a> {
     /// Returns whether the account does not exist. Impersonation would not show it, because to the server an account is
     /// only a name.
     pub(crate) async fn is_account_gone(&self, primary: &Primary) -> bool {
-        let Some(account) = &self.shared.settings.account else { return false };
+        let Some(account) = &self.shared.settings.service_account else { return false };
         let namespace = account.namespace(primary.namespace());
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{}", account.name);
         // Any other error shows when the account is used.
@@ -22,7 +22,7 @@ impl<'a> StepContext<'a> {
     }
 
     pub(crate) fn missing_account(&self, primary: &Primary) -> Fault {
-        let account = self.shared.settings.account.as_ref();
+        let account = self.shared.settings.service_account.as_ref();
         let (namespace, name) = account.map(|a| (a.namespace(primary.namespace()), &*a.name)).unwrap_or_default();
         let message = format!(
             "ServiceAccount {name:?} does not exist in namespace {namespace:?}: create it, with a role for what the chart contains, \
