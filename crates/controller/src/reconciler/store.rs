@@ -82,9 +82,8 @@ impl Stores {
         for scope in scopes {
             let (client, config) = (sharded(client.clone(), selector.range.as_ref()), selector.config());
             let range = selector.range.clone();
-            let namespace = scope.only().unwrap_or_default().to_owned();
             let resource = ApiResource::erase::<K>(&());
-            let target = Target { resource, namespace, is_metadata: K::metadata_api() };
+            let target = Target { resource, scope: scope.clone(), is_metadata: K::metadata_api() };
             let requirement = self.readiness.require_to_reconcile(&scope.of(&what), LISTING);
             let open = move || {
                 let events = untyped::watch(&client, &target, config.clone(), range.clone());
@@ -99,12 +98,7 @@ impl Stores {
 
     /// Returns the scopes that cover a kind. Cluster-scoped objects have no namespace, so one scope covers them.
     fn scopes<K: Kind>(&self) -> Vec<WatchScope> {
-        match &self.namespaces.0[..] {
-            names if kind::is_namespaced::<K>() && !names.is_empty() => {
-                names.iter().map(|name| WatchScope::namespace(name)).collect()
-            }
-            _ => vec![WatchScope::ALL],
-        }
+        if kind::is_namespaced::<K>() { self.namespaces.scopes() } else { vec![WatchScope::ALL] }
     }
 }
 

@@ -17,6 +17,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::{RawValue, to_raw_value};
 
+use crate::runtime::reflector::WatchScope;
 use crate::runtime::shard_selector::ShardSelector;
 use crate::runtime::{pages, reflector};
 
@@ -74,8 +75,7 @@ fn entries(managed: &RawValue) -> Vec<ManagedFieldsEntry> {
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) resource: ApiResource,
-    /// The namespace; empty for all namespaces, and for cluster-scoped kinds.
-    pub(super) namespace: String,
+    pub(super) scope: WatchScope,
     /// Whether only the metadata is requested.
     pub(super) is_metadata: bool,
 }
@@ -99,11 +99,7 @@ fn pages_of<const METADATA: bool>(
     config: watcher::Config,
     range: Option<ShardSelector>,
 ) -> BoxStream<'static, watcher::Result<Event<Untyped>>> {
-    let client = client.clone();
-    let api: Api<Asked<METADATA>> = match &*target.namespace {
-        "" => Api::all_with(client, &target.resource),
-        namespace => Api::namespaced_with(client, namespace, &target.resource),
-    };
+    let api: Api<Asked<METADATA>> = target.scope.api(client, &target.resource);
     let events = pages::watch(api, config).within(range);
     events.filter_map(|event| ready(reflector::reduce(event, |asked| Some(asked.0)))).boxed()
 }
@@ -165,7 +161,7 @@ mod tests {
         let client = Client::new(service, "ns");
         let resource = ApiResource::erase::<k8s_openapi::api::core::v1::Pod>(&());
         for is_metadata in [true, false] {
-            let target = Target { resource: resource.clone(), namespace: String::new(), is_metadata };
+            let target = Target { resource: resource.clone(), scope: WatchScope::ALL, is_metadata };
             let mut events = watch(&client, &target, watcher::Config::default(), None);
             while events.next().await.is_some_and(|event| event.is_ok()) {}
         }

@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use super::reflector::WatchScope;
+
 /// The namespaces that the operator watches; empty means all.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Namespaces(pub Arc<[String]>);
@@ -28,6 +30,14 @@ impl Namespaces {
     /// Returns whether this namespace is watched.
     pub fn covers(&self, namespace: &str) -> bool {
         self.is_all() || self.0.iter().any(|watched| watched == namespace)
+    }
+
+    /// Returns a scope for each namespace; a single one for all.
+    pub fn scopes(&self) -> Vec<WatchScope> {
+        match self.is_all() {
+            true => vec![WatchScope::ALL],
+            false => self.0.iter().map(|name| WatchScope::namespace(name)).collect(),
+        }
     }
 
     /// Returns whether every namespace is watched.

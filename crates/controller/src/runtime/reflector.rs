@@ -12,7 +12,9 @@ use std::sync::Arc;
 
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
+use kube::core::{ApiResource, DynamicResourceScope};
 use kube::runtime::watcher::{self, Event};
+use kube::{Api, Client, Resource};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
@@ -45,6 +47,17 @@ impl WatchScope {
         match self.only() {
             Some(namespace) => format!("{kind} in namespace {namespace}"),
             None => format!("{kind} in the whole cluster"),
+        }
+    }
+
+    /// Returns the API of a kind's objects in this scope.
+    pub fn api<K>(&self, client: &Client, kind: &ApiResource) -> Api<K>
+    where
+        K: Resource<Scope = DynamicResourceScope, DynamicType = ApiResource>,
+    {
+        match self.only() {
+            Some(namespace) => Api::namespaced_with(client.clone(), namespace, kind),
+            None => Api::all_with(client.clone(), kind),
         }
     }
 

@@ -17,6 +17,7 @@ use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, Mapper, Resource, Whole, label_value};
 use helm_release::storage::{Keyring, RecordMeta, RecordSecret, SELECTOR};
+use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::core::{ApiResource, Expression, Selector};
 use kube::runtime::watcher::{self, Event};
@@ -44,7 +45,7 @@ pub(crate) fn primaries(context: &Context, resource: &Resource, selector: &Selec
     let what = readiness::kind(&resource.kind, &resource.api_version);
     let mapper = Cluster::of(context).applier.mapper.clone();
     let stream = |scope: WatchScope| {
-        let api: Api<Received> = api(&client, resource, &scope);
+        let api: Api<Received> = scope.api(&client, &resource.into());
         let requirement = context.readiness.require_to_reconcile(&scope.of(&what), LISTING);
         let (config, range, mapper) = (config.clone(), range.clone(), mapper.clone());
         let open = move || {
@@ -53,7 +54,7 @@ pub(crate) fn primaries(context: &Context, resource: &Resource, selector: &Selec
         };
         Stream::new(scope, open).required(requirement)
     };
-    scopes(&context.config.namespaces, resource.namespaced).into_iter().map(stream).collect()
+    scopes(&context.config.namespaces, resource).into_iter().map(stream).collect()
 }
 
 /// Reads discovery before it passes a refusal on, to find out whether the kind is served at all.
@@ -76,7 +77,7 @@ pub(crate) fn records(
 ) -> Vec<Stream<RecordMeta>> {
     let config = watcher::Config::default().labels(SELECTOR);
     let stream = |scope: WatchScope| {
-        let api: Api<RecordSecret> = api(client, &secrets(), &scope);
+        let api: Api<RecordSecret> = scope.api(client, &ApiResource::erase::<Secret>(&()));
         let (keys, config) = (keys.clone(), config.clone());
         let open = move || {
             let (api, keys, config) = (api.clone(), keys.clone(), config.clone());
@@ -91,7 +92,7 @@ pub(crate) fn records(
         let requirement = readiness.require_to_reconcile(&scope.of("release records (Secrets)"), LISTING);
         Stream::new(scope, open).required(requirement)
     };
-    scopes(namespaces, true).into_iter().map(stream).collect()
+    namespaces.scopes().into_iter().map(stream).collect()
 }
 
 /// The source of charts' objects, by kind: with their status if it shows readiness, otherwise their metadata.
@@ -119,7 +120,7 @@ impl WholeKinds {
 
 impl Source for Objects {
     fn scopes(&self, kind: &Resource) -> Vec<WatchScope> {
-        scopes(&self.namespaces, kind.namespaced)
+        scopes(&self.namespaces, kind)
     }
 
     fn watch(&self, kind: &Arc<Resource>, scope: &WatchScope, charts: &BTreeSet<String>) -> Stream<Live> {
@@ -176,13 +177,13 @@ impl Shape {
         match self {
             Shape::Whole => {
                 let read = |whole: Whole| Some(whole.live);
-                let events = pages::watch(api::<Whole>(client, kind, scope), config);
+                let events = pages::watch(scope.api::<Whole>(client, &kind.into()), config);
                 events.filter_map(move |event| ready(reduce(event, read))).boxed()
             }
-            Shape::Status => pages::watch(api::<Live>(client, kind, scope), config).boxed(),
+            Shape::Status => pages::watch(scope.api::<Live>(client, &kind.into()), config).boxed(),
             Shape::Metadata => {
                 let read = |metadata: LiveMetadata| Some(Live::from(metadata));
-                let events = pages::watch(api::<LiveMetadata>(client, kind, scope), config);
+                let events = pages::watch(scope.api::<LiveMetadata>(client, &kind.into()), config);
                 events.filter_map(move |event| ready(reduce(event, read))).boxed()
             }
         }
@@ -197,11 +198,11 @@ impl Shape {
     ) -> BoxStream<'static, Result<Vec<Live>, kube::Error>> {
         match self {
             Shape::Whole => {
-                pages::in_pages(api::<Whole>(client, kind, scope), wanted, |whole| Some(whole.live)).boxed()
+                pages::in_pages(scope.api::<Whole>(client, &kind.into()), wanted, |whole| Some(whole.live)).boxed()
             }
-            Shape::Status => pages::in_pages(api::<Live>(client, kind, scope), wanted, Some).boxed(),
+            Shape::Status => pages::in_pages(scope.api::<Live>(client, &kind.into()), wanted, Some).boxed(),
             Shape::Metadata => {
-                let api = api::<LiveMetadata>(client, kind, scope);
+                let api = scope.api::<LiveMetadata>(client, &kind.into());
                 pages::in_pages(api, wanted, |metadata| Some(Live::from(metadata))).boxed()
             }
         }
@@ -216,42 +217,12 @@ fn of_charts(charts: &BTreeSet<String>) -> Selector {
     })
 }
 
-fn secrets() -> Resource {
-    Resource { api_version: "v1".into(), kind: "Secret".into(), plural: "secrets".into(), namespaced: true }
-}
-
-/// Returns a scope per watched namespace; a single one for all namespaces and for cluster-scoped kinds.
-fn scopes(namespaces: &Namespaces, namespaced: bool) -> Vec<WatchScope> {
-    match &namespaces.0[..] {
-        names if namespaced && !names.is_empty() => names.iter().map(|name| WatchScope::namespace(name)).collect(),
-        _ => vec![WatchScope::ALL],
-    }
-}
-
-fn api<K>(client: &Client, resource: &Resource, scope: &WatchScope) -> Api<K>
-where
-    K: kube::Resource<Scope = kube::core::DynamicResourceScope, DynamicType = ApiResource>,
-{
-    let kind = api_resource(resource);
-    match scope.only() {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
-        None => Api::all_with(client.clone(), &kind),
-    }
+fn scopes(namespaces: &Namespaces, kind: &Resource) -> Vec<WatchScope> {
+    if kind.namespaced { namespaces.scopes() } else { vec![WatchScope::ALL] }
 }
 
 fn has_readiness(resource: &Resource) -> bool {
     shows_readiness(resource.group(), &resource.kind)
-}
-
-fn api_resource(resource: &Resource) -> ApiResource {
-    let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));
-    ApiResource {
-        group: group.into(),
-        version: version.into(),
-        api_version: resource.api_version.to_string(),
-        kind: resource.kind.to_string(),
-        plural: resource.plural.to_string(),
-    }
 }
 
 #[cfg(test)]

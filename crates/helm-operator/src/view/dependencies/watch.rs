@@ -8,9 +8,9 @@ use controller::runtime::pages;
 use controller::runtime::reflector::{self, EventHandler, Stream, WatchScope, reduce};
 use futures::{StreamExt as _, future, stream};
 use helm_release::kube::Resource;
+use kube::Client;
 use kube::core::ApiResource;
 use kube::runtime::watcher;
-use kube::{Api, Client};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -37,9 +37,10 @@ pub(super) fn start(
     let open = move || {
         let (client, wanted, until, is_whole) = (client.clone(), wanted.clone(), until.clone(), is_whole.clone());
         let open = move |kind: &Resource| {
-            let metadata = pages::watch(api::<SeenMetadata>(&client, kind, &wanted), watcher::Config::default());
+            let kind = ApiResource::from(kind);
+            let metadata = pages::watch(wanted.api::<SeenMetadata>(&client, &kind), watcher::Config::default());
             let metadata = metadata.filter_map(|event| future::ready(reduce(event, |seen| Some(Seen::from(seen)))));
-            let (whole, is_whole) = (api::<Seen>(&client, kind, &wanted), is_whole.clone());
+            let (whole, is_whole) = (wanted.api::<Seen>(&client, &kind), is_whole.clone());
             let whole = stream::once(async move {
                 is_whole.store(true, Ordering::Relaxed);
                 pages::watch(whole, watcher::Config::default())
@@ -55,24 +56,6 @@ pub(super) fn start(
     let stream = Stream::new(scope.clone(), open);
     // A resource waits for what it reads, not for a list.
     AbortOnDropHandle::new(tokio::spawn(reflector::run(handler, stream, oneshot::channel().0)))
-}
-
-fn api<K>(client: &Client, kind: &Resource, scope: &WatchScope) -> Api<K>
-where
-    K: kube::Resource<Scope = kube::core::DynamicResourceScope, DynamicType = ApiResource>,
-{
-    let (group, version) = kind.api_version.split_once('/').unwrap_or(("", &kind.api_version));
-    let kind = ApiResource {
-        group: group.into(),
-        version: version.into(),
-        api_version: kind.api_version.to_string(),
-        kind: kind.kind.to_string(),
-        plural: kind.plural.to_string(),
-    };
-    match scope.only() {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind),
-        None => Api::all_with(client.clone(), &kind),
-    }
 }
 
 /// A handler that updates the registry.

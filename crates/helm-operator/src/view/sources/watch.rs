@@ -44,10 +44,7 @@ fn stream(client: &Client, kind: SourceKind, scope: &WatchScope) -> Stream<Sourc
         SourceKind::Secret => ApiResource::erase::<Secret>(&()),
         SourceKind::ConfigMap => ApiResource::erase::<ConfigMap>(&()),
     };
-    let api: Api<Source> = match scope.only() {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
+    let api: Api<Source> = scope.api(client, &resource);
     let config = watcher::Config::default();
     let config = match kind {
         SourceKind::Secret => config.fields(&format!("type!={SECRET_TYPE}")),

@@ -58,6 +58,19 @@ impl Resource {
     }
 }
 
+impl From<&Resource> for ::kube::core::ApiResource {
+    fn from(resource: &Resource) -> Self {
+        let (group, version) = resource.api_version.split_once('/').unwrap_or(("", &resource.api_version));
+        Self {
+            group: group.into(),
+            version: version.into(),
+            api_version: resource.api_version.to_string(),
+            kind: resource.kind.to_string(),
+            plural: resource.plural.to_string(),
+        }
+    }
+}
+
 /// Characters that Go does not escape in a path, except the slash.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
