@@ -5,8 +5,6 @@ use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-use futures::StreamExt as _;
-use futures::future::ready;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, ObjectMeta};
 use kube::Client;
 use kube::api::ApiResource;
@@ -87,8 +85,7 @@ impl Stores {
             let requirement = self.readiness.require_to_reconcile(&scope.of(&what), LISTING);
             let open = move || {
                 let events = untyped::watch(&client, &target, config.clone(), range.clone());
-                let decoded = |event| ready(reflector::reduce(event, |untyped| Some(Decoded::of(untyped))));
-                events.filter_map(decoded).boxed()
+                reflector::mapped(events, |untyped| Some(Decoded::of(untyped)))
             };
             let stream = Stream::new(scope, open).required(requirement);
             lock(&self.watches).spawn(store.clone().keep_current(stream));
@@ -447,7 +444,7 @@ impl<K: Kind> EventHandler<Decoded<K>> for Watched<K> {
 
 #[cfg(test)]
 mod tests {
-    use futures::{FutureExt as _, stream};
+    use futures::{FutureExt as _, StreamExt as _, stream};
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::runtime::watcher::Event;
 

@@ -5,8 +5,6 @@
 
 use std::collections::BTreeMap;
 
-use futures::StreamExt as _;
-use futures::future::ready;
 use futures::stream::BoxStream;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta};
 use kube::api::ApiResource;
@@ -100,8 +98,7 @@ fn pages_of<const METADATA: bool>(
     range: Option<ShardSelector>,
 ) -> BoxStream<'static, watcher::Result<Event<Untyped>>> {
     let api: Api<Asked<METADATA>> = target.scope.api(client, &target.resource);
-    let events = pages::watch(api, config).within(range);
-    events.filter_map(|event| ready(reflector::reduce(event, |asked| Some(asked.0)))).boxed()
+    reflector::mapped(pages::watch(api, config).within(range), |asked| Some(asked.0))
 }
 
 /// An object that is requested as a whole, or as metadata only: kube decides that by the type.
@@ -116,6 +113,8 @@ mod tests {
     use std::convert::Infallible;
     use std::sync::{Arc, Mutex};
 
+    use futures::StreamExt as _;
+    use futures::future::ready;
     use http::header::ACCEPT;
     use http::{Request, Response};
     use kube::api::{ObjectList, WatchEvent};

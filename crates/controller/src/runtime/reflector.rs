@@ -10,6 +10,7 @@
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use futures::future::ready;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
 use kube::core::{ApiResource, DynamicResourceScope};
@@ -282,8 +283,15 @@ pub fn is_refusal(status: &kube::core::Status) -> bool {
     matches!(status.code, 403..=405)
 }
 
-/// Maps an event's object; drops the event if the object maps to nothing.
-pub fn reduce<A, B>(
+/// Maps each event's object; drops the events of objects that map to nothing.
+pub fn mapped<A: 'static, B: Send + 'static>(
+    events: impl futures::Stream<Item = watcher::Result<Event<A>>> + Send + 'static,
+    read: impl Fn(A) -> Option<B> + Send + 'static,
+) -> BoxStream<'static, watcher::Result<Event<B>>> {
+    events.filter_map(move |event| ready(reduce(event, &read))).boxed()
+}
+
+fn reduce<A, B>(
     event: watcher::Result<Event<A>>,
     reduce: impl Fn(A) -> Option<B>,
 ) -> Option<watcher::Result<Event<B>>> {
@@ -455,5 +463,24 @@ mod tests {
         assert!(WatchScope::ALL.covers("a") && WatchScope::ALL.covers(""));
         assert!(WatchScope::namespace("a").covers("a"));
         assert!(!WatchScope::namespace("a").covers("b") && !WatchScope::namespace("a").covers(""));
+    }
+
+    #[test]
+    fn events_are_mapped_except_those_of_objects_that_map_to_nothing() {
+        let even = |n: u32| n.is_multiple_of(2).then(|| n.to_string());
+        let mapped = |event| reduce(event, even).map(|event| format!("{event:?}"));
+        for (event, expected) in [
+            (Event::Init, Some("Ok(Init)")),
+            (Event::InitDone, Some("Ok(InitDone)")),
+            (Event::InitApply(2), Some("Ok(InitApply(\"2\"))")),
+            (Event::Apply(4), Some("Ok(Apply(\"4\"))")),
+            (Event::Delete(6), Some("Ok(Delete(\"6\"))")),
+            (Event::InitApply(1), None),
+            (Event::Apply(1), None),
+            (Event::Delete(1), None),
+        ] {
+            assert_eq!(mapped(Ok(event)).as_deref(), expected);
+        }
+        assert_eq!(mapped(Err(watcher::Error::NoResourceVersion)).as_deref(), Some("Err(NoResourceVersion)"));
     }
 }

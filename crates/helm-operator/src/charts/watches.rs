@@ -11,8 +11,7 @@ use controller::report::chain;
 use controller::runtime::namespaces::Namespaces;
 use controller::runtime::pages;
 use controller::runtime::readiness::{self, LISTING, Readiness};
-use controller::runtime::reflector::{Stream, WatchScope, is_refused, reduce};
-use futures::future::ready;
+use controller::runtime::reflector::{Stream, WatchScope, is_refused, mapped};
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use helm_release::kube::{CHART_LABEL, Live, LiveMetadata, Mapper, Resource, Whole, label_value};
@@ -84,8 +83,7 @@ pub(crate) fn records(
             let list = move || {
                 let (read_with, replaced) = (keys.clone(), keys.replaced().boxed());
                 let read = move |secret: RecordSecret| secret.record(&read_with);
-                let events = pages::watch(api.clone(), config.clone()).take_until(replaced);
-                events.filter_map(move |event| ready(reduce(event, &read)))
+                mapped(pages::watch(api.clone(), config.clone()).take_until(replaced), read)
             };
             stream::repeat_with(list).flatten().boxed()
         };
@@ -174,17 +172,12 @@ impl Shape {
         scope: &WatchScope,
         config: watcher::Config,
     ) -> BoxStream<'static, watcher::Result<Event<Live>>> {
+        let kind = &ApiResource::from(kind);
         match self {
-            Shape::Whole => {
-                let read = |whole: Whole| Some(whole.live);
-                let events = pages::watch(scope.api::<Whole>(client, &kind.into()), config);
-                events.filter_map(move |event| ready(reduce(event, read))).boxed()
-            }
-            Shape::Status => pages::watch(scope.api::<Live>(client, &kind.into()), config).boxed(),
+            Shape::Whole => mapped(pages::watch(scope.api::<Whole>(client, kind), config), |whole| Some(whole.live)),
+            Shape::Status => pages::watch(scope.api::<Live>(client, kind), config).boxed(),
             Shape::Metadata => {
-                let read = |metadata: LiveMetadata| Some(Live::from(metadata));
-                let events = pages::watch(scope.api::<LiveMetadata>(client, &kind.into()), config);
-                events.filter_map(move |event| ready(reduce(event, read))).boxed()
+                mapped(pages::watch(scope.api::<LiveMetadata>(client, kind), config), |metadata| Some(metadata.into()))
             }
         }
     }
@@ -196,13 +189,12 @@ impl Shape {
         scope: &WatchScope,
         wanted: ListParams,
     ) -> BoxStream<'static, Result<Vec<Live>, kube::Error>> {
+        let kind = &ApiResource::from(kind);
         match self {
-            Shape::Whole => {
-                pages::in_pages(scope.api::<Whole>(client, &kind.into()), wanted, |whole| Some(whole.live)).boxed()
-            }
-            Shape::Status => pages::in_pages(scope.api::<Live>(client, &kind.into()), wanted, Some).boxed(),
+            Shape::Whole => pages::in_pages(scope.api::<Whole>(client, kind), wanted, |whole| Some(whole.live)).boxed(),
+            Shape::Status => pages::in_pages(scope.api::<Live>(client, kind), wanted, Some).boxed(),
             Shape::Metadata => {
-                let api = scope.api::<LiveMetadata>(client, &kind.into());
+                let api = scope.api::<LiveMetadata>(client, kind);
                 pages::in_pages(api, wanted, |metadata| Some(Live::from(metadata))).boxed()
             }
         }
@@ -286,24 +278,5 @@ mod tests {
         let whole = RecordMeta::read(&serde_json::from_value(metadata).unwrap(), &keys()).unwrap();
         assert_eq!(format!("{:?}", secret.record(&keys()).unwrap()), format!("{whole:?}"));
         assert_eq!((whole.version, &*whole.owners), (2, &["u".to_owned()][..]));
-    }
-
-    #[test]
-    fn events_are_mapped_except_those_of_objects_that_map_to_nothing() {
-        let even = |n: u32| n.is_multiple_of(2).then(|| n.to_string());
-        let mapped = |event| reduce(event, even).map(|event| format!("{event:?}"));
-        for (event, expected) in [
-            (Event::Init, Some("Ok(Init)")),
-            (Event::InitDone, Some("Ok(InitDone)")),
-            (Event::InitApply(2), Some("Ok(InitApply(\"2\"))")),
-            (Event::Apply(4), Some("Ok(Apply(\"4\"))")),
-            (Event::Delete(6), Some("Ok(Delete(\"6\"))")),
-            (Event::InitApply(1), None),
-            (Event::Apply(1), None),
-            (Event::Delete(1), None),
-        ] {
-            assert_eq!(mapped(Ok(event)).as_deref(), expected);
-        }
-        assert_eq!(mapped(Err(watcher::Error::NoResourceVersion)).as_deref(), Some("Err(NoResourceVersion)"));
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Weak};
 
 use controller::runtime::freshness::Epoch;
 use controller::runtime::pages;
-use controller::runtime::reflector::{self, EventHandler, Stream, WatchScope, reduce};
-use futures::{StreamExt as _, future, stream};
+use controller::runtime::reflector::{self, EventHandler, Stream, WatchScope, mapped};
+use futures::{StreamExt as _, stream};
 use helm_release::kube::Resource;
 use kube::Client;
 use kube::core::ApiResource;
@@ -39,7 +39,7 @@ pub(super) fn start(
         let open = move |kind: &Resource| {
             let kind = ApiResource::from(kind);
             let metadata = pages::watch(wanted.api::<SeenMetadata>(&client, &kind), watcher::Config::default());
-            let metadata = metadata.filter_map(|event| future::ready(reduce(event, |seen| Some(Seen::from(seen)))));
+            let metadata = mapped(metadata, |seen| Some(Seen::from(seen)));
             let (whole, is_whole) = (wanted.api::<Seen>(&client, &kind), is_whole.clone());
             let whole = stream::once(async move {
                 is_whole.store(true, Ordering::Relaxed);

@@ -6,8 +6,7 @@ use std::sync::{Arc, Weak};
 
 use controller::runtime::freshness::Epoch;
 use controller::runtime::pages;
-use controller::runtime::reflector::{self, EventHandler, Stream, WatchScope, reduce};
-use futures::{StreamExt as _, future};
+use controller::runtime::reflector::{self, EventHandler, Stream, WatchScope, mapped};
 use helm_release::storage::SECRET_TYPE;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -51,11 +50,7 @@ fn stream(client: &Client, kind: SourceKind, scope: &WatchScope) -> Stream<Sourc
         SourceKind::ConfigMap => config,
     };
     let read = move |source: Source| SourceMeta::read(kind, source.metadata);
-    let open = move || {
-        let events = pages::watch(api.clone(), config.clone());
-        events.filter_map(move |event| future::ready(reduce(event, read))).boxed()
-    };
-    Stream::new(scope.clone(), open)
+    Stream::new(scope.clone(), move || mapped(pages::watch(api.clone(), config.clone()), read))
 }
 
 /// The metadata of a Secret or ConfigMap, as far as it is needed. It skips the managed fields: whoever may write the
