@@ -8,6 +8,7 @@ mod world;
 mod api;
 mod as_yaml;
 mod cause;
+mod head;
 mod pages;
 mod refusal;
 mod weight;
@@ -18,6 +19,7 @@ pub use api::{
     ActingAs, Api, Call, DISCOVERY, Error, MAX_RESPONSE_BYTES, PAGE, Pieces, Purpose, Response, read_within,
 };
 pub use cause::chain;
+pub use head::{Head, Headed};
 pub use intern::intern;
 pub use memory::{Disturbance, MemoryApi};
 pub use memory_api::{Target, group_of, object_path, written_path};

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use futures::{StreamExt as _, TryStreamExt as _};
 use kube::core::Selector;
-use outside::{Api, Call};
+use outside::{Api, Call, Headed};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
-use serde::Deserialize;
 use tokio::time::sleep;
 
 use super::{NOWHERE, Need, ProcessRights, missing};
@@ -112,21 +111,10 @@ impl ProcessRights {
     }
 }
 
-#[derive(Deserialize)]
-struct Item {
-    metadata: Metadata,
-}
-
-#[derive(Deserialize)]
-struct Metadata {
-    #[serde(default)]
-    namespace: String,
-    name: String,
-}
-
-fn others(page: Vec<Item>, watched: &[String]) -> impl Iterator<Item = String> {
-    let others = page.into_iter().map(|item| item.metadata).filter(|one| !watched.contains(&one.namespace));
-    others.map(|one| format!("{}/{}", one.namespace, one.name))
+fn others(page: Vec<Headed>, watched: &[String]) -> impl Iterator<Item = String> {
+    let name = |Headed { metadata }| (metadata.namespace.unwrap_or_default(), metadata.name.unwrap_or_default());
+    let others = page.into_iter().map(name).filter(|(namespace, _)| !watched.contains(namespace));
+    others.map(|(namespace, name)| format!("{namespace}/{name}"))
 }
 
 fn some_of(names: &[String]) -> String {

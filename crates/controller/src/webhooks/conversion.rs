@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::fmt::Display;
 
+use outside::Headed;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -30,19 +31,6 @@ struct Request<'a> {
     desired_api_version: String,
     #[serde(borrow)]
     objects: Vec<&'a RawValue>,
-}
-
-/// What is read of an object that is not converted.
-#[derive(Default, Deserialize)]
-struct Unconverted {
-    metadata: Metadata,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Metadata {
-    namespace: String,
-    name: String,
 }
 
 /// Converts an object from one version to another.
@@ -182,8 +170,8 @@ impl Versions {
 
 /// Returns namespace and name of an object, without the memory that its other values would take.
 fn name_of(object: &RawValue) -> String {
-    let Unconverted { metadata } = serde_json::from_str(object.get()).unwrap_or_default();
-    place(&metadata.namespace, &metadata.name)
+    let Headed { metadata } = serde_json::from_str(object.get()).unwrap_or_default();
+    place(metadata.namespace.as_deref().unwrap_or_default(), metadata.name.as_deref().unwrap_or_default())
 }
 
 fn place(namespace: &str, name: &str) -> String {

@@ -1,8 +1,8 @@
 //! Refuses objects that are too large to be changed after they are stored: the review of an update has both states, so
 //! not even a finalizer could be removed.
 
+use outside::Headed;
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
 use super::serve::{MAX_ADMISSION, MAX_TOTAL};
@@ -27,18 +27,6 @@ struct States<'a> {
     object: Option<&'a RawValue>,
     #[serde(borrow)]
     old_object: Option<&'a RawValue>,
-}
-
-/// What is read of an object.
-#[derive(Deserialize)]
-struct Object {
-    metadata: Metadata,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    deletion_timestamp: Option<IgnoredAny>,
 }
 
 /// Checks that the object that an admission review would store can be updated later. One that becomes lighter or is
@@ -67,7 +55,7 @@ fn is_changeable(size: usize, weight: usize) -> bool {
 }
 
 fn is_going(object: &str) -> bool {
-    serde_json::from_str::<Object>(object).is_ok_and(|object| object.metadata.deletion_timestamp.is_some())
+    serde_json::from_str::<Headed>(object).is_ok_and(|object| object.metadata.deletion_timestamp.is_some())
 }
 
 #[cfg(test)]

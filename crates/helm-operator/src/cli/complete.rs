@@ -13,6 +13,7 @@ use clap_complete::CompletionCandidate;
 use clap_complete::engine::{ArgValueCompleter, ValueCompleter};
 use clap_complete::env::{CompleteEnv, Shells};
 use helm_release::kube::{Api, Call, Mapper, Resource};
+use outside::Headed;
 use serde::Deserialize;
 use tokio::runtime::Builder;
 
@@ -193,19 +194,11 @@ async fn names_in(api: &Arc<dyn Api>, namespace: &str, kinds: &[&str]) -> Vec<St
 async fn listed(api: &dyn Api, kind: &Resource, namespace: &str) -> Option<Vec<String>> {
     #[derive(Deserialize)]
     struct List {
-        items: Option<Vec<Item>>,
-    }
-    #[derive(Deserialize)]
-    struct Item {
-        metadata: Metadata,
-    }
-    #[derive(Deserialize)]
-    struct Metadata {
-        name: String,
+        items: Option<Vec<Headed>>,
     }
     let path = kind.collection(if kind.namespaced { namespace } else { "" }).ok()?;
     let list: List = api.send(Call::metadata_list(format!("{path}?limit={MAX_NAMES}"))).await.ok()?.parse().ok()?;
-    Some(list.items.into_iter().flatten().map(|item| item.metadata.name).collect())
+    Some(list.items.into_iter().flatten().filter_map(|item| item.metadata.name).collect())
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use controller::runtime::readiness::Requirement;
 use helm_release::kube::{self, Api, Call};
 use helm_release::storage::{Key, Keyring};
 use k8s_openapi::ByteString;
+use outside::Head;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -55,7 +56,7 @@ enum Error {
 
 #[derive(Deserialize)]
 struct Secret {
-    metadata: Metadata,
+    metadata: Head,
     #[serde(default, rename = "type")]
     kind: String,
     data: Option<Data>,
@@ -63,13 +64,6 @@ struct Secret {
 
 /// The keys, by the names of their entries.
 type Data = BTreeMap<String, ByteString>;
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Metadata {
-    #[serde(default)]
-    resource_version: String,
-}
 
 /// The keys as they are in the Secret.
 #[derive(Default)]
@@ -160,7 +154,8 @@ fn next_step(secret: Option<Secret>) -> Result<Step, Error> {
     if kind != SECRET_TYPE {
         return Err(Error::OtherType(kind));
     }
-    let found = Found { data: data.unwrap_or_default(), version: metadata.resource_version };
+    let version = metadata.resource_version.unwrap_or_default();
+    let found = Found { data: data.unwrap_or_default(), version };
     Ok(match found.keys()? {
         (Some(current), previous) => Step::Use(found, current, previous),
         (None, _) => Step::Complete(found.version),

@@ -6,6 +6,7 @@ use std::fmt;
 
 use helm_release::kube::digest_json;
 use k8s_openapi::ByteString;
+use outside::Head;
 use serde::de::{DeserializeOwned, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer as _};
 use serde_json::value::RawValue;
@@ -26,7 +27,7 @@ type Wants<'w> = &'w dyn Fn(&str) -> bool;
 
 #[derive(Deserialize)]
 struct Secret<'j> {
-    metadata: Meta,
+    metadata: Head,
     #[serde(default, rename = "type")]
     kind: String,
     #[serde(borrow)]
@@ -36,18 +37,11 @@ struct Secret<'j> {
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct ConfigMap<'j> {
-    metadata: Meta,
+    metadata: Head,
     #[serde(borrow)]
     data: Option<&'j RawValue>,
     #[serde(borrow)]
     binary_data: Option<&'j RawValue>,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Meta {
-    #[serde(default)]
-    resource_version: String,
 }
 
 impl Content {
@@ -68,7 +62,8 @@ impl Content {
                 metadata
             }
         };
-        Some(Content { version: metadata.resource_version.parse().unwrap_or(0).max(1), data: kept })
+        let version = metadata.resource_version.unwrap_or_default();
+        Some(Content { version: version.parse().unwrap_or(0).max(1), data: kept })
     }
 
     /// Drops all other keys.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use helm_release::action::{self, Action};
 use helm_release::kube::Call;
-use serde::Deserialize;
+use outside::Headed;
 use serde_json::json;
 
 use super::repair::fault;
@@ -82,18 +82,6 @@ async fn hand_over_unrecorded(context: &StepContext<'_>, primary: &Primary) -> R
     leave_to_successor(&env, primary).await.map(drop).map_err(|e| fault(&e))
 }
 
-/// The finalizers of a resource, however many.
-#[derive(Deserialize)]
-struct Listed {
-    metadata: ListedMetadata,
-}
-
-#[derive(Deserialize)]
-struct ListedMetadata {
-    #[serde(default)]
-    finalizers: Vec<Arc<str>>,
-}
-
 /// Returns all finalizers of the resource, read again if the cache does not keep them all; `None` if the resource is
 /// gone. If they have changed since, the resource version of the write turns it away.
 async fn all_finalizers(context: &StepContext<'_>, primary: &Primary) -> Result<Option<Vec<Arc<str>>>, Failed> {
@@ -102,7 +90,7 @@ async fn all_finalizers(context: &StepContext<'_>, primary: &Primary) -> Result<
     }
     let failed = |e: helm_release::kube::Error| Failed::of_request(&e, "failed to read the finalizers");
     let path = context.shared.resource.path(primary.namespace(), primary.name()).map_err(failed)?;
-    match context.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Listed>()) {
+    match context.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Headed>()) {
         Ok(read) => Ok(Some(read.metadata.finalizers)),
         Err(error) if error.is_not_found() => {
             reread::refresh(context, primary).await;

@@ -13,6 +13,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::core::ApiResource;
 use kube::runtime::watcher;
 use kube::{Api, Client};
+use outside::{Head, Headed};
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio_util::task::AbortOnDropHandle;
@@ -56,30 +57,16 @@ fn stream(client: &Client, kind: SourceKind, scope: &WatchScope) -> Stream<Sourc
 /// The metadata of a Secret or ConfigMap, as far as it is needed. It skips the managed fields: whoever may write the
 /// object may nest them so deeply that they cannot be read, and one such object would end the list.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(from = "Named")]
+#[serde(from = "Headed")]
 struct Source {
     metadata: ObjectMeta,
 }
 
 outside::dynamic_resource!(Source, metadata only);
 
-#[derive(Deserialize)]
-struct Named {
-    #[serde(default)]
-    metadata: Names,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct Names {
-    name: Option<String>,
-    namespace: Option<String>,
-    resource_version: Option<String>,
-}
-
-impl From<Named> for Source {
-    fn from(Named { metadata }: Named) -> Source {
-        let Names { name, namespace, resource_version } = metadata;
+impl From<Headed> for Source {
+    fn from(Headed { metadata }: Headed) -> Source {
+        let Head { name, namespace, resource_version, .. } = metadata;
         Source { metadata: ObjectMeta { name, namespace, resource_version, ..ObjectMeta::default() } }
     }
 }
