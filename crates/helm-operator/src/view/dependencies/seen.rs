@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use helm_release::kube::{Live, Whole, intern};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Deserialize;
 use serde::de::{Deserializer, Error as _};
 use serde_json::Value;
@@ -45,7 +44,6 @@ pub(crate) enum ServedBy {
 /// An object, which is judged and then dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
-    metadata: ObjectMeta,
     labels: BTreeMap<String, String>,
     live: Live,
     portion: Portion,
@@ -78,13 +76,10 @@ enum Condition {
 
 /// An object of which only the metadata is requested and read.
 #[derive(Clone, Debug)]
-pub(crate) struct SeenMetadata {
-    metadata: ObjectMeta,
-    seen: Seen,
-}
+pub(crate) struct SeenMetadata(Seen);
 
-outside::dynamic_resource!(Seen);
-outside::dynamic_resource!(SeenMetadata, metadata only);
+outside::dynamic_resource!([] Seen, false, live.metadata);
+outside::dynamic_resource!([] SeenMetadata, true, 0.live.metadata);
 
 #[derive(Default, Deserialize)]
 struct Labelled {
@@ -104,31 +99,30 @@ impl<'de> Deserialize<'de> for Seen {
         let live = serde_json::from_str::<Whole>(text.get()).map_err(D::Error::custom)?.live;
         let labels: Labelled = serde_json::from_str(text.get()).unwrap_or_default();
         let labels = labels.metadata.labels.unwrap_or_default();
-        Ok(Seen { metadata: live.metadata.clone(), labels, live, portion: Portion::Whole })
+        Ok(Seen { labels, live, portion: Portion::Whole })
     }
 }
 
 impl<'de> Deserialize<'de> for SeenMetadata {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<SeenMetadata, D::Error> {
-        let seen = Seen { portion: Portion::Metadata, ..Seen::deserialize(from)? };
-        Ok(SeenMetadata { metadata: seen.metadata.clone(), seen })
+        Ok(SeenMetadata(Seen { portion: Portion::Metadata, ..Seen::deserialize(from)? }))
     }
 }
 
 impl From<SeenMetadata> for Seen {
     fn from(of: SeenMetadata) -> Seen {
-        of.seen
+        of.0
     }
 }
 
 impl Seen {
     /// Returns the namespace; empty for an object without one.
     pub(crate) fn namespace(&self) -> &str {
-        self.metadata.namespace.as_deref().unwrap_or_default()
+        self.live.metadata.namespace.as_deref().unwrap_or_default()
     }
 
     pub(crate) fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
+        self.live.metadata.name.as_deref().unwrap_or_default()
     }
 
     /// Returns its namespace and name, as the registry keeps them: many queries may mean the same object.

@@ -4,7 +4,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 
 use helm::sequence::{self, Verdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -255,20 +254,6 @@ outside::dynamic_resource!(Live);
 #[derive(Clone, Debug)]
 pub struct LiveMetadata(Live);
 
-impl Deref for LiveMetadata {
-    type Target = Live;
-
-    fn deref(&self) -> &Live {
-        &self.0
-    }
-}
-
-impl DerefMut for LiveMetadata {
-    fn deref_mut(&mut self) -> &mut Live {
-        &mut self.0
-    }
-}
-
 impl From<LiveMetadata> for Live {
     fn from(of: LiveMetadata) -> Live {
         of.0
@@ -281,7 +266,7 @@ impl<'de> Deserialize<'de> for LiveMetadata {
     }
 }
 
-outside::dynamic_resource!(LiveMetadata, metadata only);
+outside::dynamic_resource!([] LiveMetadata, true, 0.metadata);
 
 /// The digest of a `fieldsV1`, computed while parsing, independent of the order of keys.
 struct Fields(u64);

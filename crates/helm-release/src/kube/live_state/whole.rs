@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::value::RawValue;
 
@@ -20,19 +19,18 @@ const METADATA: [&str; 8] =
 /// A live object, reduced, with its text.
 #[derive(Clone, Debug)]
 pub struct Whole {
-    metadata: ObjectMeta,
     /// The object; [`Live::whole`] has its text.
     pub live: Live,
 }
 
-outside::dynamic_resource!(Whole);
+outside::dynamic_resource!([] Whole, false, live.metadata);
 
 impl<'de> Deserialize<'de> for Whole {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Whole, D::Error> {
         let text = Box::<RawValue>::deserialize(from)?;
         let mut live: Live = serde_json::from_str(text.get()).map_err(D::Error::custom)?;
         live.whole = text_of(text.get()).map(Arc::from);
-        Ok(Whole { metadata: live.metadata.clone(), live })
+        Ok(Whole { live })
     }
 }
 
