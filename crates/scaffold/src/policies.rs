@@ -10,7 +10,7 @@ use helm::engine::spelled_out;
 use serde_json::{Value as Json, json};
 
 use crate::annotations::{self, PREFIX};
-use crate::crd::{HEADER, is_generated};
+use crate::crd::{HEADER, kept};
 use crate::definitions::Definitions;
 use crate::deployment::Deployment;
 use crate::watches::{self, Watch};
@@ -49,8 +49,8 @@ pub fn generate(project: &mut Project, existing: Existing) -> Result<Vec<String>
 /// Writes and lists a file, unless it belongs to the user.
 fn write(project: &mut Project, file: &str, documents: &[Json], existing: Existing) -> Result<Vec<String>, Error> {
     let path = format!("{FOLDER}/{file}");
-    if existing == Existing::Keep && project.text(&path).is_some_and(|text| !is_generated(text)) {
-        return Ok(vec![format!("{path} is kept: it was not generated; --force replaces it")]);
+    if let Some(kept) = kept(project, &path, existing) {
+        return Ok(vec![kept]);
     }
     let texts: Vec<String> = documents.iter().map(yaml::print).collect();
     project.write(path, format!("{HEADER} policies' from watches.yaml; do not edit.\n{}", texts.join("---\n")));

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::{Value as Json, json};
 
-use crate::crd::{HEADER, is_generated};
+use crate::crd::{HEADER, kept};
 use crate::definitions::Definitions;
 use crate::project_file::{self, ProjectFile};
 use crate::rbac::Native;
@@ -69,8 +69,8 @@ fn rights(name: &str, resources: &BTreeSet<(String, String)>) -> [Json; 2] {
 /// Writes and lists a file, unless it belongs to the user.
 fn write(project: &mut Project, file: &str, documents: &[Json], existing: Existing) -> Result<Vec<String>, Error> {
     let path = format!("{FOLDER}/{file}");
-    if existing == Existing::Keep && project.text(&path).is_some_and(|text| !is_generated(text)) {
-        return Ok(vec![format!("{path} is kept: it was not generated; --force replaces it")]);
+    if let Some(kept) = kept(project, &path, existing) {
+        return Ok(vec![kept]);
     }
     let texts: Vec<String> = documents.iter().map(yaml::print).collect();
     project.write(path, format!("{HEADER} ring from watches.yaml; do not edit.\n{}", texts.join("---\n")));

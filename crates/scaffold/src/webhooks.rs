@@ -5,7 +5,7 @@
 
 use serde_json::Value as Json;
 
-use crate::crd::{HEADER, is_generated};
+use crate::crd::{HEADER, kept};
 use crate::create_api::add_role;
 use crate::deployment::{self, Deployment};
 use crate::templates::{WEBHOOK_CONFIGURATIONS, WEBHOOK_KUSTOMIZATION, WEBHOOK_ROLE, WEBHOOK_SERVICE, fill};
@@ -82,12 +82,12 @@ pub fn generate(project: &mut Project, webhooks: &Webhooks, existing: Existing) 
     }
     let mut notes = Vec::new();
     for (path, template) in files {
-        if existing == Existing::Replace || project.text(path).is_none_or(is_generated) {
+        let kept = kept(project, path, existing);
+        if kept.is_none() {
             let header = format!("{HEADER} webhooks' from the program's webhooks; do not edit.\n");
             project.write(path.to_owned(), header + &fill(template, &words));
-        } else {
-            notes.push(format!("{path} is kept: it was not generated; --force replaces it"));
         }
+        notes.extend(kept);
         if let Some(entry) = path.strip_prefix("config/webhook/") {
             kustomize::add(project, "config/webhook", ("kustomization.yaml", WEBHOOK_KUSTOMIZATION), entry)?;
         }

@@ -13,7 +13,7 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-use crate::crd::{HEADER, is_generated};
+use crate::crd::{HEADER, kept};
 use crate::create_api::{add_role, add_user_roles};
 use crate::definitions::Definitions;
 use crate::deployment::Deployment;
@@ -75,16 +75,14 @@ fn write_kind(project: &mut Project, about: &About, gvk: &Gvk, existing: Existin
     let plural = about.definitions.plural(&gvk.group, &gvk.kind);
     let name = format!("{}_role.yaml", gvk.lower());
     let path = format!("config/rbac/{name}");
-    let mut notes = Vec::new();
-    if existing == Existing::Replace || project.text(&path).is_none_or(is_generated) {
+    let mut notes: Vec<String> = kept(project, &path, existing).into_iter().collect();
+    if notes.is_empty() {
         let (needs, found) = needs(project, &watches, &about.definitions)?;
         notes.extend(found);
         let charts: Vec<&str> = watches.iter().map(|watch| watch.chart.as_str()).collect();
         let header = format!("{HEADER} rbac' from {} and watches.yaml; do not edit.\n", charts.join(", "));
         let role = free_name(project, gvk, &path);
         project.write(path, header + &rules::print(&role, gvk, &plural, &needs, &about.deployment));
-    } else {
-        notes.push(format!("{path} is kept: it was not generated; --force replaces it"));
     }
     add_role(project, &name)?;
     add_user_roles(project, gvk, &plural)?;

@@ -1,7 +1,7 @@
 //! The roles of kinds that a program itself serves.
 
 use super::rules::{FINALIZERS, binding, scalar};
-use crate::crd::{HEADER, is_generated};
+use crate::crd::{HEADER, kept};
 use crate::create_api::add_role;
 use crate::deployment::Deployment;
 use crate::gvk::Gvk;
@@ -121,8 +121,8 @@ pub(crate) fn write(
         suffix => (format!("{lower}-{suffix}"), format!("{lower}_{suffix}_role.yaml")),
     };
     let path = format!("config/rbac/{file}");
-    if existing == Existing::Keep && !project.text(&path).is_none_or(is_generated) {
-        return Ok(Some(format!("{path} is kept: it was not generated; --force replaces it")));
+    if let Some(kept) = kept(project, &path, existing) {
+        return Ok(Some(kept));
     }
     let header = format!("{HEADER} rbac' from the rights of {}'s reconciler; do not edit.\n", native.kind);
     project.write(path, header + &native.print(&name, &Deployment::of(project)?));
