@@ -28,6 +28,7 @@ use http_body::Body as HttpBody;
 use kube::client::{Body, ClientBuilder, ConfigExt as _};
 use kube::{Client, Config};
 use tokio_util::sync::CancellationToken;
+use tower::layer::layer_fn;
 use tower::retry::RetryLayer;
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
@@ -46,10 +47,10 @@ pub use crate::client::find::find as find_cluster;
 use crate::client::pages::Pages;
 pub use crate::client::reader::read_by;
 use crate::client::restart::AfterRestart;
-use crate::client::resume::Resuming;
+use crate::client::resume::resuming;
 pub(crate) use crate::client::senders::senders;
 pub use crate::client::sharded::sharded;
-use crate::client::term::WithinTerm;
+use crate::client::term::within_term;
 use crate::lease::{Lost, Term};
 use crate::metrics::Metrics;
 
@@ -144,8 +145,8 @@ fn prepared(mut config: Config, program: &str) -> Config {
 fn client(config: Config, metrics: &Metrics, term: &Term, contact: &Contact) -> Result<Client, kube::Error> {
     if config.proxy_url.is_some() {
         metrics.api_server(host(&config));
-        let (counted, within_term) = (Counted(metrics.clone()), WithinTerm(term.clone()));
-        return Ok(ClientBuilder::try_from(config)?.with_layer(&within_term).with_layer(&counted).build());
+        let client = ClientBuilder::try_from(config)?.with_layer(&within_term(term.clone()));
+        return Ok(client.with_layer(&counted(metrics.clone())).build());
     }
     layered(connections::connections(&config)?, config, metrics, term, contact)
 }
@@ -169,12 +170,12 @@ where
     let service = ServiceBuilder::new()
         .layer(config.base_uri_layer())
         .option_layer(config.default_retry.then(|| RetryLayer::new(AfterRestart::of(contact.clone()))))
-        .layer(Resuming::of(contact.clone()))
+        .layer(resuming(contact.clone()))
         .option_layer(config.auth_layer()?)
         .layer(config.extra_headers_layer()?)
-        .layer(WithinTerm(term.clone()))
+        .layer(within_term(term.clone()))
         .service(connections);
-    Ok(ClientBuilder::new(service, config.default_namespace).with_layer(&Counted(metrics.clone())).build())
+    Ok(ClientBuilder::new(service, config.default_namespace).with_layer(&counted(metrics.clone())).build())
 }
 
 /// Returns this client, which sends no write once this term is over either. A write that waits to be sent again is given
@@ -191,30 +192,24 @@ pub(crate) fn within(client: Client, term: Term, gone: CancellationToken) -> Cli
             }
         }
     };
-    Client::new(WithinTerm(term).layer(tower::service_fn(send)), namespace)
+    Client::new(within_term(term).layer(tower::service_fn(send)), namespace)
 }
 
 fn host(config: &Config) -> &str {
     config.cluster_url.authority().map_or("", |host| host.as_str())
 }
 
-/// Counts requests by code and method, gives them spans, and limits how long a response may take.
-#[derive(Clone)]
-struct Counted<T>(T);
-
-impl<S> Layer<S> for Counted<Metrics> {
-    type Service = CountedService<S>;
-    fn layer(&self, inner: S) -> CountedService<S> {
-        CountedService { inner, metrics: self.0.clone() }
-    }
+/// Returns a layer that counts requests by code and method, gives them spans, and limits how long a response may take.
+fn counted<S>(metrics: Metrics) -> impl Layer<S, Service = Counted<S>> {
+    layer_fn(move |inner| Counted { inner, metrics: metrics.clone() })
 }
 
-struct CountedService<S> {
+struct Counted<S> {
     inner: S,
     metrics: Metrics,
 }
 
-impl<S, B, R> Service<Request<B>> for CountedService<S>
+impl<S, B, R> Service<Request<B>> for Counted<S>
 where
     S: Service<Request<B>, Response = Response<R>>,
     S::Error: Into<BoxError>,
@@ -274,7 +269,7 @@ mod tests {
     ) -> Result<Response<Bounded<()>>, BoxError> {
         let mut work = Some(work);
         let service = tower::service_fn(move |_: Request<()>| work.take().expect("asked once"));
-        Counted(metrics.clone()).layer(service).call(Request::get(uri).body(()).unwrap()).await
+        counted(metrics.clone()).layer(service).call(Request::get(uri).body(()).unwrap()).await
     }
 
     #[test]

@@ -100,7 +100,7 @@ mod tests {
 
     use super::*;
     use crate::client::contact::{Interrupted, START};
-    use crate::client::resume::Resuming;
+    use crate::client::resume::resuming;
 
     /// Sends three requests in a row to a server that is unreachable for the first `lost` requests, and then forbids
     /// everything until `allows`. Returns the responses and when they arrived.
@@ -115,7 +115,7 @@ mod tests {
         });
         let contact = Contact::default();
         let retry = RetryLayer::new(AfterRestart::of(contact.clone()));
-        let mut client = ServiceBuilder::new().layer(retry).layer(Resuming::of(contact)).service(server);
+        let mut client = ServiceBuilder::new().layer(retry).layer(resuming(contact)).service(server);
         let mut answers = Vec::new();
         for _ in 0..3 {
             let request = Request::post("/api").body(Body::from(b"{}".to_vec())).unwrap();
@@ -197,7 +197,7 @@ mod tests {
             ))
         });
         let retry = RetryLayer::new(AfterRestart::of(contact.clone()));
-        let mut client = ServiceBuilder::new().layer(retry).layer(Resuming::of(contact)).service(server);
+        let mut client = ServiceBuilder::new().layer(retry).layer(resuming(contact)).service(server);
         let request = Request::post("/api").body(Body::from(b"{}".to_vec())).unwrap();
         let error = client.ready().await.unwrap().call(request).await.map(drop).unwrap_err();
         assert!(error.is::<Interrupted>(), "{error}");

@@ -8,6 +8,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode, Uri, header};
 use kube::client::Body;
+use tower::layer::layer_fn;
 use tower::{BoxError, Layer, Service, ServiceExt as _};
 
 use super::connections::is_watch;
@@ -25,31 +26,18 @@ const NEVER: &str = "9223372036854775807";
 const OF_WATCHES: [&str; 6] =
     ["watch", "timeoutSeconds", "allowWatchBookmarks", "sendInitialEvents", "resourceVersionMatch", "limit"];
 
-/// A layer that asks this question before a watch resumes, and holds writes while watches are interrupted.
-#[derive(Clone)]
-pub(super) struct Resuming(Contact);
-
-impl Resuming {
-    pub(super) fn of(contact: Contact) -> Resuming {
-        Resuming(contact)
-    }
+/// Returns a layer that asks this question before a watch resumes, and holds writes while watches are interrupted.
+pub(super) fn resuming<S>(contact: Contact) -> impl Layer<S, Service = Resuming<S>> {
+    layer_fn(move |inner| Resuming { inner, contact: contact.clone() })
 }
 
 #[derive(Clone)]
-pub(super) struct ResumingService<S> {
+pub(super) struct Resuming<S> {
     inner: S,
     contact: Contact,
 }
 
-impl<S> Layer<S> for Resuming {
-    type Service = ResumingService<S>;
-
-    fn layer(&self, inner: S) -> ResumingService<S> {
-        ResumingService { inner, contact: self.0.clone() }
-    }
-}
-
-impl<S, B> Service<Request<Body>> for ResumingService<S>
+impl<S, B> Service<Request<Body>> for Resuming<S>
 where
     S: Service<Request<Body>, Response = Response<B>> + Clone + Send + 'static,
     S::Error: Into<BoxError>,
@@ -265,7 +253,7 @@ mod tests {
         contact: Contact,
     ) -> impl Service<Request<Body>, Response = Response<Followed<()>>, Error = BoxError> {
         let state = server.clone();
-        Resuming::of(contact).layer(tower::service_fn(move |request| std::future::ready(answer(&state, &request))))
+        resuming(contact).layer(tower::service_fn(move |request| std::future::ready(answer(&state, &request))))
     }
 
     /// How long the watches of these tests run.
@@ -326,7 +314,7 @@ mod tests {
             }
             std::future::ready(answer(&server, &request))
         });
-        let (mut client, seven) = (Resuming::of(contact.clone()).layer(inner), format!("{WATCH}7"));
+        let (mut client, seven) = (resuming(contact.clone()).layer(inner), format!("{WATCH}7"));
         let name = address(&seven.parse().unwrap()).unwrap().0;
         contact.answered(&name, StatusCode::OK, WHOLE, 0);
         contact.ended(&name, contact::Ended::Broken);
@@ -409,11 +397,11 @@ mod tests {
         let streams = || http_body_util::StreamBody::new(futures::stream::iter([Err::<Frame<&[u8]>, _>("broken")]));
         let inner =
             tower::service_fn(move |_: Request<Body>| std::future::ready(Ok::<_, BoxError>(Response::new(streams()))));
-        let mut client = Resuming::of(Contact::default()).layer(inner);
+        let mut client = resuming(Contact::default()).layer(inner);
         let send = |method: Method, uri: &str| Request::builder().method(method).uri(uri).body(Body::empty()).unwrap();
         let watch = || send(Method::GET, &format!("{WATCH}7"));
         let stream = client.ready().await.unwrap().call(watch()).await.unwrap();
-        let write = async |client: &mut ResumingService<_>| {
+        let write = async |client: &mut Resuming<_>| {
             let answer = client.ready().await.unwrap().call(send(Method::POST, "/api/v1/pods")).await;
             answer.map(drop).map_err(|error| error.to_string())
         };

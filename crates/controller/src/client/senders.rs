@@ -7,7 +7,7 @@ use kube::client::ClientBuilder;
 use kube::config::AuthInfo;
 use outside::{Api, Error};
 
-use super::{Counted, prepared};
+use super::{counted, prepared};
 use crate::metrics::Metrics;
 
 /// Returns a function that connects to the cluster with a token and nothing else: no certificate, account or user of
@@ -25,7 +25,7 @@ pub(crate) fn senders(
         let mut cluster = cluster.clone();
         cluster.auth_info.token = Some(token.to_owned().into());
         let builder = ClientBuilder::try_from(cluster).map_err(|error| Error::Transport(Box::new(error)))?;
-        Ok(Arc::new(builder.with_layer(&Counted(metrics.clone())).build()))
+        Ok(Arc::new(builder.with_layer(&counted(metrics.clone())).build()))
     }
 }
 

@@ -6,32 +6,26 @@ use std::task::{Context, Poll};
 
 use futures::future::{BoxFuture, Either, FutureExt as _, MapErr, TryFutureExt as _};
 use http::Request;
+use tower::layer::layer_fn;
 use tower::{BoxError, Layer, Service};
 
 use crate::lease::Term;
 
-/// A layer that adds this check.
-#[derive(Clone)]
-pub(super) struct WithinTerm(pub(super) Term);
-
-#[derive(Clone)]
-pub(super) struct WithinTermService<S> {
-    inner: S,
-    term: Term,
+/// Returns a layer that adds this check.
+pub(super) fn within_term<S>(term: Term) -> impl Layer<S, Service = WithinTerm<S>> {
+    layer_fn(move |inner| WithinTerm { inner, term: term.clone() })
 }
 
-impl<S> Layer<S> for WithinTerm {
-    type Service = WithinTermService<S>;
-
-    fn layer(&self, inner: S) -> WithinTermService<S> {
-        WithinTermService { inner, term: self.0.clone() }
-    }
+#[derive(Clone)]
+pub(super) struct WithinTerm<S> {
+    inner: S,
+    term: Term,
 }
 
 /// The response to a read, which costs nothing extra.
 type Unlimited<F, E> = MapErr<F, fn(E) -> BoxError>;
 
-impl<S, B> Service<Request<B>> for WithinTermService<S>
+impl<S, B> Service<Request<B>> for WithinTerm<S>
 where
     S: Service<Request<B>>,
     S::Response: 'static,
@@ -84,7 +78,7 @@ mod tests {
             term.set_end(Instant::now() + Duration::from_secs(10));
             let server = tower::service_fn(move |_: Request<()>| ready(answer));
             let write = Request::patch("/api/v1/namespaces/ns/configmaps/a").body(()).unwrap();
-            assert_eq!(WithinTerm(term.clone()).layer(server).oneshot(write).await.is_ok(), answer.is_ok());
+            assert_eq!(within_term(term.clone()).layer(server).oneshot(write).await.is_ok(), answer.is_ok());
             let began = Instant::now();
             assert!(term.settle(Duration::from_secs(5)).await);
             assert_eq!(began.elapsed().as_secs(), settles, "{answer:?}");
