@@ -44,7 +44,7 @@ pub(crate) use crate::client::connections::{HttpClient, to_others};
 pub use crate::client::contact::Contact;
 pub use crate::client::find::NoCluster;
 pub use crate::client::find::find as find_cluster;
-use crate::client::pages::Pages;
+use crate::client::pages::in_pages;
 pub use crate::client::reader::read_by;
 use crate::client::restart::AfterRestart;
 use crate::client::resume::resuming;
@@ -94,9 +94,8 @@ impl From<Client> for Connection {
 /// The configuration cannot be used.
 pub fn connect(config: Config, program: &str, metrics: &Metrics, term: &Term) -> Result<Connection, Error> {
     let (config, contact) = (prepared(config, program), Contact::default());
-    let namespace = config.default_namespace.clone();
     let client = client(config, metrics, term, &contact).map_err(Error::Client)?;
-    Ok(Connection { client: Client::new(Pages::new(client), namespace), contact })
+    Ok(Connection { client: in_pages(client), contact })
 }
 
 /// Returns a client that changes each request before it sends it with this one.
@@ -125,10 +124,9 @@ pub fn connect_over(
     term: &Term,
 ) -> Result<Connection, Error> {
     let (config, contact) = (prepared(config, program), Contact::default());
-    let namespace = config.default_namespace.clone();
     let connections = Connections::new(move || hop.clone());
     let client = layered(connections, config, metrics, term, &contact).map_err(Error::Client)?;
-    Ok(Connection { client: Client::new(Pages::new(client), namespace), contact })
+    Ok(Connection { client: in_pages(client), contact })
 }
 
 fn prepared(mut config: Config, program: &str) -> Config {

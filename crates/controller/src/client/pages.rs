@@ -7,10 +7,9 @@
 use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures::future::{BoxFuture, poll_fn};
+use futures::future::poll_fn;
 use http::{Method, Request, Response, Uri};
 use http_body::Body as _;
 use kube::Client;
@@ -19,7 +18,7 @@ use outside::PAGE;
 use outside::sync::lock;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
-use tower::{BoxError, Service};
+use tower::BoxError;
 
 use crate::client::TooLarge;
 
@@ -57,9 +56,15 @@ enum Late {
     Turn,
 }
 
-/// A client whose lists arrive in pages of bounded size.
+/// Returns a client whose lists arrive in pages of bounded size.
+pub(super) fn in_pages(client: Client) -> Client {
+    let (namespace, pages) = (client.default_namespace().to_owned(), Pages::new(client));
+    Client::new(tower::service_fn(move |request| pages.clone().send(request)), namespace)
+}
+
+/// A client, and what it has learned about the sizes of pages.
 #[derive(Clone)]
-pub(super) struct Pages {
+struct Pages {
     inner: Client,
     sizes: Arc<Mutex<Sizes>>,
     large: Arc<Semaphore>,
@@ -70,8 +75,15 @@ pub(super) struct Pages {
 struct Sizes(HashMap<String, u32>);
 
 impl Pages {
-    pub(super) fn new(inner: Client) -> Pages {
+    fn new(inner: Client) -> Pages {
         Pages { inner, sizes: Arc::default(), large: Arc::new(Semaphore::new(MAX_LARGE)) }
+    }
+
+    async fn send(self, request: Request<Body>) -> Result<Response<Body>, BoxError> {
+        match is_page(&request) {
+            true => self.page(request.into_parts().0).await,
+            false => self.inner.send(request).await.map_err(Into::into),
+        }
     }
 
     async fn page(self, parts: http::request::Parts) -> Result<Response<Body>, BoxError> {
@@ -146,26 +158,6 @@ fn with_limit(uri: &Uri, limit: u32) -> Result<Uri, http::Error> {
     Ok(Uri::from_parts(parts)?)
 }
 
-impl Service<Request<Body>> for Pages {
-    type Response = Response<Body>;
-    type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let pages = self.clone();
-        Box::pin(async move {
-            match is_page(&request) {
-                true => pages.page(request.into_parts().0).await,
-                false => pages.inner.send(request).await.map_err(Into::into),
-            }
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
@@ -206,7 +198,7 @@ mod tests {
     /// Lists everything. Returns the number of objects, and the requests that it took.
     async fn list(sizes: Vec<usize>) -> (usize, Vec<(usize, u32)>) {
         let asked = Asked::default();
-        let client = Client::new(Pages::new(server(sizes, &asked)), "default");
+        let client = in_pages(server(sizes, &asked));
         let (api, mut wanted) = (Api::<ConfigMap>::all(client), ListParams::default().limit(PAGE));
         let mut count = 0;
         loop {
@@ -237,7 +229,7 @@ mod tests {
     #[tokio::test]
     async fn other_requests_pass_as_they_are() {
         let asked = Asked::default();
-        let client = Client::new(Pages::new(server(vec![100; 3], &asked)), "default");
+        let client = in_pages(server(vec![100; 3], &asked));
         let api = Api::<ConfigMap>::all(client);
         assert_eq!(api.list(&ListParams::default().limit(2)).await.unwrap().items.len(), 2);
         assert_eq!(api.list(&ListParams::default().limit(5000)).await.unwrap().items.len(), 3);
@@ -246,7 +238,7 @@ mod tests {
 
     #[tokio::test]
     async fn an_object_beyond_every_limit_is_an_error() {
-        let client = Client::new(Pages::new(server(vec![MAX_ONE], &Asked::default())), "default");
+        let client = in_pages(server(vec![MAX_ONE], &Asked::default()));
         let error = Api::<ConfigMap>::all(client).list(&ListParams::default().limit(PAGE)).await.unwrap_err();
         let causes = std::iter::successors(Some(&error as &(dyn std::error::Error + 'static)), |e| e.source());
         assert!(causes.into_iter().any(|cause| cause.is::<TooLarge>()), "{error:?}");
@@ -271,7 +263,7 @@ mod tests {
         let pages = Pages::new(stalling());
         let ask = |path: &str| {
             let request = Request::get(format!("{path}?limit={PAGE}")).body(Body::empty()).unwrap();
-            pages.clone().call(request)
+            pages.clone().send(request)
         };
         let (began, stalled) = (Instant::now(), ["/stalls", "/stalls"].map(|path| tokio::spawn(ask(path))));
         while pages.large.available_permits() > 0 {
