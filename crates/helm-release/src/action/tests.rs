@@ -1042,7 +1042,7 @@ async fn an_uninstall_by_the_chart_runs_its_hooks_although_those_of_an_earlier_u
 }
 
 #[tokio::test]
-async fn an_uninstall_is_called_off_only_before_its_hooks_have_succeeded() {
+async fn an_uninstall_is_called_off_only_before_its_deletions_are_recorded() {
     let (world, mut at) = installed_with(&[HookEvent::PreDelete]).await;
     let deployed = call_off(&world.env(), 1, CallOff::Always).await.unwrap_err();
     assert_eq!(deployed.ended(), Some(1));
@@ -1055,10 +1055,39 @@ async fn an_uninstall_is_called_off_only_before_its_hooks_have_succeeded() {
     let mut at = Uninstalling { version: 1, marks, packed, resource_version: None };
     run_pre_delete(&world.env(), &mut at).await.unwrap();
     assert!(world.server.object(&format!("{MAPS}/h")).is_some(), "the next uninstall has run it");
+    assert!(call_off(&world.env(), 1, CallOff::IfFailed).await.unwrap().is_none(), "none failed");
+    let (written, marks) = call_off(&world.env(), 1, CallOff::Always).await.unwrap().unwrap();
+    assert_eq!(world.statuses().await, [Status::Deployed]);
+    let packed = Some(Stored::Sealed(written.packed));
+    let mut at = Uninstalling { version: 1, marks, packed, resource_version: None };
+    run_pre_delete(&world.env(), &mut at).await.unwrap();
+    assert_eq!(world.runs(), 2, "so has the one after that");
+    begin_deletion(&world.env(), &mut at).await.unwrap();
     for when in [CallOff::IfFailed, CallOff::Always] {
         assert!(call_off(&world.env(), 1, when).await.unwrap().is_none(), "{when:?}");
     }
     assert_eq!(world.statuses().await, [Status::Uninstalling]);
+}
+
+#[tokio::test]
+async fn a_deletion_that_is_withdrawn_may_be_called_off_unless_an_earlier_attempt_recorded_it() {
+    for events in [vec![], vec![HookEvent::PreDelete]] {
+        for is_earlier in [false, true] {
+            let (world, mut at) = installed_with(&events).await;
+            run_pre_delete(&world.env(), &mut at).await.unwrap();
+            if is_earlier {
+                begin_deletion(&world.env(), &mut at).await.unwrap();
+                at.packed = None;
+            }
+            let before = begin_deletion(&world.env(), &mut at).await.unwrap();
+            assert_eq!(before.is_none(), is_earlier, "{events:?}");
+            if let Some(before) = before {
+                withdraw_deletion(&world.env(), &mut at, &before).await.unwrap();
+            }
+            let called_off = call_off(&world.env(), 1, CallOff::Always).await.unwrap();
+            assert_eq!(called_off.is_none(), is_earlier, "{events:?}");
+        }
+    }
 }
 
 #[tokio::test]
@@ -1095,7 +1124,8 @@ async fn a_deletion_for_a_resource_that_stays_is_recorded_once_with_or_without_h
         begin_deletion(&world.env(), &mut at).await.unwrap();
         assert_eq!(world.server.writes(), writes, "{events:?}");
         let recorded = world.storage.history("ns", "web").await.unwrap().remove(0);
-        let has_begun = recorded.marks.is_some_and(|marks| marks.hooks_done && names(&marks) == ["a"]);
+        let is_recorded = |marks: Marks| marks.hooks_done && !marks.revocable && names(&marks) == ["a"];
+        let has_begun = recorded.marks.is_some_and(is_recorded);
         assert_eq!((recorded.status, has_begun), (Status::Uninstalling, true), "{events:?}");
         let live = &world.server.object(RECORD).unwrap()["metadata"]["resourceVersion"];
         assert_eq!(*live, at.resource_version.unwrap().to_string(), "{events:?}");

@@ -82,7 +82,7 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     let mut marks = at.marks.clone();
     if ran.is_ok() {
         await_next(&mut release.hooks, HookEvent::PostDelete);
-        marks.hooks_done = true;
+        (marks.hooks_done, marks.revocable) = (true, true);
     }
     let written = env.storage.update(&release, &marks).await;
     if written.is_ok() {
@@ -130,35 +130,36 @@ async fn end_running(env: &Environment<'_>, release: &mut Release, marks: &Marks
 /// between [`run_pre_delete`] and [`delete_objects`], whether or not the release has hooks or they are disabled. A record
 /// that already says so stays, as does one that is lost or damaged, or that this operator did not write.
 ///
-/// # Errors
-/// The record cannot be read or written: do not delete anything yet.
-pub async fn begin_deletion(env: &Environment<'_>, at: &mut Uninstalling) -> Result<(), Error> {
-    let Some(mut release) = at.read_own(env).await? else { return Ok(()) };
-    let (has_begun, unfinished) = (release.info.status == Status::Uninstalling, at.marks.without_finished());
-    if has_begun && at.marks.hooks_done && unfinished.is_none() {
-        return Ok(());
-    }
-    begin(&mut release);
-    if !has_begun || !at.marks.hooks_done {
-        await_next(&mut release.hooks, HookEvent::PostDelete);
-    }
-    let marks = Marks { hooks_done: true, ..unfinished.unwrap_or_else(|| at.marks.clone()) };
-    at.take(env.storage.update(&release, &marks).await)?;
-    at.marks = marks;
-    Ok(())
-}
-
-/// Records that an uninstall stops before its first deletion, which [`begin_deletion`] has announced: Jobs that had
-/// finished according to the marks `before` that count as finished again. It may still go on later.
+/// Returns the marks before, for [`withdraw_deletion`]; `None` if the record stays.
 ///
 /// # Errors
-/// The record cannot be read or written. Jobs that have finished may run again then.
-pub async fn withdraw_deletion(env: &Environment<'_>, at: &mut Uninstalling, before: &Marks) -> Result<(), Error> {
-    if before.without_finished().is_none() {
-        return Ok(());
+/// The record cannot be read or written: do not delete anything yet.
+pub async fn begin_deletion(env: &Environment<'_>, at: &mut Uninstalling) -> Result<Option<Marks>, Error> {
+    let Some(mut release) = at.read_own(env).await? else { return Ok(None) };
+    let are_hooks_done = release.info.status == Status::Uninstalling && at.marks.hooks_done;
+    let (is_announced, unfinished) = (are_hooks_done && !at.marks.revocable, at.marks.without_finished());
+    if is_announced && unfinished.is_none() {
+        return Ok(None);
     }
+    begin(&mut release);
+    if !are_hooks_done {
+        await_next(&mut release.hooks, HookEvent::PostDelete);
+    }
+    let before = Marks { revocable: !is_announced, ..at.marks.clone() };
+    let marks = Marks { hooks_done: true, revocable: false, ..unfinished.unwrap_or_else(|| at.marks.clone()) };
+    at.take(env.storage.update(&release, &marks).await)?;
+    at.marks = marks;
+    Ok(Some(before))
+}
+
+/// Records that an uninstall stops before its first deletion, which [`begin_deletion`] has announced: it may be called
+/// off, and Jobs that had finished according to the marks `before` that count as finished again. It may also go on later.
+///
+/// # Errors
+/// The record cannot be read or written. The uninstall goes on then, or Jobs that have finished run again.
+pub async fn withdraw_deletion(env: &Environment<'_>, at: &mut Uninstalling, before: &Marks) -> Result<(), Error> {
     let Some(release) = at.read_own(env).await? else { return Ok(()) };
-    let marks = Marks { objects: before.objects.clone(), ..at.marks.clone() };
+    let marks = Marks { objects: before.objects.clone(), revocable: before.revocable, ..at.marks.clone() };
     at.take(env.storage.update(&release, &marks).await)?;
     at.marks = marks;
     Ok(())
@@ -193,7 +194,7 @@ pub async fn begin_with_hooks(
     }
     begin(&mut release);
     // They are of an earlier uninstall, whose hooks were others.
-    (at.marks.hooks_done, at.marks.failed_post_deletes) = (false, 0);
+    (at.marks.hooks_done, at.marks.revocable, at.marks.failed_post_deletes) = (false, false, 0);
     let owner = env.decoration.owner.as_ref();
     at.marks.owner = intern(owner.map_or("", |owner| &owner.uid));
     at.marks.owner_type = intern(&owner.map(Owner::annotated_type).unwrap_or_default());
@@ -211,8 +212,8 @@ fn begin(release: &mut Release) {
 
 /// Calls off the uninstall of a revision, which is deployed again. Ends its hooks that still run, as far as the record
 /// says; those that failed by themselves stay for their owner to look at. Returns the record as written, with its
-/// marks; `None` if the uninstall goes on, because the record says that its pre-delete hooks have succeeded or its
-/// deletions have begun, or if this operator did not write the record.
+/// marks; `None` if the uninstall goes on, because the record says that its deletions have begun, or if this operator did
+/// not write the record.
 ///
 /// # Errors
 /// The record cannot be read or written, or no longer says that the revision is being uninstalled.
@@ -228,9 +229,12 @@ pub async fn call_off(env: &Environment<'_>, version: u32, when: CallOff) -> Res
         return Err(Error::Ended { version });
     }
     let has_failed = release.hooks.iter().any(|hook| hook.last_run.phase == HookPhase::Failed);
-    if marks.hooks_done || (when == CallOff::IfFailed && !has_failed) {
+    let deletes = marks.hooks_done && !marks.revocable;
+    if deletes || (when == CallOff::IfFailed && !has_failed) {
         return Ok(None);
     }
+    // Another uninstall runs its hooks again.
+    let marks = Marks { hooks_done: false, revocable: false, ..marks };
     end_running(env, &mut release, &marks).await?;
     release.info.deleted = None;
     release.set_status(Status::Deployed, "Uninstall called off before it deleted anything");
@@ -293,7 +297,7 @@ impl Uninstalling {
         let release = stored.sealed().ok_or(Error::Unproven { version: self.version })?.into_inner();
         // The marks of an earlier action are about its own pre hooks.
         if let Some(marks) = marks.filter(|_| release.info.status == Status::Uninstalling) {
-            self.marks.hooks_done = marks.hooks_done;
+            (self.marks.hooks_done, self.marks.revocable) = (marks.hooks_done, marks.revocable);
             self.marks.failed_post_deletes = marks.failed_post_deletes;
         }
         Ok(release)

@@ -38,6 +38,10 @@ pub struct Marks {
     /// Whether the pre hooks of a pending install, upgrade or rollback, or of an uninstall, succeeded.
     #[serde(rename = "d", default, skip_serializing_if = "std::ops::Not::not")]
     pub hooks_done: bool,
+    /// Whether an uninstall whose pre-delete hooks succeeded may still be called off, because it has not recorded that its
+    /// deletions begin. That of a resource that goes never records it.
+    #[serde(rename = "x", default, skip_serializing_if = "std::ops::Not::not")]
+    pub revocable: bool,
     /// How often the post-delete hooks failed.
     #[serde(rename = "t", default, skip_serializing_if = "is_zero")]
     pub failed_post_deletes: u32,

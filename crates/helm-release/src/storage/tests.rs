@@ -60,6 +60,7 @@ fn marks() -> Marks {
         complete: true,
         delete_hooks: true,
         hooks_done: true,
+        revocable: true,
         failed_post_deletes: 3,
         first_deployed: Some(jiff::Timestamp::UNIX_EPOCH),
         taken_over: true,

@@ -1,4 +1,4 @@
-//! Tests of an uninstall after a failed upgrade that an annotation stops between its last hook and its first deletion.
+//! Tests of an uninstall after a failed upgrade that an annotation or a correction stops before its first deletion.
 
 use std::cell::Cell;
 
@@ -6,6 +6,8 @@ use super::failure_policy::{pin, refuse, retry, uids, uninstalling};
 use super::finished_jobs::{LOAD, feed_jobs, loading};
 use super::hooks;
 use super::*;
+use crate::values_from::ValuesSource;
+use crate::watches::OnFailure;
 
 /// How far the uninstall has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,17 +27,59 @@ fn has_come_to(world: &World, stage: Stage) -> bool {
     })
 }
 
+/// Where the release's value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Spec,
+    Secret,
+}
+
+impl Place {
+    /// Creates a controller that has just started, and that uninstalls the release of a failed upgrade.
+    fn start(self, server: Arc<MemoryApi>) -> World {
+        if self == Place::Spec {
+            return uninstalling(server);
+        }
+        let sources: Vec<ValuesSource> = serde_json::from_str(r#"[{"kind": "Secret", "name": "shared"}]"#).unwrap();
+        World::with_events(server, Arc::new(Stub::default()), |settings| {
+            (settings.values_from, settings.on_failure) = (sources.into(), OnFailure::Uninstall);
+        })
+    }
+
+    fn set(self, server: &MemoryApi, value: &str) {
+        if self == Place::Secret {
+            let text = ByteString(json!({"value": value}).to_string().into());
+            let secret = json!({"metadata": {"name": "shared"}, "data": {"values.yaml": text}});
+            return server.put(&format!("{SECRETS}/shared"), secret, "user");
+        }
+        let mut primary = server.object(PRIMARY).unwrap();
+        primary["spec"]["value"] = value.into();
+        let generation = primary["metadata"]["generation"].as_i64().unwrap_or_default();
+        primary["metadata"]["generation"] = (generation + 1).into();
+        server.put(PRIMARY, primary, "user");
+    }
+}
+
+fn farewell(policies: Value) -> Value {
+    json!([{"name": "farewell", "events": ["pre-delete"], "policies": policies}])
+}
+
 /// Returns a release with a finished Job that the server has deleted, and the uids of its other objects. Its upgrade is
 /// about to fail. Requests take a while from now on.
-async fn before_its_uninstall(chart_hooks: Value) -> (World, Vec<Value>) {
+async fn before_its_uninstall(chart_hooks: Value, place: Place) -> (World, Vec<Value>) {
     let mut spec = loading("1", "a");
     spec["hooks"] = chart_hooks;
-    let world = uninstalling(World::new(spec).server);
+    if place == Place::Secret {
+        spec.as_object_mut().unwrap().remove("value");
+    }
+    let server = World::new(spec).server;
+    place.set(&server, "1");
+    let world = place.start(server);
     world.reconcile().await;
     world.server.remove(LOAD);
     let before = uids(&world);
     refuse(&world, 422);
-    world.edit(|p| p["spec"]["value"] = "bad".into());
+    place.set(&world.server, "bad");
     world.server.slow_down(Duration::from_millis(100));
     (world, before)
 }
@@ -60,24 +104,33 @@ async fn change_at(world: &World, stage: Stage, act: impl FnOnce(&World)) {
     world.server.slow_down(Duration::ZERO);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_pin_that_comes_before_the_first_deletion_keeps_every_object_and_runs_no_finished_job_again() {
-    let farewell = |policies: Value| json!([{"name": "farewell", "events": ["pre-delete"], "policies": policies}]);
-    for (chart_hooks, stage) in [
+/// Returns the chart's hooks and the stages at which an uninstall can be stopped with them.
+fn stops() -> [(Value, Stage); 4] {
+    [
         // The deletion of the hook's Job precedes the record of the deletions.
         (farewell(json!(["hook-succeeded"])), Stage::HooksDone),
         (farewell(json!([])), Stage::HooksDone),
         (farewell(json!([])), Stage::DeletionRecorded),
         (json!([]), Stage::DeletionRecorded),
-    ] {
+    ]
+}
+
+/// Lets the resource make two more attempts, whose hooks succeed.
+async fn try_twice(world: &World) {
+    for _ in 0..2 {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        feed_jobs(world);
+        hooks::reconcile(world, "Complete").await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pin_that_comes_before_the_first_deletion_keeps_every_object_and_runs_no_finished_job_again() {
+    for (chart_hooks, stage) in stops() {
         let case = format!("{chart_hooks}, {stage:?}");
-        let (world, before) = before_its_uninstall(chart_hooks).await;
+        let (world, before) = before_its_uninstall(chart_hooks, Place::Spec).await;
         change_at(&world, stage, pin).await;
-        for _ in 0..2 {
-            tokio::time::advance(Duration::from_secs(600)).await;
-            feed_jobs(&world);
-            hooks::reconcile(&world, "Complete").await;
-        }
+        try_twice(&world).await;
         assert_eq!(uids(&world), before, "{case}: {:#?}", world.server.log());
         assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "{case}");
         assert_eq!((world.server.object(LOAD), world.value_of("b")), (None, json!("1")), "{case}");
@@ -86,21 +139,84 @@ async fn a_pin_that_comes_before_the_first_deletion_keeps_every_object_and_runs_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pause_that_comes_before_the_first_deletion_keeps_every_object_until_it_ends() {
-    let (world, before) = before_its_uninstall(json!([])).await;
-    let pause = json!({"helm.sdk.operatorframework.io/pause": "true"});
-    change_at(&world, Stage::DeletionRecorded, |world| world.edit(|p| p["metadata"]["annotations"] = pause)).await;
-    retry(&world).await;
-    assert_eq!(uids(&world), before, "{:#?}", world.server.log());
-    assert_eq!(world.history(), ["1 uninstalling", "2 failed"]);
-    world.server.accept();
-    world.edit(|p| {
-        p["metadata"]["annotations"] = json!({});
-        p["spec"]["value"] = "2".into();
-    });
-    for _ in 0..2 {
-        retry(&world).await;
+async fn a_correction_that_comes_before_the_first_deletion_is_deployed_with_the_objects_that_are_there() {
+    let cases = [Place::Spec, Place::Secret].into_iter().flat_map(|place| stops().map(|stop| (place, stop)));
+    for (place, (chart_hooks, stage)) in cases {
+        let case = format!("{place:?}, {chart_hooks}, {stage:?}");
+        let (world, before) = before_its_uninstall(chart_hooks, place).await;
+        change_at(&world, stage, |world| place.set(&world.server, "2")).await;
+        try_twice(&world).await;
+        assert_eq!(uids(&world), before, "{case}: {:#?}", world.server.log());
+        assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "{case}");
+        assert_eq!((world.server.object(LOAD), world.value_of("b")), (None, json!("2")), "{case}");
     }
-    assert_eq!((world.value_of("b"), world.history()), (json!("2"), vec!["1 deployed".to_owned()]), "installed again");
-    assert!(world.server.object(LOAD).is_some(), "its Job went with the release");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_correction_ends_the_hook_of_an_uninstall_after_a_failed_upgrade_and_is_deployed() {
+    let (world, before) = before_its_uninstall(farewell(json!([])), Place::Spec).await;
+    hooks::reconcile_while(&world, |world| Place::Spec.set(&world.server, "2")).await;
+    try_twice(&world).await;
+    assert_eq!(uids(&world), before, "{:#?}", world.server.log());
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!((world.value_of("b"), hooks::phases(&world, 1).await), (json!("2"), vec!["farewell Failed".to_owned()]));
+    assert_eq!(world.server.object(&format!("{}/farewell", hooks::JOBS)), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_that_a_dead_process_has_prepared_goes_on_unless_a_correction_calls_it_off() {
+    for corrects in [false, true] {
+        let (world, before) = before_its_uninstall(farewell(json!([])), Place::Spec).await;
+        let prepared = async {
+            while !has_come_to(&world, Stage::HooksDone) {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        tokio::select! {
+            _ = hooks::reconcile(&world, "Complete") => unreachable!("the process dies before"),
+            () = prepared => {}
+        }
+        world.server.slow_down(Duration::ZERO);
+        let world = uninstalling(world.server);
+        assert_eq!(world.history(), ["1 uninstalling", "2 failed"]);
+        assert_eq!(uids(&world), before);
+        if corrects {
+            Place::Spec.set(&world.server, "2");
+        }
+        try_twice(&world).await;
+        let runs = hooks::count(&world, &format!("POST {}", hooks::JOBS));
+        if corrects {
+            assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+            assert_eq!((uids(&world), world.value_of("b"), runs), (before, json!("2"), 1), "nothing was deleted");
+        } else {
+            assert_eq!((world.maps(), world.history(), runs), (vec![], vec![], 1), "{:#?}", world.server.log());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_that_comes_before_the_first_deletion_keeps_every_object_until_it_ends() {
+    for corrects in [false, true] {
+        let (world, before) = before_its_uninstall(json!([]), Place::Spec).await;
+        let pause = json!({"helm.sdk.operatorframework.io/pause": "true"});
+        change_at(&world, Stage::DeletionRecorded, |world| world.edit(|p| p["metadata"]["annotations"] = pause)).await;
+        retry(&world).await;
+        assert_eq!(uids(&world), before, "{:#?}", world.server.log());
+        assert_eq!(world.history(), ["1 uninstalling", "2 failed"]);
+        world.server.accept();
+        let value = if corrects { "2" } else { "bad" };
+        world.edit(|p| {
+            p["metadata"]["annotations"] = json!({});
+            p["spec"]["value"] = value.into();
+        });
+        try_twice(&world).await;
+        if corrects {
+            assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+            assert_eq!((uids(&world), world.value_of("b"), world.server.object(LOAD)), (before, json!("2"), None));
+        } else {
+            assert_eq!(world.value_of("b"), "bad");
+            assert_eq!(world.history(), ["1 deployed"], "installed again");
+            assert!(world.server.object(LOAD).is_some(), "its Job went with the release");
+        }
+    }
 }

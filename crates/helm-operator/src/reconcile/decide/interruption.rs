@@ -1,6 +1,8 @@
 //! Decides whether the wait for a hook ends early: when the resource is deleted, or when its `spec`, a value source or
 //! its annotation `…-disable-hooks` or `pin` changes. A resource that only the cache has forgotten is not deleted. The wait
-//! for a test also ends when somebody replaces the tested revision.
+//! for a test also ends when somebody replaces the tested revision. The hooks of a deletion are waited for whatever the
+//! resource says; those of an uninstall after a failed upgrade are not, because the corrected resource would lose its
+//! release.
 //!
 //! Any other change, such as the chart of a new process, is handled after the hook: only the person who sets the values
 //! can know that a running migration is worthless now. See docs/decisions/0045-interrupted-hooks.md.
@@ -54,8 +56,8 @@ impl Aim {
             () if aim.uid != self.uid => Some(GONE),
             () if now.annotations.pause() => None,
             () if aim.are_hooks_disabled && !self.are_hooks_disabled => Some("an annotation disables hooks"),
-            // An uninstall takes its hooks from the record.
-            () if self.action == Action::Uninstall && !self.is_stopped_by(&aim) => None,
+            // The deletion takes its hooks from the record, and goes on.
+            () if self.action == Action::Uninstall && (self.is_deleting || aim.is_deleting) => None,
             () if aim.is_deleting => Some("the resource is being deleted"),
             () if now.annotations.leaves_alone() => None,
             () if aim.pin != self.pin => Some("the annotation pin changed"),
@@ -64,12 +66,6 @@ impl Aim {
             () if aim.spec != self.spec => Some("the spec changed"),
             () => (sources == Sources::Changed).then_some("a source of values changed"),
         }
-    }
-
-    /// Returns whether a person has asked for a revision that would go with the release: after a failed upgrade, the
-    /// resource stays when its release is uninstalled.
-    fn is_stopped_by(&self, now: &Aim) -> bool {
-        !self.is_deleting && !now.is_deleting && now.pin != self.pin
     }
 }
 
@@ -200,7 +196,8 @@ mod tests {
         check(Action::Install, &annotated("upgrade-disable-hooks"), None);
         check(Action::Install, &|p| p["status"] = json!({"x": 1}), None);
         check(Action::Install, &|p| p["metadata"]["generation"] = 9.into(), None);
-        check(Action::Uninstall, &changes, None);
+        check(Action::Uninstall, &changes, Some("the spec changed"));
+        check(Action::Uninstall, &|p| (changes(p), deletes(p)).1, None);
         check(Action::Uninstall, &annotated("uninstall-disable-hooks"), Some("an annotation disables hooks"));
         let paused = annotated("pause");
         check(Action::Upgrade, &|p| (deletes(p), paused(p)).1, None);
@@ -214,7 +211,7 @@ mod tests {
         check(Action::Uninstall, &|p| (pin(p), suspended(p)).1, None);
         check(Action::Uninstall, &|p| (pin(p), deletes(p)).1, None);
         let leaving = Aim::of(&primary(deletes), Action::Uninstall);
-        assert_eq!(leaving.outdated(&primary(|p| (deletes(p), pin(p)).1), Sources::Same), None);
+        assert_eq!(leaving.outdated(&primary(|p| (deletes(p), pin(p), changes(p)).1), Sources::Changed), None);
         let returning = Aim::of(&primary(pin), Action::Rollback);
         assert_eq!(returning.outdated(&primary(|p| (pin(p), changes(p)).1), Sources::Changed), None);
         assert_eq!(Running::default().outdated(None), None);
@@ -240,7 +237,7 @@ mod tests {
             assert_eq!(running.outdated(Some(&primary(change))), expected, "{action:?}");
         };
         check(Action::Upgrade, &|_| (), Some("a source of values changed"));
-        check(Action::Uninstall, &|_| (), None);
+        check(Action::Uninstall, &|_| (), Some("a source of values changed"));
         check(Action::Upgrade, &annotated("pause"), None);
         check(Action::Upgrade, &annotated("suspend"), None);
     }

@@ -11,6 +11,7 @@ use helm_release::release::Status;
 use helm_release::storage::{Home, MarkedObject, Marks, Stored, Tests};
 use tokio::time::Instant;
 
+use super::sources::have_changed;
 use super::uninstall_wait::awaited;
 use super::unproven::{ChartHooks, has_delete_hooks, is_uninstalling, is_unproven};
 use super::unrecorded::{add_found, delete_lost, import_hooks};
@@ -32,6 +33,10 @@ const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// What an uninstall after a failed upgrade waits for once a person asks for a revision that would go with the release.
 const PINNED: &str = "stopped, because the annotation pin changed";
+
+/// What it waits for once there are other values, which are tried with what is there.
+const CORRECTED: &str = "stopped, because the spec changed";
+const OTHER_VALUES: &str = "stopped, because a source of values changed";
 
 /// What it waits for while the resource is to be left alone.
 const LEFT_ALONE: &str = "stopped, because an annotation leaves the release alone";
@@ -202,7 +207,7 @@ async fn delete(
         cache_hook_records(context, &at);
         publish_skipped_hooks(context, primary, &ran?).await;
     }
-    if is_after_failure && let Some(stopped) = begin_deletion(context, primary, &env, &mut at, &inventory).await? {
+    if is_after_failure && let Some(stopped) = begin_deletion(context, primary, &env, &mut at).await? {
         return Ok(Some(stopped.to_owned()));
     }
     if let Some(awaited) = delete_objects(context, primary, &env, &inventory).await? {
@@ -231,32 +236,52 @@ async fn delete(
 }
 
 /// Records that the objects of the release are about to be deleted after a failed upgrade. Returns why the uninstall
-/// stops instead, if the resource asks for that before the first deletion. `before` are the marks with which it began.
+/// stops instead, if the resource or its values ask for that before the first deletion.
 async fn begin_deletion(
     context: &StepContext<'_>,
     primary: &Primary,
     env: &Environment<'_>,
     at: &mut Uninstalling,
-    before: &Marks,
 ) -> Result<Option<&'static str>, action::Error> {
     // The last hook may have ended before its wait could.
-    let stopped = stopped_by(context, primary);
+    let stopped = match at.marks.hooks_done && !at.marks.revocable {
+        true => stopped_by(context, primary),
+        false => called_off_by(context, primary).await,
+    };
     if stopped.is_some() {
         return Ok(stopped);
     }
     let begun = action::begin_deletion(env, at).await;
     cache_hook_records(context, at);
-    begun?;
+    let before = begun?;
     // Only now: if the uninstall had been called off, the Jobs that have finished would run again.
     remediate::expect_jobs_again(context, env).await?;
-    // The annotation may have come during these writes. No other request precedes the first deletion.
-    let stopped = stopped_by(context, primary);
-    if stopped.is_some() {
-        let withdrawn = action::withdraw_deletion(env, at, before).await;
+    // The change may have come during these writes. No other request precedes the first deletion.
+    let stopped = match before {
+        None => stopped_by(context, primary),
+        Some(_) => called_off_by(context, primary).await,
+    };
+    if let Some(before) = before.filter(|_| stopped.is_some()) {
+        let withdrawn = action::withdraw_deletion(env, at, &before).await;
         cache_hook_records(context, at);
         withdrawn?;
     }
     Ok(stopped)
+}
+
+/// Returns why an uninstall after a failed upgrade that has deleted nothing does not go on: since it began, something has
+/// stopped it, or there are other values, with which the next attempt upgrades the release. The same uninstall of what is
+/// half deleted would be completed first, so that other values do not stop it.
+async fn called_off_by(context: &StepContext<'_>, primary: &Primary) -> Option<&'static str> {
+    let has_other_values = have_changed(context.shared, &context.used_sources(primary)).await;
+    // What else has come during that read counts, too.
+    let stopped = stopped_by(context, primary);
+    let now = context.shared.cache.primary_with_uid(context.key, primary.uid()).filter(|now| !now.deleting)?;
+    match () {
+        () if stopped.is_some() => stopped,
+        () if now.spec.digest() != primary.spec.digest() => Some(CORRECTED),
+        () => has_other_values.then_some(OTHER_VALUES),
+    }
 }
 
 /// Returns why an uninstall after a failed upgrade does not go on for now: since it began, the resource is to be left
