@@ -1,5 +1,5 @@
-//! Watches a kind in any version that the server serves: a definition may drop a version, or disappear and come back,
-//! while the process runs.
+//! Watches a kind as the server serves it: a definition may drop a version, or disappear and come back, perhaps in
+//! another scope, while the process runs.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 type Events<T> = BoxStream<'static, watcher::Result<Event<T>>>;
 
-/// Lists and watches a kind with `open`. After a refusal it pauses, determines which version is served now, and lists
+/// Lists and watches a kind with `open`. After a refusal it pauses, determines how the kind is served now, and lists
 /// again, because only a list shows what the watch missed.
 pub(crate) fn watch<T: Send + 'static>(
     mapper: Arc<Mapper>,
@@ -44,7 +44,7 @@ impl<F: Fn(&Resource) -> Events<T>, T> KindWatch<F, T> {
         if self.running.is_none() {
             sleep(self.refusals.pause()).await;
             if !self.refusals.is_none() {
-                self.find_version().await;
+                self.find_served().await;
             }
         }
         let open = || Running { events: (self.open)(&self.kind), since: Instant::now() };
@@ -57,17 +57,19 @@ impl<F: Fn(&Resource) -> Events<T>, T> KindWatch<F, T> {
         Some(event)
     }
 
-    /// Switches to another version if this one is no longer served. Without a response, keeps this one.
-    async fn find_version(&mut self) {
+    /// Switches to another version, scope or plural name if the kind is no longer served as it was. Without a response, keeps
+    /// this one.
+    async fn find_served(&mut self) {
         // Discovery right after the refusal may be older than the change.
         if let Err(error) = self.mapper.refresh_if_older(self.refused.elapsed() / 2).await {
             tracing::debug!(error = controller::report::chain(&error), "Cannot find out which versions are served");
         }
         if let Some(found) = self.mapper.known(&self.kind.api_version, &self.kind.kind)
-            && found.api_version != self.kind.api_version
+            && found != self.kind
         {
             let (kind, gone) = (&*found.kind, &*self.kind.api_version);
-            tracing::info!(kind, gone, api_version = &*found.api_version, "Watching a kind in another version");
+            let Resource { api_version, plural, namespaced, .. } = &*found;
+            tracing::info!(kind, gone, %api_version, %plural, namespaced, "Watching a kind as it is served now");
             self.kind = found;
         }
     }
@@ -95,7 +97,8 @@ mod tests {
         let opened = Arc::<Mutex<Vec<String>>>::default();
         let (log, runs) = (opened.clone(), Mutex::new(runs.into_iter()));
         let open = move |kind: &Resource| {
-            log.lock().unwrap().push(kind.api_version.to_string());
+            let scope = if kind.namespaced { "" } else { " in the cluster" };
+            log.lock().unwrap().push(format!("{}{scope}", kind.api_version));
             let (after, events) = runs.lock().unwrap().next().unwrap_or_default();
             let late = stream::once(sleep(after)).flat_map(move |()| stream::iter(Vec::new()));
             late.chain(stream::iter(events)).chain(stream::pending()).boxed()
@@ -124,6 +127,18 @@ mod tests {
         let rest: Vec<_> = (&mut events).take(4).collect().await;
         assert!(matches!(&rest[..], [Ok(Event::InitDone), Err(_), Ok(Event::Init), Ok(Event::InitDone)]), "{rest:?}");
         assert_eq!(*opened.lock().unwrap(), ["x.y/v1", "x.y/v1", "x.y/v2"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_refusal_the_kind_is_listed_in_the_scope_that_is_served() {
+        let server = Arc::new(MemoryApi::new());
+        server.serve("x.y/v1", "Gear", "gears");
+        let runs = [vec![refused(404)], vec![Ok(Event::Init), Ok(Event::InitDone)]];
+        let (mut events, opened) = gears(&server, runs.map(|events| (Duration::ZERO, events)).into());
+        assert!(events.next().await.unwrap().is_err());
+        server.serve_cluster_scoped("x.y/v1", "Gear", "gears");
+        assert!(matches!(events.next().await, Some(Ok(Event::Init))));
+        assert_eq!(*opened.lock().unwrap(), ["x.y/v1", "x.y/v1 in the cluster"]);
     }
 
     /// Returns when each of this many refusals arrives, in seconds.

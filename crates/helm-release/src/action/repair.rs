@@ -34,7 +34,8 @@ pub struct Repaired {
 /// other objects, the first `inspected` are read to find who changed them; an object that cannot be read then is repaired
 /// anyway.
 ///
-/// Objects of kinds that are no longer served are skipped. Repeating a repair changes nothing. When it fails or is
+/// Objects of kinds that are no longer served are skipped, and those of a kind that is served in another scope are made
+/// there, as objects that are new to the release: [`Applied::key`] has their keys. Repeating a repair changes nothing. When it fails or is
 /// cancelled, some objects may already be repaired; objects of one kind are applied concurrently, kinds one after the
 /// other. An object that the server rejects, that cannot be read, that the release may not contain, or that now belongs
 /// to someone else keeps no other from its repair: [`Repaired::failed`] has the error.
@@ -218,11 +219,14 @@ async fn target<'o>(
     }
     let known = match with {
         With::All(_) => None,
-        With::These(objects) | With::Drifted { objects, .. } => match objects.iter().find(|known| known.key == key) {
+        With::These(objects) | With::Drifted { objects, .. } => match find(objects, &key) {
             None => return Ok(None),
             known => known,
         },
     };
+    // What the release had in another scope is gone, so this object is new to it.
+    let is_moved = known.is_some_and(|known| known.key != key);
+    let rule = if is_moved { Rule::for_new(env.options.adopt) } else { rule };
     let expires = known.map_or_else(|| object.expires() && !with.has_deleted(&key), |known| known.expires);
     if expires && env.applier.find_live(&key, &object.api_version).await?.is_none() {
         repaired.finished.push(finished(env, key, object));
@@ -233,6 +237,7 @@ async fn target<'o>(
     }
     let handed_over = handover.of(&key);
     if let With::Drifted { inspected, .. } = with
+        && !is_moved
         && let Some(found) = inspect(env, object, &key, &handed_over, repaired.losses.len() < inspected).await?
     {
         // An interrupted repair deleted it. Until it is applied again, the record says that it must not be missing.
@@ -247,6 +252,12 @@ async fn target<'o>(
     let previous = if client { Previous::Client { changed: false } } else { Previous::Apply };
     let (observed, changed) = (observed(env, &key, rule), with.is_in_doubt(&key));
     Ok(Some(Target { object, rule, observed, previous, changed, handed_over, expires }))
+}
+
+/// Returns the object with this key, or else the one that it was while its kind was served in another scope.
+fn find<'o>(objects: &[&'o MarkedObject], key: &ObjectKey) -> Option<&'o MarkedObject> {
+    let exact = objects.iter().find(|known| known.key == *key);
+    exact.or_else(|| objects.iter().find(|known| known.key.is_in_other_scope(key))).copied()
 }
 
 fn finished(env: &Environment<'_>, key: ObjectKey, object: &Object) -> MarkedObject {

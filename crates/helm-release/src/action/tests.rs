@@ -1379,6 +1379,82 @@ async fn a_repair_skips_kinds_that_are_no_longer_served() {
     assert_eq!(names, ["a"]);
 }
 
+/// The paths of a Gear, in the release's namespace and without one.
+const GEARS: [&str; 2] = ["/apis/x.y/v1/namespaces/ns/gears/g", "/apis/x.y/v1/gears/g"];
+
+/// Returns a Gear with a value.
+fn gear(value: &str) -> Value {
+    let mut gear = object("x.y/v1", "Gear", "g");
+    gear["spec"] = json!({"value": value});
+    gear
+}
+
+impl World {
+    /// Serves Gears in the scope of this path.
+    fn serve_gears(&self, at: usize) {
+        match at {
+            0 => self.server.serve("x.y/v1", "Gear", "gears"),
+            _ => self.server.serve_cluster_scoped("x.y/v1", "Gear", "gears"),
+        }
+    }
+
+    /// Replaces the definition of Gears in the scope of this path, and with it all Gears, by one with the other scope.
+    async fn move_gears(&self, from: usize) {
+        self.server.remove(GEARS[from]);
+        self.serve_gears(1 - from);
+        self.server.refuse(move |call| {
+            let is_gone = call.path.starts_with(GEARS[from]);
+            is_gone.then(|| kube::Error::from_status(404, "", "404 page not found"))
+        });
+        self.applier.mapper.refresh().await.unwrap();
+    }
+}
+
+/// Returns a world with a release that has a Gear, whose kind is served in the other scope by now.
+async fn with_moved_gear(from: usize) -> (World, Current) {
+    let world = World::new();
+    world.serve_gears(from);
+    let installed = world.install(&candidate(&[gear("1")])).await;
+    world.move_gears(from).await;
+    (world, installed)
+}
+
+fn scopes(marks: &Marks) -> Vec<&str> {
+    marks.objects.iter().map(|object| &*object.key.namespace).collect()
+}
+
+#[tokio::test]
+async fn an_upgrade_keeps_what_it_makes_of_an_object_whose_kind_changed_its_scope_and_an_uninstall_deletes_it() {
+    for (from, namespace) in [(0, ""), (1, "ns")] {
+        let (world, installed) = with_moved_gear(from).await;
+        let upgraded = upgrade(&world.env(), &candidate(&[gear("2")]), &installed).await.unwrap();
+        let live = || world.server.object(GEARS[1 - from]);
+        assert_eq!(live().unwrap()["spec"]["value"], "2", "{:#?}", world.server.log());
+        assert_eq!((scopes(&upgraded.marks), upgraded.pruned), (vec![namespace], vec![]));
+        // A revision that was recorded before names the object as well.
+        delete_objects(&world.env(), &installed.inventory).await.unwrap();
+        assert_eq!(live(), None, "{namespace:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_repair_makes_an_object_whose_kind_changed_its_scope_as_a_new_one() {
+    for (from, namespace) in [(0, ""), (1, "ns")] {
+        let (world, installed) = with_moved_gear(from).await;
+        let repaired = async || {
+            let drifted = [&installed.inventory.objects[0]];
+            repair(&world.env(), (1, installed.packed.as_ref()), &drifted, 1, &()).await.unwrap()
+        };
+        world.server.put(GEARS[1 - from], gear("theirs"), "someone");
+        let refused = repaired().await;
+        assert!(refused.failed.unwrap().is_ownership_conflict() && refused.applied.is_empty(), "{namespace:?}");
+        world.server.remove(GEARS[1 - from]);
+        let applied = repaired().await.applied;
+        assert_eq!(applied.iter().map(|one| &*one.key.namespace).collect::<Vec<_>>(), [namespace]);
+        assert_eq!(world.server.object(GEARS[1 - from]).unwrap()["spec"]["value"], "1");
+    }
+}
+
 #[tokio::test]
 async fn rivals_are_found_through_another_version() {
     let world = outdated().await;

@@ -391,6 +391,11 @@ impl Marks {
     pub fn find(&self, key: &ObjectKey) -> Option<&MarkedObject> {
         self.objects.iter().find(|o| o.key == *key)
     }
+
+    /// Finds the object with this key, or else the one that it was while its kind was served in another scope.
+    pub fn find_in_any_scope(&self, key: &ObjectKey) -> Option<&MarkedObject> {
+        self.find(key).or_else(|| self.objects.iter().find(|o| o.key.is_in_other_scope(key)))
+    }
 }
 
 /// Returns the sort key of the objects whose turns are recorded without them. A cluster-scoped one may name a namespace in

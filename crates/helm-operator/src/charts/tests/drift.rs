@@ -218,6 +218,62 @@ async fn objects_that_went_with_their_kind_are_not_ready_until_it_is_back() {
     assert_eq!((world.maps(), world.state("Ready")), (maps, "True/Ready".to_owned()));
 }
 
+/// The paths of a Gear, in a namespace and without one.
+const GEARS: [&str; 2] = ["/apis/x.y/v1/namespaces/ns/gears/g", "/apis/x.y/v1/gears/g"];
+
+/// Feeds the result of a new list of Gears, which are served in the scope of this path.
+fn feed_gears(world: &World, at: usize) {
+    let kind = Resource { namespaced: at == 0, ..resource("x.y/v1", "Gear", "gears") };
+    let gears = Dependents(world.shared.clone(), Arc::new(kind));
+    let number = world.lists.fetch_add(1, Ordering::Relaxed) + 1;
+    let epoch = Epoch { number, began: Instant::now(), is_list: true };
+    if let Some(mut gear) = world.server.object(GEARS[at]) {
+        gear["metadata"]["namespace"] = if at == 0 { "ns".into() } else { Value::Null };
+        gears.changed(live(gear), epoch);
+    }
+    gears.sweep(&WatchScope::ALL, epoch);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_kind_changed_its_scope_is_made_once_and_stays_until_the_release_goes() {
+    for from in [0, 1] {
+        let (gear, to) = (json!({"apiVersion": "x.y/v1", "kind": "Gear", "metadata": {"name": "g"}}), 1 - from);
+        let server = World::new(json!({"maps": ["b"], "value": "1", "objects": [gear]})).server;
+        let serve = |at: usize| match at {
+            0 => server.serve("x.y/v1", "Gear", "gears"),
+            _ => server.serve_cluster_scoped("x.y/v1", "Gear", "gears"),
+        };
+        serve(from);
+        let world = World::on(server.clone());
+        world.reconcile().await;
+        feed_gears(&world, from);
+        assert!(server.object(GEARS[from]).is_some());
+        // Its definition goes, and with it all Gears.
+        server.remove(GEARS[from]);
+        serve(to);
+        server.refuse(move |call| {
+            let is_gone = call.path.starts_with(GEARS[from]);
+            is_gone.then(|| Error::from_status(404, "", "404 page not found"))
+        });
+        for _ in 0..3 {
+            feed_gears(&world, to);
+            world.reconcile().await;
+            tokio::time::advance(600 * SECOND).await;
+        }
+        feed_gears(&world, to);
+        let uid = || server.object(GEARS[to]).map(|gear| gear["metadata"]["uid"].clone());
+        let made = uid();
+        assert!(made.is_some(), "{:#?}", server.log());
+        assert_eq!((world.condition("Irreconcilable"), world.requests().await), (None, 0));
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        world.reconcile().await;
+        assert_eq!((uid(), world.value_of("b")), (made, json!("2")), "{:#?}", server.log());
+        world.delete();
+        world.reconcile().await;
+        assert_eq!((uid(), server.object(PRIMARY)), (None, None));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_may_not_be_watched_any_more_is_not_known_to_be_gone() {
     let world = World::new(spec());

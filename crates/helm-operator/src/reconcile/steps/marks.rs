@@ -21,7 +21,7 @@ pub(super) async fn update_marks(
     marks: &Marks,
     applied: &[Applied],
 ) -> Result<(), action::Error> {
-    let mut new = with_applied(marks, applied);
+    let mut new = with_applied(&in_served_scopes(marks, applied), applied);
     let is_applied = |object: &&mut MarkedObject| applied.iter().any(|one| one.key == object.key);
     new.objects.iter_mut().filter(is_applied).for_each(|object| object.deleted = false);
     write_if_new(context, primary, version, (marks, new)).await
@@ -42,6 +42,21 @@ pub(super) async fn note_made_again(
     }
     let new = Marks { noted_for: intern(primary.uid()), ..with_applied(marks, &made_again) };
     write_if_new(context, primary, version, (marks, new)).await
+}
+
+/// Returns marks with the keys that these objects were applied with. What they were while their kinds were served in other
+/// scopes is gone.
+fn in_served_scopes(marks: &Marks, applied: &[Applied]) -> Marks {
+    let is_gone = |known: &MarkedObject| applied.iter().any(|one| one.key.is_in_other_scope(&known.key));
+    if !marks.objects.iter().any(is_gone) {
+        return marks.clone();
+    }
+    let made = |one: &Applied| {
+        let former = marks.find_in_any_scope(&one.key).filter(|known| known.key != one.key)?;
+        Some(MarkedObject { turn: former.turn, ..MarkedObject::from(one) })
+    };
+    let stay = marks.objects.iter().filter(|known| !is_gone(known)).cloned();
+    Marks { objects: stay.chain(applied.iter().filter_map(made)).collect(), ..marks.clone() }
 }
 
 /// Returns marks with what is known of these objects since they were applied.

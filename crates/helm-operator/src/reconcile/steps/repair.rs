@@ -255,7 +255,7 @@ async fn take(
     remediate::publish_client_side_applies(context, primary, &applied, None).await;
     whole.objects = applied.iter().map(MarkedObject::from).chain(taken.finished).collect();
     for object in &mut whole.objects {
-        object.turn = marks.find(&object.key).map(|known| known.turn).unwrap_or_default();
+        object.turn = marks.find_in_any_scope(&object.key).map(|known| known.turn).unwrap_or_default();
     }
     whole.complete = true;
     // What a pinned release has was not made from what the resource says now.
@@ -282,7 +282,7 @@ async fn take(
 /// Returns the objects that an imported revision only lists: the next revision may render them, and otherwise deletes
 /// them.
 fn only_listed(marks: &Marks, taken: &Marks) -> Vec<MarkedObject> {
-    let is_listed = |object: &&MarkedObject| object.digest.is_none() && taken.find(&object.key).is_none();
+    let is_listed = |object: &&MarkedObject| object.digest.is_none() && taken.find_in_any_scope(&object.key).is_none();
     marks.objects.iter().filter(is_listed).cloned().collect()
 }
 
@@ -301,7 +301,9 @@ async fn prune_left_behind(
         left.any(|marks| marks.find(key).is_some())
     };
     let is_pruned = |object: &&MarkedObject| {
-        !object.kept && &*object.key.kind != "CustomResourceDefinition" && taken.find(&object.key).is_none()
+        !object.kept
+            && &*object.key.kind != "CustomResourceDefinition"
+            && taken.find_in_any_scope(&object.key).is_none()
     };
     let inventory = release.inventory();
     let is_listed = |key: &ObjectKey| marks.find(key).is_some_and(|known| known.digest.is_none());

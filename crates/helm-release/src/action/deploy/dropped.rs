@@ -16,7 +16,9 @@ impl Attempt<'_> {
     pub(super) fn dropped(&self) -> Vec<MarkedObject> {
         let new: HashSet<&ObjectKey> = self.keys.iter().collect();
         let known = self.current.iter().flat_map(|current| &current.inventory.objects);
-        let dropped: Vec<&MarkedObject> = known.filter(|known| !new.contains(&known.key)).collect();
+        // What a kind's objects were in another scope is gone, and a deletion would hit what the candidate makes of them.
+        let stays = |key: &ObjectKey| new.contains(key) || self.keys.iter().any(|new| new.is_in_other_scope(key));
+        let dropped: Vec<&MarkedObject> = known.filter(|known| !stays(&known.key)).collect();
         let folder = self.target_folder(&dropped);
         let noted = |dropped: &MarkedObject| {
             let left = || self.ships_apart(&dropped.key, folder.as_ref()).then_some(Adopted::Shipped);

@@ -64,7 +64,9 @@ impl Attempt<'_> {
     /// Returns the marks of the completed revision. `observations` say which missing Jobs have finished.
     pub(super) fn marks(&self, applied: &[Applied], release: &Release, observations: &Observations) -> Marks {
         let marked = |(object, key): (&Object, &ObjectKey)| {
-            let now = applied.iter().find(|a| a.key == *key).map(MarkedObject::from);
+            // Its kind may have come to be served in another scope during the action.
+            let is_it = |applied: &&Applied| applied.key == *key || applied.key.is_in_other_scope(key);
+            let now = applied.iter().find(is_it).map(MarkedObject::from);
             let unchanged = || {
                 let known = self.current?.inventory.find(key)?.clone();
                 let expires = known.expires || self.may_have_finished(object, key, observations);

@@ -45,6 +45,16 @@ impl Resource {
         Ok(format!("{path}/{}", self.plural))
     }
 
+    /// Returns the namespace, as the kind is served now, of an object that had this one when its key was recorded: the kind
+    /// may have changed its scope since then. `release` is the release's namespace.
+    pub(crate) fn namespace_of<'n>(&self, recorded: &'n str, release: &'n str) -> &'n str {
+        match (self.namespaced, recorded) {
+            (false, _) => "",
+            (true, "") => release,
+            (true, recorded) => recorded,
+        }
+    }
+
     /// Returns an object's path.
     ///
     /// # Errors
@@ -118,6 +128,13 @@ mod tests {
         assert_eq!(path("v1", false, "a/b"), "/api/v1/things/a", "the namespace is unused");
         assert_eq!(resource("x.y/v2", true).collection("ns").unwrap(), "/apis/x.y/v2/namespaces/ns/things");
         assert_eq!(resource("v1", true).collection("").unwrap(), "/api/v1/things");
+    }
+
+    #[test]
+    fn an_object_is_where_its_kind_is_served_now() {
+        let namespace = |namespaced, recorded| resource("v1", namespaced).namespace_of(recorded, "ns");
+        assert_eq!([namespace(true, "other"), namespace(true, "")], ["other", "ns"]);
+        assert_eq!([namespace(false, "other"), namespace(false, "")], ["", ""]);
     }
 
     #[test]

@@ -32,6 +32,13 @@ impl ObjectKey {
     pub fn new(group: &str, kind: &str, namespace: &str, name: &str) -> ObjectKey {
         ObjectKey { group: intern(group), kind: intern(kind), namespace: intern(namespace), name: intern(name) }
     }
+
+    /// Returns whether the other key is this object's in another scope of its kind: with a namespace, or without. The server
+    /// serves a kind in one scope. What existed in the other went with the kind's definition.
+    pub fn is_in_other_scope(&self, other: &ObjectKey) -> bool {
+        let is_same = (&self.group, &self.kind, &self.name) == (&other.group, &other.kind, &other.name);
+        is_same && self.namespace.is_empty() != other.namespace.is_empty()
+    }
 }
 
 impl fmt::Display for ObjectKey {
@@ -561,6 +568,21 @@ mod tests {
         ] {
             let key = ObjectKey::new(group, kind, namespace, name);
             assert_eq!((named.has_key(&key, "ns"), placed.has_key(&key, "ns")), (is_named, is_placed), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_in_another_scope_only_if_one_of_two_has_a_namespace() {
+        let key = |namespace: &str, name: &str| ObjectKey::new("x.y", "Gear", namespace, name);
+        for (one, other, expected) in [
+            (key("ns", "a"), key("", "a"), true),
+            (key("", "a"), key("ns", "a"), true),
+            (key("", "a"), key("", "a"), false),
+            (key("ns", "a"), key("other", "a"), false),
+            (key("ns", "a"), key("", "b"), false),
+            (key("ns", "a"), ObjectKey::new("x.z", "Gear", "", "a"), false),
+        ] {
+            assert_eq!(one.is_in_other_scope(&other), expected, "{one:?} {other:?}");
         }
     }
 

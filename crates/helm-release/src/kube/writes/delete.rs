@@ -67,7 +67,8 @@ impl Applier {
             Err(Error::NoKind { .. }) => return Ok(Removal::Absent),
             found => found?,
         };
-        let path = resource.path(&key.namespace, &key.name)?;
+        let namespace = resource.namespace_of(&key.namespace, &decoration.namespace);
+        let path = resource.path(namespace, &key.name)?;
         let mut tries = 0;
         loop {
             tries += 1;
@@ -75,7 +76,7 @@ impl Applier {
                 Some(proven) => proven,
                 None => match self.read_metadata::<Live>(&path).await? {
                     None => return Ok(Removal::Absent),
-                    Some(live) => match check_deletable(decoration, &live, &key.namespace) {
+                    Some(live) => match check_deletable(decoration, &live, namespace) {
                         Ok(proven) => proven,
                         Err(left) => return Ok(left),
                     },

@@ -136,13 +136,14 @@ impl Applier {
             Err(Error::NoKind { .. }) => return Ok(None),
             found => found?,
         };
-        let path = resource.path(&key.namespace, &key.name)?;
+        let namespace = resource.namespace_of(&key.namespace, &decoration.namespace);
+        let path = resource.path(namespace, &key.name)?;
         let mut tries = 0;
         loop {
             tries += 1;
             let Some(object) = self.read_metadata::<Value>(&path).await? else { return Ok(None) };
             let Ok(live) = serde_json::from_value::<Live>(object.clone()) else { return Ok(None) };
-            if decoration.prove(&live, &key.namespace).is_err() {
+            if decoration.prove(&live, namespace).is_err() {
                 return Ok(None);
             }
             let Some(patch) = decoration.leave(&object["metadata"], left) else { return Ok(Some(live)) };

@@ -53,7 +53,7 @@ impl Applier {
     /// # Errors
     /// The request or discovery fails.
     pub(crate) async fn read_live(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
-        self.read_of((api_version, &key.kind), |resource| resource.path(&key.namespace, &key.name)).await
+        self.read_of((api_version, &key.kind), |resource| path_of(key, resource)).await
     }
 
     /// Reads the whole live object; `None` if it, or its kind, does not exist.
@@ -61,7 +61,7 @@ impl Applier {
     /// # Errors
     /// The request or discovery fails.
     pub(crate) async fn read_whole(&self, object: &Object, decoration: &Decoration) -> Result<Option<Value>, Error> {
-        let path = |resource: &Resource| resource.path(&key_of(object, decoration, resource).namespace, &object.name);
+        let path = |resource: &Resource| path_of(&key_of(object, decoration, resource), resource);
         self.read_of((&object.api_version, &object.kind), path).await
     }
 
@@ -69,13 +69,14 @@ impl Applier {
     async fn read_of<T: DeserializeOwned>(
         &self,
         (api_version, kind): (&str, &str),
-        path: impl FnOnce(&Resource) -> Result<String, Error>,
+        path: impl FnOnce(&Resource) -> Result<Option<String>, Error>,
     ) -> Result<Option<T>, Error> {
         let resource = match self.mapper.any_version(api_version, kind).await {
             Err(Error::NoKind { .. }) => return Ok(None),
             found => found?,
         };
-        match self.api().send(Call::get(path(&resource)?)).await {
+        let Some(path) = path(&resource)? else { return Ok(None) };
+        match self.api().send(Call::get(path)).await {
             Err(error) if error.is_missing_object() => Ok(None),
             answer => Ok(Some(answer?.parse()?)),
         }
@@ -83,9 +84,20 @@ impl Applier {
 
     /// Reads an object's metadata in the version found by the last discovery.
     async fn find_as_known(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
-        match self.mapper.any_version(api_version, &key.kind).await {
-            Err(Error::NoKind { .. }) => Ok(None),
-            found => self.read_metadata(&found?.path(&key.namespace, &key.name)?).await,
+        let resource = match self.mapper.any_version(api_version, &key.kind).await {
+            Err(Error::NoKind { .. }) => return Ok(None),
+            found => found?,
+        };
+        match path_of(key, &resource)? {
+            Some(path) => self.read_metadata(&path).await,
+            None => Ok(None),
         }
     }
+}
+
+/// Returns the path of the object with this key; `None` if its kind was cluster-scoped and is namespaced by now: the object
+/// went with the kind's definition.
+fn path_of(key: &ObjectKey, resource: &Resource) -> Result<Option<String>, Error> {
+    let is_gone = resource.namespaced && key.namespace.is_empty();
+    if is_gone { Ok(None) } else { resource.path(&key.namespace, &key.name).map(Some) }
 }
