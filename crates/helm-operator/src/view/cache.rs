@@ -249,8 +249,14 @@ impl Cache {
         all.filter(|(_, stamp)| !stamp.survives(list)).map(|(primary, _)| primary.clone()).collect()
     }
 
+    /// Returns the release of a resource, as the resource sees it.
     pub(crate) fn release(&self, key: &ResourceKey) -> Option<Arc<ReleaseRecords>> {
-        self.releases.get(&self.record_of(key))
+        let release = self.releases.get(&self.record_of(key))?;
+        let primary = if release.has_notes() { self.primary(key) } else { None };
+        Some(match primary {
+            Some(primary) => release.seen_by(primary.uid()),
+            None => release,
+        })
     }
 
     /// Returns what this operator has recorded of a resource's release in its own namespace, although records are stored

@@ -296,6 +296,29 @@ impl ReleaseRecords {
         version < reported && !self.revisions.get(&version).is_some_and(written)
     }
 
+    /// Returns whether a takeover has noted something for itself that the owner sees otherwise.
+    pub(crate) fn has_notes(&self) -> bool {
+        let mut marks = self.revisions.values().filter_map(|revision| revision.marks.as_ref());
+        marks.any(|marks| !marks.noted_for.is_empty())
+    }
+
+    /// Returns the records as the resource with this uid sees them, which may be the owner of some.
+    pub(crate) fn seen_by(self: Arc<Self>, uid: &str) -> Arc<ReleaseRecords> {
+        let own = self.revisions.iter().filter(|(_, revision)| revision.is_marked_for(uid));
+        let noted = own.filter_map(|(version, revision)| Some((*version, revision.marks.as_ref()?.for_owner()?)));
+        let noted: Vec<(u32, Marks)> = noted.collect();
+        if noted.is_empty() {
+            return self;
+        }
+        let mut seen = Arc::unwrap_or_clone(self);
+        for (version, marks) in noted {
+            if let Some(revision) = seen.revisions.get_mut(&version) {
+                revision.marks = Some(Arc::new(marks));
+            }
+        }
+        Arc::new(seen)
+    }
+
     /// Returns whether a record names the owner with this uid.
     pub(crate) fn names_uid(&self, uid: &str) -> bool {
         self.revisions.values().any(|revision| revision.is_marked_for(uid) || revision.has_owner(uid))

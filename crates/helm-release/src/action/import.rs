@@ -96,6 +96,7 @@ fn successor<'a>(env: &'a Environment<'_>, known: &Marks) -> Option<&'a Owner> {
 async fn as_owners(env: &Environment<'_>, known: Marks, others: &Unsuccessful<Marks>) -> Result<Marks, Error> {
     let Some(owner) = successor(env, &known) else {
         let owner_type = env.decoration.owner.as_ref().map(Owner::annotated_type).unwrap_or_default();
+        let known = known.for_owner().unwrap_or(known);
         return Ok(Marks { owner: intern(owner_of(env)), owner_type: intern(&owner_type), ..known });
     };
     let jobs = finished_for_former(&known, others, owner);

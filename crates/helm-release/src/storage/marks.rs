@@ -77,7 +77,7 @@ pub struct Marks {
     #[serde(rename = "w", default, skip_serializing_if = "Vec::is_empty")]
     pub former: Vec<Arc<str>>,
     /// The uid of the resource that is taking the release over, and for which Jobs are noted as deleted. Those that have
-    /// finished since then ran for it.
+    /// finished since then ran for it. The takeover may be refused: for the owner, nothing has changed.
     #[serde(rename = "q", default, skip_serializing_if = "str::is_empty")]
     pub noted_for: Arc<str>,
     /// How many of `objects`, from the first, the revision renders. One that did not succeed lists after them those that
@@ -119,7 +119,7 @@ impl Marks {
         for known in &self.adopted {
             match objects.iter_mut().find(|object| object.key == known.key) {
                 Some(object) => {
-                    (object.adopted, object.deleted) = (known.adopted, known.deleted);
+                    (object.adopted, object.deleted, object.noted) = (known.adopted, known.deleted, known.noted);
                     // A deleted object counts as finished only if it was created again.
                     object.expires &= known.expires || !known.deleted;
                 }
@@ -152,10 +152,36 @@ impl Marks {
         let is_new = |object: &MarkedObject| keys.contains(&object.key) && (object.expires || !object.deleted);
         self.objects.iter().any(is_new).then(|| {
             let noted = |object: &MarkedObject| match is_new(object) {
-                true => MarkedObject { deleted: true, expires: false, adopted: None, ..object.clone() },
+                true => MarkedObject { deleted: true, expires: false, noted: false, adopted: None, ..object.clone() },
                 false => object.clone(),
             };
             Marks { objects: self.objects.iter().map(noted).collect(), ..self.clone() }
+        })
+    }
+
+    /// Returns the marks with a note that these Jobs, which ran for the owner, are deleted for the resource with this uid
+    /// alone, which is taking the release over.
+    #[must_use]
+    pub fn noted_for_taker(mut self, jobs: &[ObjectKey], uid: &str) -> Marks {
+        let deleted = self.objects.iter_mut().filter(|object| object.deleted && jobs.contains(&object.key));
+        deleted.for_each(|job| job.noted = true);
+        Marks { noted_for: intern(uid), ..self }
+    }
+
+    /// Returns the marks as the owner sees them, for which Jobs have finished that are noted as deleted for another resource;
+    /// `None` if none is noted.
+    pub fn for_owner(&self) -> Option<Marks> {
+        let finished = |object: &MarkedObject| match object.deleted && object.noted {
+            true => MarkedObject { deleted: false, expires: true, noted: false, ..object.clone() },
+            false => object.clone(),
+        };
+        let all = |objects: &[MarkedObject]| objects.iter().map(finished).collect::<Vec<_>>();
+        let is_noted = !self.noted_for.is_empty() && self.noted_for != self.owner;
+        is_noted.then(|| Marks {
+            objects: all(&self.objects),
+            adopted: all(&self.adopted),
+            noted_for: Arc::default(),
+            ..self.clone()
         })
     }
 
@@ -284,6 +310,8 @@ pub struct MarkedObject {
     /// Whether the action deletes an unfinished object of this key, to create this one in its place or because the
     /// revision drops it. What earlier revisions say of the object no longer counts.
     pub deleted: bool,
+    /// Whether only a takeover deletes it so: it has finished for the owner, and is to run for [`Marks::noted_for`].
+    pub noted: bool,
     /// Whether it was written client-side, because server-side apply rejects it or is disabled.
     pub client: bool,
     /// The drift policy in its annotation.
@@ -306,6 +334,7 @@ impl MarkedObject {
             kept: false,
             expires: false,
             deleted: false,
+            noted: false,
             client: false,
             drift: None,
             adopted: None,
@@ -340,6 +369,7 @@ impl From<&Applied> for MarkedObject {
             kept: applied.kept,
             expires: applied.expires,
             deleted: false,
+            noted: false,
             client: applied.method != ApplyMethod::Server,
             drift: applied.drift,
             adopted: None,

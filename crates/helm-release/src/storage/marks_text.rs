@@ -44,6 +44,8 @@ const ADOPTED: [Option<Adopted>; 8] = [
 ];
 /// The adoption of a deleted object, which is no longer an adopted one. Older processes read it as none.
 const DELETED: u8 = 5;
+/// The same of one that only a takeover deletes.
+const NOTED: u8 = 7;
 /// After the three bits of the adoption.
 const EXPIRES: u8 = 1 << 7;
 
@@ -96,7 +98,11 @@ fn entry(object: &MarkedObject) -> Entry {
 
 /// Returns the place of an object's adoption.
 fn adoption(object: &MarkedObject) -> u8 {
-    if object.deleted { DELETED } else { place(&ADOPTED, object.adopted) }
+    match object.deleted {
+        true if object.noted => NOTED,
+        true => DELETED,
+        false => place(&ADOPTED, object.adopted),
+    }
 }
 
 /// Returns the object of an entry, without its turn.
@@ -111,7 +117,8 @@ fn listed((api_version, kind, namespace, name, digest, mark, flags): Entry) -> M
         expires: has(EXPIRES),
         drift: DRIFTS[usize::from(flags >> DRIFT_SHIFT) % DRIFTS.len()],
         adopted: ADOPTED[usize::from(adoption)],
-        deleted: adoption == DELETED,
+        deleted: [DELETED, NOTED].contains(&adoption),
+        noted: adoption == NOTED,
         ..MarkedObject::new(ObjectKey::new(group_of(&api_version), &kind, &namespace, &name), intern(&api_version))
     }
 }

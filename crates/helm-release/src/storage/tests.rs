@@ -47,6 +47,7 @@ fn marks() -> Marks {
         kept: true,
         expires: true,
         deleted: false,
+        noted: false,
         client: true,
         drift: Some(DriftPolicy::Detect),
         adopted: Some(Adopted::Unclaimed),
@@ -284,6 +285,19 @@ fn marks_that_are_too_large_still_name_what_was_adopted() {
         whole.objects.iter().map(|object| object.adopted).enumerate().filter(|(_, it)| it.is_some()).collect();
     let expected = [6, 19_999].map(|at| (at, Some(Adopted::Claimed)));
     assert_eq!((adopted, whole.adopted.len()), (expected.to_vec(), 0));
+}
+
+#[test]
+fn what_a_takeover_notes_for_itself_has_finished_for_the_owner_alone() {
+    let own = |n| MarkedObject { adopted: None, expires: n != 1, deleted: n == 1, ..object(n) };
+    let before = Marks { objects: (0..3).map(own).collect(), noted_for: "".into(), ..marks() };
+    let jobs = [own(0).key];
+    let noted = before.with_deleted(&jobs).unwrap().noted_for_taker(&jobs, "taker");
+    assert_eq!(Marks::parse(&noted.to_text()), Some(noted.clone()));
+    let states = |marks: &Marks| marks.objects.iter().map(|o| (o.deleted, o.expires)).collect::<Vec<_>>();
+    assert_eq!(states(&noted), [(true, false), (true, false), (false, true)]);
+    assert_eq!(noted.for_owner(), Some(before.clone()), "what the owner itself deleted has not finished");
+    assert_eq!((before.for_owner(), Marks { noted_for: "u".into(), ..noted }.for_owner()), (None, None));
 }
 
 #[test]

@@ -294,6 +294,64 @@ async fn a_job_that_finished_for_another_resource_runs_for_one_whose_refused_tak
     }
 }
 
+/// Returns the marks in the first revision's record, and whether they say that the Job is deleted and that it has finished.
+fn recorded_job(world: &World) -> (Marks, (bool, bool)) {
+    let record = world.server.object(&record_path(1)).unwrap();
+    let marks = Marks::parse(record["metadata"]["annotations"][MARKS_ANNOTATION].as_str().unwrap()).unwrap();
+    let state = state_of_job(&marks);
+    (marks, state)
+}
+
+fn state_of_job(marks: &Marks) -> (bool, bool) {
+    let job = marks.objects.iter().find(|object| &*object.key.name == "load").unwrap();
+    (job.deleted, job.expires)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_takeover_that_is_refused_notes_the_jobs_of_a_release_as_deleted_for_itself_alone() {
+    let world = finished().await;
+    world.server.remove(&format!("{MAPS}/b"));
+    put_as_anothers(&world.server, &record_path(1), world.server.object(&record_path(1)).unwrap());
+    world.recreate(PRIMARY);
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"}));
+    let world = taking_any(world.server, Home::default());
+    world.server.refuse(|call| {
+        let makes_job = call.method == http::Method::PATCH && call.path.starts_with(LOAD);
+        makes_job.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    for _ in 0..2 {
+        reconcile(&world).await;
+        let (marks, state) = recorded_job(&world);
+        assert_eq!((&*marks.owner, state), ("another", (true, false)), "{:#?}", world.server.log());
+        assert_eq!(state_of_job(&marks.for_owner().unwrap()), (false, true));
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    world.server.accept();
+    reconcile(&world).await;
+    let (marks, state) = recorded_job(&world);
+    assert_eq!((exists(&world), marks.for_owner(), state), (true, None, (false, true)), "it runs for the new owner");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_a_refused_takeover_noted_for_itself_does_not_run_again_for_its_owner() {
+    for value in ["1", "2"] {
+        let world = finished().await;
+        world.server.remove(&format!("{MAPS}/b"));
+        let recorded = world.shared.storage.get("ns", "web", 1).await.unwrap();
+        let job = [ObjectKey::new("batch", "Job", "ns", "load")];
+        let noted = recorded.marks.unwrap().with_deleted(&job).unwrap().noted_for_taker(&job, "taker");
+        world.shared.storage.update(recorded.release.facts(), &noted).await.unwrap();
+        world.edit(|p| p["spec"] = loading(value, "a"));
+        let world = World::on(world.server);
+        for _ in 0..3 {
+            reconcile(&world).await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert_eq!((exists(&world), world.value_of("b")), (false, json!(value)), "{:#?}", world.server.log());
+        assert_eq!(world.state("Ready"), "True/Ready");
+    }
+}
+
 /// Returns a controller that takes any release over and keeps its records here.
 fn taking_any(server: Arc<MemoryApi>, home: Home) -> World {
     World::with_events(server, Arc::new(Stub::default()), |settings| {

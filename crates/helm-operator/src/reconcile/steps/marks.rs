@@ -115,7 +115,8 @@ impl<'a> RepairDeletions<'a> {
     }
 
     /// Notes the Jobs that went with another resource, if nothing is left of its release. First checks that the release may
-    /// be taken over: the note must not outlast a takeover that is refused because of what belongs to someone else.
+    /// be taken over: the note must not outlast a takeover that is refused because of what belongs to someone else. If the
+    /// takeover is refused later, the note says nothing to the other resource, which may still be there.
     pub(super) async fn note_jobs_of_former(
         &self,
         env: &Environment<'_>,
@@ -125,7 +126,7 @@ impl<'a> RepairDeletions<'a> {
         let jobs = finished_for_former(&release, &marks, &self.primary.owner());
         let Some(noted) = action::expect_jobs_of_former(env, &marks, &jobs).await? else { return Ok(()) };
         action::check_takeover(env, admitted).await?;
-        self.write(Marks { noted_for: intern(self.primary.uid()), ..noted }).await
+        self.write(noted.noted_for_taker(&jobs, self.primary.uid())).await
     }
 
     async fn note(&self, objects: &[ObjectKey]) -> Result<(), action::Error> {
