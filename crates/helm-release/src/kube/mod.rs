@@ -7,8 +7,8 @@
 //! # Rules
 //! - [`Applier`] changes or deletes only objects whose own metadata allows it ([`Ownership`]); being listed in a
 //!   manifest proves nothing.
-//! - A write names the uid that was checked, a deletion also the resource version. If either changed since then, the
-//!   object is checked again.
+//! - A write names the uid that was checked, and a deletion also the resource version, as does a write of what only a watch
+//!   has shown. If either changed since then, the object is checked again.
 //! - A [`Mark`] digests the managed fields that are ours. It changes when another manager takes over a field, and so
 //!   reveals drift from metadata alone.
 

@@ -272,6 +272,46 @@ async fn objects_that_others_change_before_the_apply_are_read_again_and_applied(
 }
 
 #[tokio::test]
+async fn an_object_that_changes_hands_while_the_watch_is_late_is_not_overwritten() {
+    let (server, applier) = server();
+    put(&applier, Rule::Import).await.unwrap();
+    let late = current(&server);
+    let mut theirs = server.object(SERVICE).unwrap();
+    theirs["metadata"]["ownerReferences"] =
+        json!([{"apiVersion": "x.y/v1", "kind": "Redis", "name": "web", "uid": "another", "controller": true}]);
+    theirs["spec"]["port"] = 9.into();
+    server.put(SERVICE, theirs, "other");
+    let error = apply(&applier, target(&service(), Rule::Keep, late)).await.unwrap_err();
+    assert!(matches!(error, ApplyError::Foreign(_)), "{error}");
+    let live = server.object(SERVICE).unwrap();
+    let owners = live["metadata"]["ownerReferences"].as_array().unwrap();
+    assert_eq!((&live["spec"]["port"], owners.len(), &owners[0]["uid"]), (&json!(9), 1, &json!("another")));
+}
+
+#[tokio::test]
+async fn an_object_whose_status_keeps_changing_is_read_once_and_applied_by_the_second_try() {
+    let (server, applier) = server();
+    put(&applier, Rule::Import).await.unwrap();
+    let late = current(&server);
+    let controller = Arc::downgrade(&server);
+    server.refuse(move |call| {
+        let server = controller.upgrade()?;
+        if call.method == "PATCH" {
+            let mut live = server.object(SERVICE)?;
+            live["status"]["writes"] = server.version().into();
+            server.put(SERVICE, live, "controller");
+        }
+        None
+    });
+    let before = (sent(&server, "PATCH"), sent(&server, "GET"));
+    let mut changed = service();
+    changed.body["spec"]["port"] = 2.into();
+    apply(&applier, target(&changed, Rule::Keep, late)).await.unwrap();
+    assert_eq!((sent(&server, "PATCH"), sent(&server, "GET")), (before.0 + 2, before.1 + 1));
+    assert_eq!(server.object(SERVICE).unwrap()["spec"]["port"], 2);
+}
+
+#[tokio::test]
 async fn deleted_and_recreated_objects_are_applied() {
     let (server, applier) = server();
     put(&applier, Rule::Import).await.unwrap();

@@ -161,7 +161,8 @@ impl ApplyError {
 /// 2. The live object is checked by its own metadata, from the caller's cache or read.
 /// 3. A new object is created by server-side apply with a resource version that no object has, so that an existing one
 ///    is never overwritten. An existing one is applied with its uid, after moving fields of the release's earlier
-///    managers to ours.
+///    managers to ours, and with the resource version that is known: a watch may be late. If that conflicts, the object
+///    is read, and one that is still the release's is applied in any state, because its controller writes its status.
 /// 4. Fields that are handed over to other managers are created with the chart's value, and then released; see
 ///    [`Pointer`].
 /// 5. If the server permanently rejects the apply and the [`Policy`] allows it, the object is created or merged
@@ -310,6 +311,7 @@ impl Applier {
         if options.returns_to_apply(target.previous) && matches!(observed, Found::Ours { .. }) {
             observed = Found::Unknown;
         }
+        let is_known = matches!(observed, Found::Ours { .. });
         let mut tries = 0;
         let written = loop {
             tries += 1;
@@ -330,6 +332,9 @@ impl Applier {
                 return Ok(None);
             }
             self.leave_replicas(&mut body, &observed, decoration).await.map_err(failed)?;
+            if is_known {
+                observed = observed.seen_again();
+            }
         };
         Ok(Some(Applied::of(target, body, written, decoration)))
     }

@@ -110,7 +110,18 @@ impl Applier {
         let (scaled, kept, whole, adopted) =
             (live.scaled, live.kept, (part == Part::Whole).then_some(object), decoration.adopted(&live));
         let (stays, owner) = (decoration.stays(&live), decoration.ownership(&live));
-        let existing = Existing { uid, resource_version, managed_fields, scaled, kept, whole, adopted, stays, owner };
-        Ok(Ok(Found::Read(Box::new(existing))))
+        Ok(Ok(Found::Read(Box::new(Existing {
+            uid,
+            resource_version,
+            managed_fields,
+            scaled,
+            kept,
+            adopted,
+            stays,
+            // A whole object is read for the write that follows, metadata perhaps at the start of the action.
+            is_ours_now: stays && whole.is_some(),
+            whole,
+            owner,
+        }))))
     }
 }

@@ -44,6 +44,15 @@ impl Found {
         self
     }
 
+    /// Returns the state of an object that a watch showed to be ours, read again because it has changed since then. If it
+    /// is still ours, its controller may go on writing its status until the write.
+    pub(in crate::kube) fn seen_again(mut self) -> Found {
+        if let Found::Read(existing) = &mut self {
+            existing.is_ours_now = existing.stays;
+        }
+        self
+    }
+
     /// Returns whether the object must be read before it is written.
     pub(in crate::kube) fn must_be_read(&self) -> bool {
         match self {
@@ -102,6 +111,8 @@ pub(crate) struct Existing {
     pub(crate) adopted: Option<Adopted>,
     /// Whether it is the release's, is not being deleted, and does not go with a former resource.
     pub(crate) stays: bool,
+    /// Whether it stays by a read for the write that follows, which may find it in any state.
+    pub(in crate::kube) is_ours_now: bool,
     /// Who owned it when it was read.
     pub(in crate::kube) owner: Ownership,
 }
@@ -121,6 +132,7 @@ impl Existing {
             whole: None,
             adopted: None,
             stays: false,
+            is_ours_now: false,
             owner: Ownership::Ours,
         }
     }

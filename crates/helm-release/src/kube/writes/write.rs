@@ -15,7 +15,9 @@ use crate::kube::writes::autoscaler::has_replicas;
 use crate::kube::writes::client_side::{MergeBases, Merged, changed};
 use crate::kube::writes::found::{Existing, Found};
 use crate::kube::writes::recreate::Deletions;
-use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Resource, Slot, Tie};
+use crate::kube::{
+    Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Proven, Resource, Slot, Tie,
+};
 
 /// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a
 /// definition.
@@ -186,21 +188,20 @@ impl Failures {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Precondition {
     uid: String,
-    /// `None` if every state of the object will do, because a watch, or a read for this very write, shows whose it is.
+    /// `None` if every state of the object will do, because a read for this very write shows whose it is.
     resource_version: Option<String>,
 }
 
 impl Precondition {
-    /// Requires the object itself, in any state.
-    fn identity(uid: &str) -> Precondition {
-        Precondition { uid: uid.into(), resource_version: None }
+    /// Requires the state that a watch has shown: it may be late, and the object has changed hands since.
+    fn of_known(known: &Proven) -> Precondition {
+        Precondition { uid: known.uid.clone(), resource_version: Some(known.resource_version.clone()) }
     }
 
-    /// Requires the state that was read: the object may have changed hands since. One of the release that was read as a
-    /// whole, for this very write, may be in any state, because its controller writes its status.
+    /// Requires the state that was read: the object may have changed hands since. One of the release that was read for this
+    /// very write may be in any state, because its controller writes its status.
     fn of(read: &Existing) -> Precondition {
-        let is_ours_now = read.stays && read.whole.is_some();
-        let resource_version = (!is_ours_now).then(|| read.resource_version.clone());
+        let resource_version = (!read.is_ours_now).then(|| read.resource_version.clone());
         Precondition { uid: read.uid.clone(), resource_version }
     }
 
@@ -334,9 +335,7 @@ impl Applier {
     ) -> Result<Response, Error> {
         match observed {
             Found::Unknown | Found::Absent => self.create(&body.path, &body.json).await,
-            Found::Ours { proven, .. } => {
-                self.force_over_obstacles(body, &Precondition::identity(&proven.uid), None).await
-            }
+            Found::Ours { proven, .. } => self.force_over_obstacles(body, &Precondition::of_known(proven), None).await,
             Found::Read(existing) => {
                 let (body, managers) = taken_over(body, existing);
                 let state = Precondition::of(existing);
