@@ -1,4 +1,5 @@
-//! Wakes the resources of a watch with `renderOn: [capabilities]` when the cluster serves other kinds.
+//! Wakes the resources of a watch with `renderOn: [capabilities]` when the cluster serves other kinds, and has done so for
+//! some minutes.
 
 use std::time::Duration;
 
@@ -17,20 +18,25 @@ pub(super) async fn follow(shared: &ControllerContext) {
     }
 }
 
-/// Reads discovery once per period and wakes every resource after a change. Never returns.
+/// Reads discovery once per period and wakes every resource once a change has settled. Never returns.
 async fn read_discovery(shared: &ControllerContext) {
-    let mut known = shared.renderer.capabilities();
+    let renderer = &shared.renderer;
+    let state = || (renderer.capabilities(), renderer.are_capabilities_settled());
+    let mut known = state();
     loop {
         tokio::time::sleep(PERIOD).await;
         if let Err(error) = shared.applier.mapper.refresh_if_older(PERIOD / 2).await {
             tracing::debug!(error = chain(&error), "Cannot find out which kinds are served");
         }
-        let now = shared.renderer.capabilities();
-        if now != known {
+        let now = state();
+        if now.0 != known.0 {
             tracing::info!(
                 controller = &*shared.settings.controller,
                 "The cluster serves other kinds: rendering again"
             );
+        }
+        // What the process found first may be what releases were not rendered with.
+        if now != known {
             known = now;
             shared.wake_all();
         }

@@ -237,6 +237,7 @@ pub(crate) async fn renderer(
     let renderer = EngineRenderer::new(engine, overrides, discovered)?;
     let renderer = renderer.reaching(&watch.lookup).serving(served.clone()).validating(watch.schema.absolute()?);
     let renderer = renderer.acting_as(watch.service_account.as_ref()).sequencing(watch.sequencing);
+    let renderer = renderer.rendering_on(watch.render_on);
     Ok(Arc::new(match &cluster.workers {
         Some(workers) => renderer.in_workers(workers.clone(), path),
         None => renderer,

@@ -165,8 +165,13 @@ impl StepContext<'_> {
         if !self.knows_sources(primary) {
             return Inputs::Unread;
         }
-        let marks = release.and_then(ReleaseRecords::deployed_marks);
-        inputs::judge(marks.map(|marks| marks.inputs.as_str()), &self.inputs_digest(primary))
+        let recorded = release.and_then(ReleaseRecords::deployed_marks).map(|marks| marks.inputs.as_str());
+        match inputs::judge(recorded, &self.inputs_digest(primary)) {
+            Inputs::Changed if recorded.is_some_and(|recorded| self.differs_by_chance(recorded, primary)) => {
+                Inputs::Same
+            }
+            judged => judged,
+        }
     }
 
     /// Returns whether the deployed revision stays, although the resource's inputs are others, or may be.

@@ -1,6 +1,7 @@
 //! Renders charts in worker processes of the same program, so that a hostile chart can exhaust only its own render.
 //!
-//! A `renderer` turns a `request` into a candidate; `lookup` reads the cluster for its templates. `settings` determines
+//! A `renderer` turns a `request` into a candidate; `lookup` reads the cluster for its templates, and `settling` decides
+//! which of its kinds count. `settings` determines
 //! the number of workers and their limits; `pool` hands jobs to them; `process` is one worker from the manager's point
 //! of view, and `ending` names the cause of its end; `worker` is the process itself, which `confine` restricts to some
 //! system `calls` and `readable` files before it reads anything; `message` defines their protocol. See
@@ -23,6 +24,7 @@ mod readable;
 pub(crate) mod renderer;
 pub(crate) mod request;
 mod settings;
+mod settling;
 #[cfg(test)]
 pub(crate) mod tests;
 pub(crate) mod unavailable;

@@ -2,7 +2,7 @@
 //! discovery.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use controller::report::chain;
@@ -25,12 +25,13 @@ use serde_json::json;
 
 use super::lookup::{Blocking, ClusterLookup, LookupReach, Named, ReleaseReach};
 use super::request::{RenderError, Rendered, Renderer, Request};
+use super::settling::Settling;
 use crate::mask::Published;
 use crate::rendering::output::release_options;
 use crate::rendering::{Analysed, Job, Output, Rendering, Workers, explain, too_heavy};
 use crate::status::reason::Reason;
 use crate::values::Spec;
-use crate::watches::{LookupRule, OverrideValuesType, Overrides, SchemaRule, Sequencing, ServiceAccount};
+use crate::watches::{LookupRule, OverrideValuesType, Overrides, RenderOn, SchemaRule, Sequencing, ServiceAccount};
 
 /// The maximum age of the discovery for a render.
 const MAX_AGE: Duration = Duration::from_secs(5);
@@ -43,6 +44,8 @@ pub(crate) struct Discovered {
     applier: Applier,
     kube_version: KubeVersion,
     known: RwLock<Option<Known>>,
+    /// The capabilities for charts that render again when they change; `None` before the first discovery.
+    settling: Mutex<Option<Settling<Known>>>,
 }
 
 /// The capabilities as one discovery found them.
@@ -52,6 +55,12 @@ struct Known {
     generation: usize,
     capabilities: Arc<Capabilities>,
     digest: Arc<str>,
+}
+
+impl PartialEq for Known {
+    fn eq(&self, other: &Known) -> bool {
+        self.digest == other.digest
+    }
 }
 
 impl Discovered {
@@ -73,7 +82,8 @@ impl Discovered {
         };
         let version: serde_json::Value = answer.parse()?;
         let kube_version = KubeVersion::parse(version["gitVersion"].as_str().unwrap_or_default())?;
-        Ok(Discovered { applier: applier.clone(), kube_version, known: RwLock::default() })
+        let (known, settling) = (RwLock::default(), Mutex::default());
+        Ok(Discovered { applier: applier.clone(), kube_version, known, settling })
     }
 
     /// Returns the capabilities, which are at most a few seconds old; those last known if discovery fails. Without
@@ -113,6 +123,16 @@ impl Discovered {
         *sync::write(&self.known) = Some(known.clone());
         known
     }
+
+    /// Returns what counts for charts that render again when it changes, and whether it has settled.
+    fn counting(&self) -> (Known, bool) {
+        let known = self.known();
+        let Some(at) = self.applier.mapper.discovered_at() else { return (known, false) };
+        let mut settling = sync::lock(&self.settling);
+        let settling = settling.get_or_insert_with(|| Settling::begin(known.clone(), at));
+        settling.add(known, at);
+        (settling.counts().clone(), settling.is_settled())
+    }
 }
 
 /// Renders one chart for one watch.
@@ -131,6 +151,7 @@ pub(crate) struct EngineRenderer {
     /// The reason why the chart cannot be rendered with any values.
     blocked: Option<RenderError>,
     account: Option<ServiceAccount>,
+    render_on: RenderOn,
     /// What the chart declares about the order of its subcharts, if its objects are applied in order.
     subcharts: Option<Result<Subcharts, SequenceError>>,
 }
@@ -175,6 +196,7 @@ impl EngineRenderer {
             published,
             blocked: None,
             account: None,
+            render_on: RenderOn::default(),
             subcharts: None,
         };
         Ok(renderer)
@@ -220,6 +242,11 @@ impl EngineRenderer {
         self
     }
 
+    /// Sets what renders releases again: kinds that do so count once they have settled. Default: nothing.
+    pub(crate) fn rendering_on(self, render_on: RenderOn) -> EngineRenderer {
+        EngineRenderer { render_on, ..self }
+    }
+
     /// Sets the account of lookups. Default: the operator's.
     pub(crate) fn acting_as(self, account: Option<&ServiceAccount>) -> EngineRenderer {
         EngineRenderer { account: account.cloned(), ..self }
@@ -246,7 +273,9 @@ impl EngineRenderer {
     ) -> Result<Rendered<(Output, serde_json::Value)>, RenderError> {
         let values = self.values(&request.spec, request.overrides_type)?;
         let config = json::to_serde(&Value::Map(values.clone()));
-        let capabilities = self.discovered.current().await?;
+        let current = self.discovered.current().await?;
+        let capabilities =
+            if self.render_on.capabilities { self.discovered.counting().0.capabilities } else { current };
         let output = match &self.rendered_by {
             RenderedBy::Manager(engine) => {
                 let (engine, hiding, lookup, skip_schema) = (engine.clone(), lookup, lookup.clone(), self.schema.skip);
@@ -304,7 +333,12 @@ impl Renderer for EngineRenderer {
     }
 
     fn capabilities(&self) -> Option<String> {
-        Some(self.discovered.known().digest.to_string())
+        let known = if self.render_on.capabilities { self.discovered.counting().0 } else { self.discovered.known() };
+        Some(known.digest.to_string())
+    }
+
+    fn are_capabilities_settled(&self) -> bool {
+        self.discovered.counting().1
     }
 
     fn chart_name(&self) -> &str {
@@ -479,6 +513,7 @@ mod tests {
     use helm_release::kube::{Disturbance, Error, MemoryApi};
 
     use super::*;
+    use crate::rendering::settling::SETTLES;
 
     fn of(contents: &[&str], crds: &[&str]) -> Result<Candidate, RenderError> {
         let manifest = |(i, content): (usize, &&str)| Manifest {
@@ -627,6 +662,39 @@ mod tests {
         renderer.discovered.applier.mapper.resource("example.com/v1", "Kind").await.unwrap();
         let third = rendered(&renderer, "{}", 3).await.unwrap();
         assert!(third.contains("text: 'web 3 true fixed 36 true'"), "{third}");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn kinds_that_alternate_reach_no_chart_that_renders_on_them_before_they_settle() {
+        let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  \
+            text: '{{ .Capabilities.APIVersions.Has \"example.com/v1/Kind\" }}'";
+        let (server, renderer) = renderer(template).await;
+        let renderer = renderer.rendering_on(RenderOn { capabilities: true });
+        let has_kind = async || rendered(&renderer, "{}", 1).await.unwrap().contains("text: 'true'");
+        let known = || (renderer.capabilities(), renderer.are_capabilities_settled());
+        let find = async |is_served: bool| {
+            tokio::time::advance(SETTLES / 10).await;
+            match is_served {
+                true => server.serve("example.com/v1", "Kind", "kinds"),
+                false => server.change(|server| _ = server.remove_kind("example.com/v1", "Kind")),
+            }
+            renderer.discovered.applier.mapper.refresh().await.unwrap();
+            known()
+        };
+        assert!(!has_kind().await);
+        let first = known();
+        assert!(!first.1);
+        for at in 0..30 {
+            assert_eq!(find(at % 2 == 0).await, first, "{at}");
+        }
+        assert!(!has_kind().await);
+        for at in 0..10 {
+            assert_eq!(find(true).await, first, "{at}");
+        }
+        let settled = find(true).await;
+        assert!(settled.0 != first.0 && settled.1 && has_kind().await);
+        assert_eq!(find(false).await, settled, "once");
+        assert!(has_kind().await);
     }
 
     #[tokio::test(flavor = "multi_thread")]

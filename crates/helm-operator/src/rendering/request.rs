@@ -99,10 +99,16 @@ pub trait Renderer: Send + Sync {
     /// values.
     fn digest(&self) -> String;
 
-    /// Returns a digest of the cluster's capabilities as they were last read, which templates may depend on. Default:
-    /// none.
+    /// Returns a digest of the cluster's capabilities as they were last read, which templates may depend on. With
+    /// `renderOn`, those that renders use, which must not alternate: each change is rendered. Default: none.
     fn capabilities(&self) -> Option<String> {
         None
+    }
+
+    /// Returns whether these capabilities have stayed the same for long enough that a render may be due to them alone.
+    /// Until then, a revision that was rendered with others stays. Default: they have.
+    fn are_capabilities_settled(&self) -> bool {
+        true
     }
 
     /// Returns the chart's name.

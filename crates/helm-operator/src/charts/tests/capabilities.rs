@@ -1,5 +1,6 @@
 //! Tests of charts that render again when the cluster serves other kinds.
 
+use super::hooks;
 use super::reporting::published;
 use super::*;
 use crate::charts::capabilities::follow;
@@ -7,7 +8,22 @@ use crate::watches::RenderOn;
 
 /// Creates a controller whose charts render on these triggers.
 fn world(capabilities: bool, stub: Arc<Stub>) -> World {
-    World::with_events(World::new(spec()).server, stub, |settings| settings.render_on = RenderOn { capabilities })
+    on(World::new(spec()).server, capabilities, stub)
+}
+
+fn on(server: Arc<MemoryApi>, capabilities: bool, stub: Arc<Stub>) -> World {
+    World::with_events(server, stub, |settings| settings.render_on = RenderOn { capabilities })
+}
+
+/// Returns a stub that has found these kinds at the start of a process.
+fn finding(kinds: &str) -> Arc<Stub> {
+    let stub = Stub { is_settling: true.into(), ..Stub::default() };
+    serve(&stub, kinds);
+    Arc::new(stub)
+}
+
+fn settle(stub: &Stub) {
+    stub.is_settling.store(false, Ordering::SeqCst);
 }
 
 fn serve(stub: &Stub, kinds: &str) {
@@ -63,9 +79,47 @@ async fn kinds_that_a_render_discovers_make_no_second_revision() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn kinds_that_a_process_finds_at_its_start_make_a_revision_only_once_they_have_settled() {
+    for value in ["1", "2"] {
+        let first = world(true, Arc::new(Stub::default()));
+        first.reconcile().await;
+        let stub = finding("Monitors");
+        let world = on(first.server, true, stub.clone());
+        world.reconcile().await;
+        assert_eq!((world.value_of("a"), world.history()), (json!("1"), vec!["1 deployed".to_owned()]));
+        assert_eq!((world.requests().await, stub.renders.load(Ordering::SeqCst)), (0, 0));
+        // Another reason to render does not wait for them.
+        world.edit(|p| p["spec"]["value"] = value.into());
+        for _ in 0..2 {
+            world.reconcile().await;
+            settle(&stub);
+        }
+        assert_eq!((world.value_of("a"), world.history().len()), (json!(format!("{value} with Monitors")), 2));
+        assert_eq!(world.requests().await, 0, "{value}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_install_is_continued_although_the_next_process_finds_other_kinds() {
+    let server = World::new(hooks::with_hooks(json!([hooks::hook("migrate", "pre-install")]))).server;
+    let world = on(server, true, Arc::new(Stub::default()));
+    hooks::killed_after(&world, 30).await;
+    let stub = finding("Monitors");
+    let world = on(world.server, true, stub.clone());
+    hooks::reconcile(&world, "Complete").await;
+    let runs = || hooks::count(&world, &format!("POST {}", hooks::JOBS));
+    assert_eq!((world.value_of("a"), world.history(), runs()), (json!("1"), vec!["1 deployed".to_owned()], 1));
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 deployed"]);
+    settle(&stub);
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.history().len(), runs()), (json!("1 with Monitors"), 2, 1));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_change_of_the_kinds_wakes_every_resource_of_such_a_watch() {
-    for is_on in [false, true] {
-        let stub = Arc::new(Stub::default());
+    for (is_on, settles) in [(false, false), (true, false), (true, true)] {
+        let stub = finding("");
         let world = world(is_on, stub.clone());
         world.reconcile().await;
         world.open();
@@ -75,7 +129,10 @@ async fn a_change_of_the_kinds_wakes_every_resource_of_such_a_watch() {
         };
         let check = async {
             while woken().await {}
-            serve(&stub, "Monitors");
+            match settles {
+                true => settle(&stub),
+                false => serve(&stub, "Monitors"),
+            }
             woken().await
         };
         let is_woken = tokio::select! {

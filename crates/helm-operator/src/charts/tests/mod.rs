@@ -2,7 +2,7 @@
 
 mod time;
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
@@ -130,6 +130,8 @@ pub(super) struct Stub {
     kinds: Mutex<String>,
     /// The kinds that the next render discovers, if there are any.
     discovers: Mutex<String>,
+    /// Whether the kinds have yet to settle.
+    is_settling: AtomicBool,
     has_sources: bool,
     /// The chart that views show the values of.
     lines: Option<Arc<Chart>>,
@@ -152,6 +154,10 @@ impl Renderer for Stub {
 
     fn capabilities(&self) -> Option<String> {
         Some(self.kinds.lock().unwrap().clone())
+    }
+
+    fn are_capabilities_settled(&self) -> bool {
+        !self.is_settling.load(Ordering::SeqCst)
     }
 
     fn chart_name(&self) -> &str {

@@ -172,6 +172,12 @@ pub(crate) fn is_by_sources(recorded: &str, current: &str) -> bool {
     !changed.own && !NamedInput::iter().any(is_other) && changed.sources().next().is_some()
 }
 
+/// Returns whether only the kinds that the cluster serves differ.
+pub(crate) fn is_by_kinds(recorded: &str, current: &str) -> bool {
+    let changed = changed_parts(recorded, current);
+    !changed.own && changed.parts == [NamedInput::Capabilities.name()]
+}
+
 /// Returns the resource's own part of the inputs.
 pub(crate) fn own(primary: &Primary) -> [&str; 3] {
     [primary.spec.digest(), primary.name(), primary.namespace()]
@@ -231,6 +237,22 @@ mod tests {
             ("2:abd.def", false),
         ] {
             assert_eq!(is_by_sources(recorded, current), expected, "{recorded:?}");
+        }
+    }
+
+    #[test]
+    fn a_digest_shows_whether_only_kinds_changed() {
+        let current = "2:abc.def.chart=1,capabilities=2";
+        for (recorded, expected) in [
+            ("2:abd.def.chart=1,capabilities=1", true),
+            ("2:abd.def.chart=1", true),
+            ("2:abd.def.chart=0,capabilities=1", false),
+            ("2:abd.deg.chart=1,capabilities=1", false),
+            ("2:abd.def.chart=1,capabilities=1,mapped=3", false),
+            ("2:abd.def.chart=1,capabilities=2", false),
+            ("2:abd.def", false),
+        ] {
+            assert_eq!(is_by_kinds(recorded, current), expected, "{recorded:?}");
         }
     }
 

@@ -99,7 +99,10 @@ fn begun(context: &StepContext<'_>, primary: &Primary, release: &ReleaseRecords)
 /// Returns whether the attempt would begin the same uninstall again: that with the inputs of the failed upgrade.
 fn is_wanted(context: &StepContext<'_>, primary: &Primary, release: &ReleaseRecords) -> bool {
     let failed = release.newest().and_then(|(_, newest)| newest.marks.as_ref());
-    let is_same = failed.is_some_and(|marks| inputs::is_equal(&marks.inputs, &context.inputs_digest(primary)));
+    let is_same = failed.is_some_and(|marks| {
+        inputs::is_equal(&marks.inputs, &context.inputs_digest(primary))
+            || context.differs_by_chance(&marks.inputs, primary)
+    });
     is_same && context.shared.settings.on_failure == OnFailure::Uninstall
 }
 

@@ -86,8 +86,19 @@ impl StepContext<'_> {
 impl StepContext<'_> {
     /// Returns the capabilities for the digest of the inputs; `None` if the watch does not render on them.
     pub(crate) fn capabilities(&self) -> Option<Value> {
-        let digest = self.shared.renderer.capabilities().filter(|_| self.shared.settings.render_on.capabilities)?;
-        Some(json!(["capabilities", digest]))
+        if !self.shared.settings.render_on.capabilities {
+            return None;
+        }
+        Some(json!(["capabilities", self.shared.renderer.capabilities()?]))
+    }
+
+    /// Returns whether recorded inputs differ from the resource's only in kinds that this process has found by chance so
+    /// far: what was rendered with the recorded ones stays until they have settled.
+    pub(crate) fn differs_by_chance(&self, recorded: &str, primary: &Primary) -> bool {
+        let follows_kinds = self.shared.settings.render_on.capabilities;
+        follows_kinds
+            && !self.shared.renderer.are_capabilities_settled()
+            && inputs::is_by_kinds(recorded, &self.recorded_inputs(primary))
     }
 }
 

@@ -199,6 +199,9 @@ impl StepContext<'_> {
 
     fn has_current_inputs(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> bool {
         let marks = release.and_then(ReleaseRecords::deployed_marks);
-        marks.is_some_and(|marks| inputs::is_equal(&marks.inputs, &self.inputs_digest(primary)))
+        marks.is_some_and(|marks| {
+            inputs::is_equal(&marks.inputs, &self.inputs_digest(primary))
+                || self.differs_by_chance(&marks.inputs, primary)
+        })
     }
 }

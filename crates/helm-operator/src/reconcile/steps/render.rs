@@ -163,11 +163,14 @@ impl StepContext<'_> {
     /// Returns the candidate of our own interrupted action on the same inputs, as it was rendered then, including
     /// random values.
     async fn unfinished(&self, primary: &Primary) -> Result<Unfinished, Failed> {
-        let inputs = self.recorded_inputs(primary);
         let release = self.release();
         let unfinished = release.as_deref().and_then(ReleaseRecords::unfinished);
         let Some((version, marks)) = unfinished.and_then(|(v, r)| Some((v, r.marks.clone()?))) else {
             return Ok(Unfinished::None);
+        };
+        let inputs = match self.differs_by_chance(&marks.inputs, primary) {
+            true => marks.inputs.clone(),
+            false => self.recorded_inputs(primary),
         };
         let judged = inputs::judge(Some(&marks.inputs), &inputs);
         let may_be_same = judged != Inputs::Changed || causes::may_be_equal(&marks.inputs, &inputs);

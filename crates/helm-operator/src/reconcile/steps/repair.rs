@@ -261,7 +261,9 @@ async fn take(
     // What a pinned release has was not made from what the resource says now.
     if context.pinned(primary).is_none() && !context.is_held_back(primary) {
         prune_left_behind(context, &env, marks, &whole).await?;
-        whole.inputs = context.recorded_inputs(primary);
+        if !context.differs_by_chance(&marks.inputs, primary) {
+            whole.inputs = context.recorded_inputs(primary);
+        }
     } else {
         let listed = only_listed(marks, &whole);
         whole.objects.extend(listed);

@@ -144,6 +144,11 @@ impl Mapper {
         Ok(self.table().found.cleanable.clone())
     }
 
+    /// Returns when the last discovery ran; `None` before the first one.
+    pub fn discovered_at(&self) -> Option<Instant> {
+        self.table().read
+    }
+
     /// Returns a number that changes with each discovery whose result differs.
     pub fn generation(&self) -> usize {
         self.table().found.generation
