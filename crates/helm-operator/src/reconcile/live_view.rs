@@ -4,10 +4,12 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm_release::action::{Cached, Health, LiveView};
-use helm_release::kube::{Applied, Decoration, ObjectKey, Resource, Unready};
+use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Resource, Unready};
 
+use crate::reconcile::ownership;
 use crate::reconcile::step_context::StepContext;
 use crate::view::cache::Cache;
+use crate::view::dependent::Dependent;
 
 impl LiveView for StepContext<'_> {
     fn cached(&self, key: &ObjectKey, decoration: &Decoration) -> Cached {
@@ -51,17 +53,44 @@ impl LiveView for StepContext<'_> {
         // The resource may have been pinned since the action began.
         self.shared.cache.primary(self.key)?.annotations.pin().ok().flatten()
     }
+
+    fn answered(&self, key: &ObjectKey, live: Option<&Live>) -> Health {
+        let cache = &self.shared.cache;
+        let claim = live.map(|live| (live, ownership::claim(self.shared, key, live)));
+        match claim {
+            Some((live, claim)) if claim.owner.is_some() => cache.store_answer(key, live, claim),
+            // Nothing shows whose it is, and no watch says otherwise.
+            Some((live, _)) if !cache.is_synced(key) => return by_itself(key, live),
+            _ => _ = cache.drop_dependent(key),
+        }
+        match (cache.dependent(key), live) {
+            // A rule of watches.yaml reads more than an answer may have.
+            (Some(known), Some(live)) if known.is_partial && !known.deleting => by_itself(key, live),
+            (known, _) => seen(known.as_deref()),
+        }
+    }
+}
+
+/// Returns the health of an object by its own fields alone.
+fn by_itself(key: &ObjectKey, live: &Live) -> Health {
+    live.unready_as_annotated(&key.group, &key.kind).map_or(Health::Ready, Health::Unready)
+}
+
+/// Returns the health of an object as the cache has it.
+fn seen(known: Option<&Dependent>) -> Health {
+    match known {
+        Some(live) if live.deleting => Health::Unready(Unready::because("it is being deleted")),
+        Some(live) => live.unready.as_deref().cloned().map_or(Health::Ready, Health::Unready),
+        None => Health::Absent,
+    }
 }
 
 fn health(cache: &Cache, key: &ObjectKey, is_watched: bool) -> Health {
-    let because = |why: &str| Health::Unready(Unready::because(why));
     let is_synced = cache.is_synced(key);
     match cache.dependent(key) {
-        _ if cache.is_unserved(key) => because("the server does not serve its kind"),
+        _ if cache.is_unserved(key) => Health::Unready(Unready::because("the server does not serve its kind")),
         _ if !is_synced && (!is_watched || cache.is_refused(key)) => Health::Unwatched,
-        _ if !is_synced => because("the objects of its kind are not listed yet"),
-        Some(live) if live.deleting => because("it is being deleted"),
-        Some(live) => live.unready.as_deref().cloned().map_or(Health::Ready, Health::Unready),
-        None => Health::Absent,
+        _ if !is_synced => Health::Unlisted,
+        known => seen(known.as_deref()),
     }
 }

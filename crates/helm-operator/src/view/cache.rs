@@ -380,9 +380,13 @@ impl Cache {
 
     /// Stores an object of a release that we read.
     pub(crate) fn store_read(&self, key: &ObjectKey, live: &Live, owner: &ResourceKey) {
+        self.store_answer(key, live, Claim { owner: Some(owner.clone()), ours: true });
+    }
+
+    /// Stores an object that we read, and whose it is.
+    pub(crate) fn store_answer(&self, key: &ObjectKey, live: &Live, claim: Claim) {
         let mut state = self.changing();
         if !state.gone.has(live.metadata.uid.as_deref().unwrap_or_default()) {
-            let claim = Claim { owner: Some(owner.clone()), ours: true };
             let judged = self.judge(key, live, &claim, state.dependent(key));
             state.put_dependent(key.clone(), (live, judged), claim, None);
         }

@@ -86,8 +86,8 @@ use jiff::Timestamp;
 
 use crate::kube::{
     self, Adopt, Applied, Applier, ApplyError, CrdPolicy, Decoration, Duplicate, Found, HookError, HookRun, IgnoreRule,
-    Journal, JournalError, Mark, Object, ObjectError, ObjectKey, ObjectRule, Patience, Policy, Proven, Reach, Slot,
-    Tie, recorded_objects,
+    Journal, JournalError, Live, Mark, Object, ObjectError, ObjectKey, ObjectRule, Patience, Policy, Proven, Reach,
+    Slot, Tie, recorded_objects,
 };
 use crate::release::{ChartDocument, Fields, Hook, Info, Packed, Release, Status};
 use crate::storage::{self, Before, Known, Marks, Rejected, Sealed, Storage, Stored, Written};
@@ -349,6 +349,15 @@ pub trait LiveView: Send + Sync {
     fn wanted_revision(&self) -> Option<u32> {
         None
     }
+
+    /// Takes over what the server has just answered about an object, which does not exist if there is no state. Returns
+    /// whether it is ready. Default: judges it by its own fields alone.
+    fn answered(&self, key: &ObjectKey, live: Option<&Live>) -> Health {
+        match live {
+            None => Health::Absent,
+            Some(live) => live.unready_as_annotated(&key.group, &key.kind).map_or(Health::Ready, Health::Unready),
+        }
+    }
 }
 
 /// The cached state of an object. It may be outdated, so writes based on it carry preconditions.
@@ -539,7 +548,7 @@ impl Error {
             | Error::Ended { .. }
             | Error::Replaced { .. } => true,
             Error::Storage(error) => !error.is_unrecordable(),
-            Error::Group(_) => false,
+            Error::Group(error) => error.is_unanswered(),
             Error::Hook(error) => error.is_unanswered(),
             Error::Apply(_) => kube::is_unanswered(self),
         }

@@ -1,5 +1,6 @@
 //! The rounds of an ordered release: which objects are applied together, and how an action waits for them. The wait
-//! holds no worker, and sends no request for objects that a watch covers.
+//! holds no worker, and sends no request for objects that a watch covers, unless the release is about to fail because of
+//! one: only an answer of the server is a verdict.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +10,7 @@ use helm::sequence::{GROUP, Turn, chart_of, name};
 use tokio::time::Instant;
 
 use super::Environment;
-use crate::kube::{Decoration, Object, ObjectKey, Pause, Unready, without_slot};
+use crate::kube::{Decoration, Error, Object, ObjectKey, Pause, Unready, without_slot};
 
 /// The pause between two reads of objects that no watch covers.
 const READ_AGAIN: Duration = Duration::from_secs(10);
@@ -23,6 +24,8 @@ pub enum Health {
     Unready(Unready),
     /// It does not exist.
     Absent,
+    /// The watch that covers it has yet to list.
+    Unlisted,
     /// No watch covers it, so it must be read.
     Unwatched,
 }
@@ -49,12 +52,24 @@ pub enum GroupError {
         /// The limit in Go's notation.
         limit: String,
     },
+    /// The server did not answer whether an object is ready, or forbids to ask, so it may be.
+    #[error("{what}")]
+    Unanswered {
+        /// The group, and the object that cannot be read.
+        what: String,
+        source: Error,
+    },
     /// The wait was ended from outside ([`Slot::group_interruption`](crate::kube::Slot::group_interruption)).
     #[error("stopped waiting for group {group} ({object}): {why}")]
     Interrupted { group: String, object: String, why: &'static str },
 }
 
 impl GroupError {
+    /// Returns whether it is unknown if the group is ready.
+    pub(super) fn is_unanswered(&self) -> bool {
+        matches!(self, GroupError::Unanswered { .. })
+    }
+
     /// Returns whether the wait was ended from outside.
     pub(super) fn is_interruption(&self) -> bool {
         matches!(self, GroupError::Interrupted { .. })
@@ -94,30 +109,89 @@ impl Awaited<'_> {
     }
 }
 
-/// An object that is not ready, and why.
+/// What keeps an object from counting as ready.
+enum State {
+    /// It is not ready.
+    Unready(Unready),
+    /// The objects of its kind are not listed yet.
+    Unlisted,
+    /// It cannot be read.
+    Unread(Error),
+}
+
+impl State {
+    /// Returns what keeps an object from counting as ready; `None` if it is.
+    fn of(health: Health, awaited: &Awaited<'_>) -> Option<State> {
+        match health {
+            Health::Ready => None,
+            Health::Unready(unready) => Some(State::Unready(unready)),
+            // One that the server deletes once it finished has done so.
+            Health::Absent if awaited.expires => None,
+            Health::Absent => Some(State::Unready(Unready::because("it does not exist"))),
+            Health::Unlisted | Health::Unwatched => Some(State::Unlisted),
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            State::Unready(unready) => f.write_str(&unready.why),
+            State::Unlisted => f.write_str("the objects of its kind are not listed yet"),
+            State::Unread(error) => write!(f, "it cannot be read: {}", error.named()),
+        }
+    }
+}
+
+/// An object that does not count as ready, and why.
 struct Pending<'a> {
     awaited: Awaited<'a>,
-    unready: Unready,
+    state: State,
+}
+
+impl Pending<'_> {
+    /// Returns why it is not ready; `None` if that is not known.
+    fn unready(&self) -> Option<&Unready> {
+        if let State::Unready(unready) = &self.state { Some(unready) } else { None }
+    }
+
+    fn has_failed(&self) -> bool {
+        self.unready().is_some_and(|unready| unready.failed)
+    }
+
+    /// Returns the part of the reason that another program wrote; may be empty.
+    fn quoted(&self) -> &str {
+        self.unready().filter(|unready| unready.quotes).map_or("", |unready| &unready.why)
+    }
 }
 
 impl fmt::Display for Pending<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.awaited.key, self.unready.why)
+        write!(f, "{}: {}", self.awaited.key, self.state)
     }
+}
+
+/// How far objects are, in their order.
+type Progress = Vec<(ObjectKey, u64)>;
+
+/// Returns how far these objects are; `None` if that is not known of one.
+fn progress(pending: &[Pending<'_>]) -> Option<Progress> {
+    pending.iter().map(|one| Some((one.awaited.key.clone(), one.unready()?.progress))).collect()
 }
 
 /// Waits until objects are ready. `round` is the number of their round, and how many there are.
 ///
 /// # Errors
-/// An object failed, nothing changed for too long, or the slot ended the wait.
+/// An object failed, nothing changed for too long, the server did not answer whether that is so, or the slot ended the
+/// wait.
 pub(super) async fn until_ready(
     env: &Environment<'_>,
     awaited: &[Awaited<'_>],
     round: (usize, usize),
 ) -> Result<(), GroupError> {
-    let mut wait = Wait { env, round, since: Instant::now(), seen: Vec::new() };
+    let mut wait = Wait { env, round, since: Instant::now(), seen: Progress::new() };
     let (pending, is_watched) = pending(env, awaited).await;
-    if wait.goes_on(&pending)? {
+    if wait.goes_on(&pending).await? {
         without_slot(env.slot, wait.until_ready(awaited, is_watched)).await?;
     }
     Ok(())
@@ -126,9 +200,9 @@ pub(super) async fn until_ready(
 struct Wait<'a> {
     env: &'a Environment<'a>,
     round: (usize, usize),
-    /// When something changed last.
+    /// When something changed last, as far as is known.
     since: Instant,
-    seen: Vec<(ObjectKey, u64)>,
+    seen: Progress,
 }
 
 impl Wait<'_> {
@@ -137,71 +211,119 @@ impl Wait<'_> {
         loop {
             self.env.slot.pause(pause.next()).await;
             let (pending, _) = pending(self.env, awaited).await;
-            if !self.goes_on(&pending)? {
+            if !self.goes_on(&pending).await? {
                 return Ok(());
             }
         }
     }
 
-    /// Returns whether to wait any longer for these objects.
-    fn goes_on(&mut self, pending: &[Pending<'_>]) -> Result<bool, GroupError> {
-        let failed = pending.iter().find(|one| one.unready.failed);
-        let Some(first) = failed.or(pending.first()) else { return Ok(false) };
-        let (group, object, why) =
-            (first.awaited.group(&self.env.decoration), first.awaited.key.to_string(), first.unready.why.clone());
-        if failed.is_some() {
-            return Err(GroupError::Failed { group, object, why });
+    /// Returns whether to wait any longer for these objects. Before the release fails because of them, the server is asked:
+    /// what is known may be outdated, because a watch is interrupted.
+    async fn goes_on(&mut self, pending: &[Pending<'_>]) -> Result<bool, GroupError> {
+        if let Some(now) = progress(pending) {
+            self.note(now);
         }
-        let now: Vec<(ObjectKey, u64)> =
-            pending.iter().map(|one| (one.awaited.key.clone(), one.unready.progress)).collect();
+        if pending.iter().any(Pending::has_failed) || self.reached_limit().is_some() {
+            let asked = ask_all(self.env, pending).await;
+            let unready = self.judge(asked)?;
+            return self.waits_for(&unready);
+        }
+        self.waits_for(pending)
+    }
+
+    fn note(&mut self, now: Progress) {
         if now != self.seen {
             (self.since, self.seen) = (Instant::now(), now);
         }
-        let limit = self.env.options.group_timeout;
-        if let Some(limit) = limit.filter(|limit| self.since.elapsed() >= *limit) {
+    }
+
+    /// Returns the limit once nothing has changed for that long.
+    fn reached_limit(&self) -> Option<Duration> {
+        self.env.options.group_timeout.filter(|limit| self.since.elapsed() >= *limit)
+    }
+
+    /// Judges objects as the server has just described them. Returns those that are not ready, if the wait goes on.
+    fn judge<'p>(&mut self, asked: Vec<Pending<'p>>) -> Result<Vec<Pending<'p>>, GroupError> {
+        if let Some(failed) = asked.iter().find(|one| one.has_failed()) {
+            let (group, object, why) = self.named(failed);
+            return Err(GroupError::Failed { group, object, why });
+        }
+        let Some(now) = progress(&asked) else { return self.known(asked) };
+        self.note(now);
+        if let (Some(limit), Some(first)) = (self.reached_limit(), asked.first()) {
+            let (group, object, why) = self.named(first);
             let limit = golibs::time::Duration::from(limit).to_string();
             return Err(GroupError::TimedOut { group, object, why, limit });
         }
+        Ok(asked)
+    }
+
+    /// Fails with the first of these objects that could not be read.
+    fn known<'p>(&self, asked: Vec<Pending<'p>>) -> Result<Vec<Pending<'p>>, GroupError> {
+        let mut known = Vec::with_capacity(asked.len());
+        for one in asked {
+            match one.state {
+                State::Unread(source) => {
+                    let (group, object) = (one.awaited.group(&self.env.decoration), one.awaited.key);
+                    let what = format!("group {group} is not known to be ready: cannot read {object}");
+                    return Err(GroupError::Unanswered { what, source });
+                }
+                state => known.push(Pending { awaited: one.awaited, state }),
+            }
+        }
+        Ok(known)
+    }
+
+    /// Returns the group of an object, the object, and why it does not count as ready.
+    fn named(&self, one: &Pending<'_>) -> (String, String, String) {
+        (one.awaited.group(&self.env.decoration), one.awaited.key.to_string(), one.state.to_string())
+    }
+
+    /// Returns whether there are objects to wait for, and reports the first.
+    fn waits_for(&self, pending: &[Pending<'_>]) -> Result<bool, GroupError> {
+        let Some(first) = pending.first() else { return Ok(false) };
+        let (group, object, _) = self.named(first);
         if let Some(why) = self.env.slot.group_interruption() {
             return Err(GroupError::Interrupted { group, object, why });
         }
         let (number, of) = self.round;
         let more = if pending.len() > 1 { format!(" and {} more", pending.len() - 1) } else { String::new() };
-        let quoted = if first.unready.quotes { &*first.unready.why } else { "" };
-        self.env.slot.waiting_for(&format!("group {group} (round {number} of {of}): {first}{more}"), quoted);
+        let what = format!("group {group} (round {number} of {of}): {first}{more}");
+        self.env.slot.waiting_for(&what, first.quoted());
         Ok(true)
     }
 }
 
-/// Returns the objects that are not ready, and whether watches cover all of them.
+/// Returns the objects that do not count as ready, and whether watches cover all of them.
 async fn pending<'a>(env: &Environment<'_>, awaited: &[Awaited<'a>]) -> (Vec<Pending<'a>>, bool) {
     let (mut all, mut is_watched) = (Vec::new(), true);
     for one in awaited {
-        let unready = match env.live.health(one.key) {
-            Health::Ready => None,
-            Health::Unready(unready) => Some(unready),
-            Health::Absent => absent(one),
+        let state = match env.live.health(one.key) {
             Health::Unwatched => {
                 is_watched = false;
-                read(env, one).await
+                ask(env, one).await
             }
+            health => State::of(health, one),
         };
-        all.extend(unready.map(|unready| Pending { awaited: *one, unready }));
+        all.extend(state.map(|state| Pending { awaited: *one, state }));
     }
     (all, is_watched)
 }
 
-/// Reads why an object is not ready; `None` if it is. A failed request is repeated, as part of the wait.
-async fn read(env: &Environment<'_>, awaited: &Awaited<'_>) -> Option<Unready> {
-    let (object, key) = (awaited.object, awaited.key);
-    match env.applier.read_live(key, &object.api_version).await {
-        Ok(Some(live)) => live.unready_as_annotated(&key.group, &key.kind),
-        Ok(None) => absent(awaited),
-        Err(error) => Some(Unready::because(format!("it cannot be read: {}", error.named()))),
+/// Asks the server for these objects. Returns those that do not count as ready.
+async fn ask_all<'a>(env: &Environment<'_>, pending: &[Pending<'a>]) -> Vec<Pending<'a>> {
+    let mut all = Vec::new();
+    for Pending { awaited, .. } in pending {
+        all.extend(ask(env, awaited).await.map(|state| Pending { awaited: *awaited, state }));
     }
+    all
 }
 
-/// Returns why an object that does not exist is not ready; `None` if it has finished.
-fn absent(awaited: &Awaited<'_>) -> Option<Unready> {
-    (!awaited.expires).then(|| Unready::because("it does not exist"))
+/// Asks the server what keeps an object from counting as ready; returns `None` if it is. A failed request is repeated, as
+/// part of the wait.
+async fn ask(env: &Environment<'_>, awaited: &Awaited<'_>) -> Option<State> {
+    match env.applier.ask(awaited.key, &awaited.object.api_version).await {
+        Ok(live) => State::of(env.live.answered(awaited.key, live.as_ref()), awaited),
+        Err(error) => Some(State::Unread(error)),
+    }
 }

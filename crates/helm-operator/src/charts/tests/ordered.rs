@@ -64,22 +64,31 @@ fn deployments(world: &World) -> Vec<String> {
     paths.iter().filter_map(|path| path.strip_prefix(DEPLOYMENTS)?.strip_prefix('/')).map(str::to_owned).collect()
 }
 
-fn set_status(world: &World, name: &str, status: Value) {
+/// Sets the status of a Deployment, which no watch reports.
+fn put_status(world: &World, name: &str, status: Value) {
     let mut object = live(world, name).unwrap();
     object["status"] = status;
     world.server.put(&format!("{DEPLOYMENTS}/{name}"), object, "kube-controller-manager");
+}
+
+fn set_status(world: &World, name: &str, status: Value) {
+    put_status(world, name, status);
     world.feed();
 }
 
-fn make_available(world: &World, name: &str) {
+/// Returns the status of a Deployment that is available.
+fn available(world: &World, name: &str) -> Value {
     let generation = live(world, name).unwrap()["metadata"]["generation"].clone();
     let conditions = json!([
         {"type": "Available", "status": "True"},
         {"type": "Progressing", "status": "True", "reason": "NewReplicaSetAvailable"},
     ]);
-    let status = json!({"observedGeneration": generation, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1,
-        "availableReplicas": 1, "conditions": conditions});
-    set_status(world, name, status);
+    json!({"observedGeneration": generation, "replicas": 1, "updatedReplicas": 1, "readyReplicas": 1,
+        "availableReplicas": 1, "conditions": conditions})
+}
+
+fn make_available(world: &World, name: &str) {
+    set_status(world, name, available(world, name));
 }
 
 /// Makes each Deployment available half a minute after it was applied, for ever.
@@ -367,6 +376,88 @@ async fn a_group_that_fails_or_takes_too_long_fails_the_release_and_says_what_to
         assert_eq!(world.history().last().unwrap(), "2 deployed");
         assert_eq!((world.condition("ReleaseFailed"), world.state("Ready").as_str()), (None, "True/Ready"));
     }
+}
+
+/// Lets nobody read Deployments any more. If the server forbids it, their watch ends, too.
+fn hide_deployments(world: &World, code: u16) {
+    world.server.refuse(move |call| {
+        let reads = call.method == http::Method::GET && call.path.starts_with(DEPLOYMENTS);
+        reads.then(|| Error::from_status(code, "", "no answer"))
+    });
+    if code == 403 {
+        let kind = Arc::new(resource("apps/v1", "Deployment", "deployments"));
+        Dependents(world.shared.clone(), kind).lost(&WatchScope::ALL);
+    }
+}
+
+/// Reconciles while the database becomes ready, which nobody can see.
+async fn reconcile_blindly(world: &World, code: u16) {
+    let cluster = async {
+        tokio::time::sleep(MINUTE).await;
+        hide_deployments(world, code);
+        put_status(world, "db", available(world, "db"));
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        _ = world.reconcile() => {}
+        () = cluster => unreachable!("it has no end"),
+    }
+}
+
+/// Checks that the action is interrupted and has deleted nothing, and completes it.
+async fn check_continued(world: &World, code: u16, interrupted: &[&str], completed: &[&str]) {
+    assert_eq!(world.history(), interrupted, "{code}");
+    let condition = world.condition("Irreconcilable").unwrap();
+    let why = "group \"memcached database\" is not known to be ready: cannot read Deployment \"db\": no answer";
+    assert_eq!((condition, world.condition("ReleaseFailed")), (format!("True/Unanswered/{why}"), None));
+    assert_eq!(first(world, "DELETE"), Vec::<&str>::new());
+    let before = uids(world);
+    world.server.accept();
+    tokio::time::advance(MINUTE * 10).await;
+    reconcile(world).await;
+    assert_eq!(world.history(), completed, "{code}");
+    assert_eq!(world.state("Ready"), "True/Ready", "{code}");
+    assert!(before.iter().all(|known| uids(world).contains(known)), "{code}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_install_whose_objects_cannot_be_read_until_the_limit_is_not_removed() {
+    for code in [403, 500] {
+        let world = world(shop());
+        reconcile_blindly(&world, code).await;
+        check_continued(&world, code, &["1 pending-install"], &["1 deployed"]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_whose_objects_cannot_be_read_until_the_limit_is_neither_rolled_back_nor_uninstalled() {
+    for (policy, code) in [(OnFailure::Rollback, 403), (OnFailure::Rollback, 500), (OnFailure::Uninstall, 403)] {
+        let world = World::with_events(World::new(shop()).server, Arc::new(Stub::default()), |settings| {
+            ordered(settings);
+            settings.on_failure = policy;
+        });
+        reconcile(&world).await;
+        world.edit(|p| p["spec"]["objects"][1]["spec"]["paused"] = false.into());
+        reconcile_blindly(&world, code).await;
+        check_continued(&world, code, &["1 deployed", "2 pending-upgrade"], &["1 superseded", "2 deployed"]).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_watch_has_missed_is_asked_for_before_the_release_fails() {
+    let world = world(shop());
+    let cluster = async {
+        loop {
+            tokio::time::sleep(MINUTE / 2).await;
+            deployments(&world).iter().for_each(|name| put_status(&world, name, available(&world, name)));
+        }
+    };
+    tokio::select! {
+        _ = world.reconcile() => {}
+        () = cluster => unreachable!("it has no end"),
+    }
+    assert_eq!((deployments(&world).len(), world.history()), (2, vec!["1 deployed".to_owned()]));
+    assert!(count(&world, &format!("GET {DEPLOYMENTS}/db")) < 4, "once, and before the first write");
 }
 
 #[tokio::test(start_paused = true)]

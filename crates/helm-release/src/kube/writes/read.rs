@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::apply::{Applier, ApplyError, describe, key_of};
 use crate::kube::objects::decorate::Decoration;
-use crate::kube::{Live, Object, ObjectKey, Resource};
+use crate::kube::{Live, Object, ObjectKey, Resource, Whole};
 
 impl Applier {
     /// Reads a live object and returns its readiness.
@@ -54,6 +54,20 @@ impl Applier {
     /// The request or discovery fails.
     pub(crate) async fn read_live(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
         self.read_of((api_version, &key.kind), |resource| path_of(key, resource)).await
+    }
+
+    /// Reads an object with its readiness and its text; `None` if the object or its kind does not exist.
+    ///
+    /// # Errors
+    /// The request or discovery fails.
+    pub async fn ask(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
+        let path = |resource: &Resource| resource.path(&key.namespace, &key.name);
+        let known = self.read_of::<Whole>((api_version, &key.kind), path).await;
+        let read = match self.after_unserved(known).await? {
+            Some(read) => read,
+            None => self.read_of((api_version, &key.kind), path).await?,
+        };
+        Ok(read.map(|whole| whole.live))
     }
 
     /// Reads the whole live object; `None` if it, or its kind, does not exist.
