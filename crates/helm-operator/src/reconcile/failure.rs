@@ -17,7 +17,7 @@ use crate::status::{Fault, condition};
 pub(crate) struct FailedAttempt(Fault);
 
 /// A question that the API server or the code of the operator's author did not answer, or answered illegibly. Also a
-/// failed attempt whose clean-up is not complete.
+/// failed attempt whose clean-up is not complete, and an action of which only refused deletions are left.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unanswered {
     fault: Fault,
@@ -29,7 +29,7 @@ pub(crate) struct Unanswered {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
     /// A request was not answered or relied on an outdated state, other actions hold the memory for its waits, or an
-    /// uninstall waits for objects, which repeats none of its hooks.
+    /// uninstall waits for objects, or a rollback for the permission to delete some, which repeats none of its hooks.
     Outage,
     /// Kubernetes takes long to delete an object, or the server answers that it cannot serve a request now. A finalizer of
     /// a Pod or a webhook may be the cause, so it may last for ever.
@@ -82,6 +82,14 @@ impl Unanswered {
         Unanswered::with_reason(Reason::Unanswered, chain(error))
     }
 
+    /// Creates the failure of an action whose cause is not what it was to make.
+    fn action(error: &action::Error) -> Unanswered {
+        match error.is_refused_deletion() {
+            true => Unanswered::with_reason(Reason::DeletionRefused, chain(error)),
+            false => Unanswered::request(error),
+        }
+    }
+
     /// Creates the failure of something other than a request, which has its own reason.
     pub(crate) fn with_reason(reason: Reason, message: String) -> Unanswered {
         let fault = Fault { condition: condition::IRRECONCILABLE, reason, message };
@@ -94,7 +102,7 @@ impl Failed {
     /// attempt.
     pub(crate) fn of_attempt(error: &action::Error, condition: &'static str, reason: Reason) -> Failed {
         match error.is_unanswered() {
-            true => Failed::Unanswered(Unanswered::request(error)),
+            true => Failed::Unanswered(Unanswered::action(error)),
             false => Failed::Attempt(FailedAttempt(fault(error, condition, reason))),
         }
     }
@@ -102,7 +110,7 @@ impl Failed {
     /// Classifies the failure of a step that creates no revision.
     pub(crate) fn of_step(error: &action::Error, condition: &'static str, reason: Reason) -> Failed {
         match error.is_unanswered() {
-            true => Failed::Unanswered(Unanswered::request(error)),
+            true => Failed::Unanswered(Unanswered::action(error)),
             false => Failed::Blocked(fault(error, condition, reason)),
         }
     }

@@ -16,6 +16,8 @@ pub(crate) enum Reason {
     ChartUnavailable,
     /// The chart is not signed as the watch requires.
     ChartUnverified,
+    /// The API server refuses to delete what a revision drops.
+    DeletionRefused,
     /// The operator or the account may not read what the resource depends on.
     DependencyForbidden,
     /// Another writer changes the same fields again and again.
@@ -131,6 +133,7 @@ impl Reason {
             Reason::UnsupportedKubernetes => "use a chart that supports this version of Kubernetes",
             Reason::ChartUnavailable
             | Reason::ChartUnverified
+            | Reason::DeletionRefused
             | Reason::DependencyForbidden
             | Reason::Forbidden
             | Reason::GroupNotReady

@@ -25,7 +25,31 @@ impl Refusal {
     }
 }
 
+/// The server refuses to delete an object that a revision drops, or to change the metadata of one that is kept. The other
+/// objects of the revision are applied.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "cannot {verb} {object}, which the release no longer contains: {refused}; grant the permission, lift the policy that \
+     refuses it, or annotate the object with helm.sh/resource-policy: keep"
+)]
+pub struct Unpruned {
+    verb: &'static str,
+    object: String,
+    refused: kube::Error,
+}
+
 impl Error {
+    /// Returns the error of a deletion that a revision asks for. What the server refuses of it concerns no object of the
+    /// revision.
+    pub(super) fn of_prune(self) -> Error {
+        match self {
+            Error::Apply(ApplyError::Failed { verb, object, source: refused }) if !refused.is_unanswered() => {
+                Error::Prune(Box::new(Unpruned { verb, object, refused }))
+            }
+            error => error,
+        }
+    }
+
     /// Returns the object that the server permanently rejected, if that is the cause.
     pub fn refusal(&self) -> Option<Refusal> {
         if let Error::Apply(error) = self { Refusal::of(error) } else { None }

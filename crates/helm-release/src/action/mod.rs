@@ -95,7 +95,7 @@ use resume::not_run;
 
 pub use account::{Account, Made};
 pub use admit::{Admission, Admitted, admit};
-pub use failure::Refusal;
+pub use failure::{Refusal, Unpruned};
 pub use give_up::{GivenUp, end_tests, give_up};
 pub use import::{Begun, Evidence, Imported, Sought, import, imported_inventory, with_unsuccessful_before};
 pub use inspect::inspect;
@@ -521,6 +521,9 @@ pub enum Error {
     /// A group of an ordered release did not become ready.
     #[error(transparent)]
     Group(#[from] GroupError),
+    /// An object that the revision drops cannot be deleted. Only that is left to be done before the post hooks.
+    #[error(transparent)]
+    Prune(Box<Unpruned>),
     #[error("cannot read the stored manifest")]
     Manifest(#[from] ObjectError),
     #[error("cannot read the stored release")]
@@ -537,11 +540,12 @@ pub enum Error {
 
 impl Error {
     /// Returns whether the failure has another cause than the candidate: a request failed, was rejected because of an
-    /// outage, or only read, or a record could not be read or written. The same action may succeed later. After any
-    /// other failure, the same action fails again.
+    /// outage, or only read, a record could not be read or written, or an object that the candidate lacks cannot be deleted.
+    /// The same action may succeed later. After any other failure, the same action fails again.
     pub fn is_unanswered(&self) -> bool {
         match self {
             Error::Apply(ApplyError::StillDeleting { .. } | ApplyError::Unrecorded { .. })
+            | Error::Prune(_)
             | Error::Manifest(_)
             | Error::Record(_)
             | Error::Unproven { .. }
@@ -591,6 +595,11 @@ impl Error {
     /// Returns whether somebody has replaced the revision whose tests ran. Read the records, and decide again.
     pub fn is_replaced(&self) -> bool {
         matches!(self, Error::Replaced { .. })
+    }
+
+    /// Returns whether the server refuses to delete an object that the revision drops. The same action only repeats that.
+    pub fn is_refused_deletion(&self) -> bool {
+        matches!(self, Error::Prune(_))
     }
 
     /// Returns whether a group of an ordered release failed, or did not become ready in time.

@@ -96,6 +96,7 @@ mod pulled;
 mod ready;
 mod recorded;
 mod recreate;
+mod refused_deletions;
 mod releases;
 pub(super) mod reporting;
 mod requests;

@@ -53,9 +53,10 @@ enum CleanUp {
 impl CleanUp {
     /// Classifies the failure of a clean-up. `obstructions` counts earlier ones that met an obstacle that may last forever.
     /// What does not go away by itself, such as a finalizer or a record that the server rejects, ends the attempt: unlimited
-    /// retries would run its hooks again each time.
+    /// retries would run its hooks again each time. A rollback of which only refused deletions are left repeats nothing
+    /// else.
     fn failed(error: &action::Error, obstructions: u32) -> CleanUp {
-        let is_outage = error.is_outage() || error.ended().is_some();
+        let is_outage = error.is_outage() || error.ended().is_some() || error.is_refused_deletion();
         let may_last = if is_outage { error.reached_server() } else { error.is_slow_deletion() };
         match may_last {
             true if obstructions < MAX_OBSTRUCTIONS => CleanUp::Met(Obstacle::Lasting),

@@ -59,8 +59,16 @@ impl Attempt<'_> {
                 self.await_round(round, (at + 1, rounds.len()), ahead, observations).await?;
             }
         }
-        let pruned = self.prune(release, ahead).await?;
-        Ok(Changes { applied, pruned })
+        match self.prune(release, ahead).await {
+            Ok(pruned) => Ok(Changes { applied, pruned }),
+            Err(error) => {
+                if error.is_refused_deletion() {
+                    self.env.live.applied(&applied).await;
+                    note(ahead, self.marks(&applied, release, observations).objects);
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Applies the objects at these positions.
@@ -100,12 +108,7 @@ impl Attempt<'_> {
             return Ok(());
         }
         self.env.live.applied(applied).await;
-        for one in applied {
-            if let Some(object) = ahead.objects.iter_mut().find(|object| object.key == one.key) {
-                let MarkedObject { adopted, deleted, .. } = *object;
-                *object = MarkedObject { adopted, deleted, ..MarkedObject::from(one) };
-            }
-        }
+        note(ahead, applied.iter().map(MarkedObject::from));
         self.env.storage.update(release, ahead).await?;
         Ok(())
     }
@@ -135,12 +138,18 @@ impl Attempt<'_> {
         self.candidate.objects.iter().any(|object| object.turn != Turn::default())
     }
 
+    /// Returns whether the record of an unfinished attempt may say of which objects it has applied all.
+    pub(super) fn may_find_marks(&self) -> bool {
+        self.is_ordered() || self.current.is_some_and(|current| current.is_continued_by(self.candidate))
+    }
+
     /// Returns which existing object may be changed. Objects that the last revision applied belong to the release until
     /// another owner claims them.
     ///
-    /// In an ordered release, so do those that an unfinished attempt has applied and recorded.
+    /// So do those that an unfinished attempt has applied and recorded, in an ordered release or before deletions that were
+    /// refused.
     fn rule(&self, key: &ObjectKey) -> Rule {
-        let is_recorded = |known: &MarkedObject| known.mark.is_some() && self.is_ordered();
+        let is_recorded = |known: &MarkedObject| known.mark.is_some() && self.may_find_marks();
         let had = |current: &Current| {
             let known = current.inventory.find(key);
             known.is_some_and(|known| current.inventory.complete || is_recorded(known))
@@ -250,10 +259,11 @@ impl Attempt<'_> {
         let mut pruned = Vec::new();
         let former = self.former();
         for object in &dropped {
-            match (delete(self.env, object).await?, &former) {
+            match (delete(self.env, object).await.map_err(Error::of_prune)?, &former) {
                 (Removal::Sent(_), _) => pruned.push(object.key.clone()),
                 (Removal::Kept, Some(former)) => {
-                    self.env.applier.leave(&object.key, &object.api_version, Left::Succeeded, former).await?;
+                    let left = self.env.applier.leave(&object.key, &object.api_version, Left::Succeeded, former).await;
+                    left.map_err(|error| Error::from(error).of_prune())?;
                 }
                 _ => {}
             }
@@ -274,6 +284,16 @@ impl Attempt<'_> {
         let former = Owner { uid: uid.to_string(), ..owner.clone() };
         let is_another = !uid.is_empty() && former.uid != owner.uid;
         is_another.then(|| Decoration { owner: Some(former), ..self.env.decoration.clone() })
+    }
+}
+
+/// Notes in the marks of an action that these objects are applied.
+fn note(ahead: &mut Marks, applied: impl IntoIterator<Item = MarkedObject>) {
+    for one in applied {
+        if let Some(object) = ahead.objects.iter_mut().find(|object| object.key == one.key) {
+            let MarkedObject { adopted, deleted, .. } = *object;
+            *object = MarkedObject { adopted, deleted, ..one };
+        }
     }
 }
 

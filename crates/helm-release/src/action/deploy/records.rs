@@ -43,7 +43,7 @@ impl Attempt<'_> {
             _ => None,
         };
         let namespace = &self.env.decoration.namespace;
-        let may_be_intact = self.is_ordered() && self.is_tied_as_before();
+        let may_be_intact = self.may_find_marks() && self.is_tied_as_before();
         let object = |(object, key): (&Object, &ObjectKey)| MarkedObject {
             client: known(key).is_some_and(|known| known.client),
             expires: self.may_have_finished(object, key, observations) && self.has_run_for_owner(key),

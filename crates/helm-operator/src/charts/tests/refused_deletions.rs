@@ -1,0 +1,116 @@
+//! Tests of deletions that the server refuses: what a chart drops stays, and the release is neither undone nor upgraded
+//! again because of it.
+
+use super::hooks::{self, JOBS, count, hook, with_hooks};
+use super::reporting::published;
+use super::*;
+use crate::watches::OnFailure;
+
+/// Creates a controller with this policy and without retries.
+fn serving(spec: Value, policy: OnFailure) -> World {
+    World::with_events(World::new(spec).server, Arc::new(Stub::default()), |settings| {
+        (settings.on_failure, settings.retries) = (policy, Some(0));
+    })
+}
+
+/// Refuses the deletion of the ConfigMap with this name.
+fn refuse_deletion(world: &World, name: &'static str) {
+    world.server.refuse(move |call| {
+        let is_it = call.method == http::Method::DELETE && call.path.starts_with(&format!("{MAPS}/{name}"));
+        is_it.then(|| Error::from_status(403, "Forbidden", "denied by policy"))
+    });
+}
+
+/// Reconciles after the longest backoff.
+async fn retry(world: &World) {
+    tokio::time::advance(Duration::from_secs(600)).await;
+    hooks::reconcile(world, "Complete").await;
+}
+
+fn runs(world: &World) -> usize {
+    count(world, &format!("POST {JOBS}"))
+}
+
+fn applies(world: &World) -> usize {
+    count(world, &format!("PATCH {MAPS}/"))
+}
+
+/// Returns a release whose upgrade drops the ConfigMap `c`, which may not be deleted.
+async fn with_refused_deletion(policy: OnFailure) -> World {
+    let spec = with_hooks(json!([hook("early", "pre-upgrade"), hook("late", "post-upgrade")]));
+    let world = serving(spec, policy);
+    hooks::reconcile(&world, "Complete").await;
+    refuse_deletion(&world, "c");
+    world.edit(|p| (p["spec"]["maps"], p["spec"]["value"]) = (json!(["a", "b"]), "2".into()));
+    hooks::reconcile(&world, "Complete").await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_waits_until_it_may_delete_what_it_drops_and_repeats_nothing_else() {
+    for policy in [OnFailure::Rollback, OnFailure::Uninstall, OnFailure::Keep] {
+        let world = with_refused_deletion(policy).await;
+        let applied = applies(&world);
+        for _ in 0..3 {
+            assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"], "{policy:?}");
+            assert_eq!((world.value_of("a"), world.maps().len()), (json!("2"), 3), "{policy:?}");
+            let condition = world.condition("Irreconcilable").unwrap();
+            let why = "cannot delete ConfigMap \"c\", which the release no longer contains: denied by policy; grant";
+            assert!(condition.starts_with(&format!("True/DeletionRefused/{why}")), "{condition}");
+            assert_eq!((world.condition("ReleaseFailed"), world.condition("Stalled")), (None, None));
+            retry(&world).await;
+        }
+        assert_eq!((applies(&world), runs(&world)), (applied, 1), "{policy:?}: the first hook has run once");
+        assert!(published(&world).await.iter().any(|event| event.starts_with("Warning DeletionRefused ")));
+        world.server.accept();
+        retry(&world).await;
+        assert_eq!((world.maps(), runs(&world)), (vec!["a".to_owned(), "b".into()], 2));
+        assert_eq!(world.history(), ["1 superseded", "2 deployed"], "{policy:?}");
+        assert_eq!((world.condition("Irreconcilable"), world.state("Ready").as_str()), (None, "True/Ready"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_not_be_deleted_may_be_kept() {
+    let world = with_refused_deletion(OnFailure::Rollback).await;
+    let path = format!("{MAPS}/c");
+    let mut kept = world.server.object(&path).unwrap();
+    kept["metadata"]["annotations"]["helm.sh/resource-policy"] = "keep".into();
+    world.server.put(&path, kept, "user");
+    retry(&world).await;
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 superseded".to_owned(), "2 deployed".into()]));
+    assert!(world.server.object(&path).unwrap()["metadata"]["ownerReferences"].as_array().is_none_or(Vec::is_empty));
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_spec_ends_an_upgrade_that_waits_for_a_deletion() {
+    let world = with_refused_deletion(OnFailure::Rollback).await;
+    world.edit(|p| (p["spec"]["maps"], p["spec"]["value"]) = (json!(["a", "b", "c"]), "3".into()));
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!((world.value_of("c"), world.condition("Irreconcilable")), (json!("3"), None));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_that_may_not_delete_what_the_upgrade_made_is_completed_later_and_repeats_nothing_else() {
+    let world = serving(with_hooks(json!([hook("undo", "pre-rollback")])), OnFailure::Rollback);
+    hooks::reconcile(&world, "Complete").await;
+    failure_policy::refuse(&world, 422);
+    refuse_deletion(&world, "d");
+    world.edit(|p| (p["spec"]["maps"], p["spec"]["value"]) = (json!(["a", "b", "c", "d"]), "bad".into()));
+    hooks::reconcile(&world, "Complete").await;
+    let applied = applies(&world);
+    for _ in 0..3 {
+        assert_eq!(world.history(), ["1 deployed", "2 failed", "3 pending-rollback"]);
+        assert_eq!((world.value_of("a"), world.value_of("b"), world.maps().len()), (json!("1"), json!("1"), 4));
+        let condition = world.condition("ReleaseFailed").unwrap();
+        assert!(condition.contains("; rollback failed: cannot delete ConfigMap \"d\", which the"), "{condition}");
+        retry(&world).await;
+    }
+    assert_eq!((applies(&world), runs(&world)), (applied, 1));
+    world.server.accept();
+    retry(&world).await;
+    assert_eq!((world.maps().len(), runs(&world)), (3, 1));
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!(world.state("Stalled"), "True/RetriesExceeded", "no retries are left");
+}
