@@ -287,6 +287,30 @@ async fn a_guarded_object_is_recreated_once_nothing_guards_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_may_not_be_deleted_is_no_reason_to_switch_the_others_back_and_forth() {
+    let world = world(&[job("a"), deployment("a")], |_| {}).await;
+    let before = uid(&world, JOB);
+    world.server.refuse(|call| {
+        let is_deletion = call.method == http::Method::DELETE && call.path.starts_with(JOB);
+        is_deletion.then(|| Error::from_status(403, "Forbidden", "denied by policy"))
+    });
+    upgrade(&world, &[job("b"), deployment("a")]).await;
+    let failed = world.condition("ReleaseFailed").unwrap();
+    let why = "cannot apply Job \"load\", and cannot recreate it, because the API server refuses to delete it: denied by policy; grant";
+    assert!(failed.starts_with(&format!("True/UpgradeError/{why}")), "{failed}");
+    for _ in 0..3 {
+        assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "rolled back once");
+        assert_eq!((uid(&world, JOB), template(&world)), (before.clone(), json!("a")));
+        retry(&world).await;
+    }
+    assert_eq!(world.condition("ReleaseFailed").unwrap(), failed, "the same on each attempt");
+    world.server.accept();
+    retry(&world).await;
+    assert_eq!((template(&world), world.condition("ReleaseFailed")), (json!("b"), None));
+    assert_ne!(uid(&world, JOB), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_recreates_the_old_object_and_retries_leave_it_alone() {
     let world = with_zebra(OnFailure::Rollback).await;
     upgrade(&world, &[job("b"), zebra("b")]).await;

@@ -2,7 +2,7 @@
 
 use outside::{Call, Error};
 use serde::de::DeserializeOwned;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::kube::live_state::live::{Live, Proven};
 use crate::kube::live_state::ownership::NotOurs;
@@ -105,16 +105,19 @@ impl Applier {
         proven: &Proven,
         propagation: Propagation,
     ) -> Result<Removal, Error> {
-        let preconditions = json!({"uid": proven.uid, "resourceVersion": proven.resource_version});
-        let policy = match propagation {
-            Propagation::Background => "Background",
-            Propagation::Foreground => "Foreground",
-        };
-        let options = json!({"propagationPolicy": policy, "preconditions": preconditions});
+        let options = options(proven, propagation);
         match self.api.send(Call::delete(path, bytes(&options))).await {
             Err(error) if error.is_missing_object() => Ok(Removal::Absent),
             answer => answer.map(|_| Removal::Sent(proven.uid.clone())),
         }
+    }
+
+    /// Asks the server whether it would delete the object in the state that was checked.
+    pub(in crate::kube) async fn dry_run_delete(&self, path: &str, proven: &Proven) -> Result<(), Error> {
+        let mut options = options(proven, Propagation::Foreground);
+        // Beside a body, the server ignores the query.
+        options["dryRun"] = json!(["All"]);
+        self.api.send(Call::delete(format!("{path}?dryRun=All"), bytes(&options))).await.map(drop)
     }
 
     /// Reads an object's metadata; `None` if it does not exist. Fails if the server does not serve the path.
@@ -124,6 +127,16 @@ impl Applier {
             answer => answer?.parse().map(Some),
         }
     }
+}
+
+/// Returns the options of the deletion of an object in this state.
+fn options(proven: &Proven, propagation: Propagation) -> Value {
+    let preconditions = json!({"uid": proven.uid, "resourceVersion": proven.resource_version});
+    let policy = match propagation {
+        Propagation::Background => "Background",
+        Propagation::Foreground => "Foreground",
+    };
+    json!({"propagationPolicy": policy, "preconditions": preconditions})
 }
 
 /// Returns the state of the object in this namespace to delete, or why it is kept.

@@ -42,6 +42,9 @@ pub enum Guard {
     /// The server also rejects the new object, with this message.
     #[error("the API server would reject the new one: {0}")]
     Rejected(String),
+    /// The server rejects the deletion, with this message.
+    #[error("the API server refuses to delete it: {0}; grant the permission, lift the policy, or delete it yourself")]
+    Undeletable(String),
 }
 
 /// Checks the chart's object against the user's rules.
@@ -156,8 +159,8 @@ pub(super) fn is_of_kubernetes(finalizer: &str) -> bool {
         || matches!(finalizer, "foregroundDeletion" | "orphan" | "kubernetes")
 }
 
-/// Returns why the server would reject a new object, from the response to a dry run under another name. A response that
-/// may be due to the name, to the old object or to the dry run itself proves nothing.
+/// Returns why the server would reject a new object, from the response to a dry run under another name, or a deletion. A
+/// response that may be due to the name, to the old object or to the dry run itself proves nothing.
 pub(super) fn rejection(answer: &Error) -> Option<String> {
     let text = answer.to_string();
     let unrelated = ["exceeded quota", "already allocated", "does not support dry run"];

@@ -178,7 +178,7 @@ impl Applier {
         first
     }
 
-    /// Checks whether a rejected object may be recreated. Writes nothing.
+    /// Checks whether a rejected object may be recreated, and whether the server would delete it. Writes nothing.
     ///
     /// # Errors
     /// `refused` itself if it rejects more than immutable fields; otherwise [`ApplyError::Guarded`].
@@ -193,8 +193,27 @@ impl Applier {
             other => return Err(other),
         };
         let body = self.body(target.object, options.decoration).await?;
-        let judged = self.judge(target, &body, options).await?;
-        judged.map(|_| ()).map_err(|guard| Stuck { target, source }.guarded(guard))
+        let refused = match self.judge(target, &body, options).await? {
+            Ok(Verdict::Recreate(Some(live))) => self.refused_deletion(target, &body, &live).await?,
+            judged => judged.err(),
+        };
+        refused.map_or(Ok(()), |guard| Err(Stuck { target, source }.guarded(guard)))
+    }
+
+    /// Asks the server whether it would delete the live object; returns why not.
+    async fn refused_deletion(
+        &self,
+        target: &Target<'_>,
+        body: &Body,
+        live: &Deletable,
+    ) -> Result<Option<Guard>, ApplyError> {
+        match self.dry_run_delete(&body.path, &live.proven).await {
+            // One that has just changed is checked again before its deletion.
+            Err(source) if source.is_transient() && !source.is_conflict() => {
+                Err(ApplyError::Failed { verb: "delete", object: describe(target.object), source })
+            }
+            answer => Ok(answer.err().and_then(|error| decide::rejection(&error)).map(Guard::Undeletable)),
+        }
     }
 
     /// Reads the live object and decides.
@@ -324,8 +343,12 @@ impl Applier {
                 }
                 Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
                 Err(source) => {
+                    let refused = decide::rejection(&source).filter(|_| !source.is_transient());
                     let object = describe(doomed.stuck.target.object);
-                    return Err(ApplyError::Failed { verb: "delete", object, source });
+                    return Err(match refused {
+                        Some(why) => doomed.stuck.guarded(Guard::Undeletable(why)),
+                        None => ApplyError::Failed { verb: "delete", object, source },
+                    });
                 }
             }
             match self.judge(doomed.stuck.target, &doomed.body, options).await? {
