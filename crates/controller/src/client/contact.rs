@@ -85,6 +85,10 @@ struct State {
     is_lost: bool,
     /// When `is_lost` was last true.
     lost: Option<Instant>,
+    /// Whether no stream has run since contact was lost. Unlike `is_lost`, it lasts as long as the outage.
+    is_away: bool,
+    /// When a stream ran again after that.
+    back: Option<Instant>,
     /// Whether a watch has found since then that the server was restored.
     is_restored: bool,
     /// Whether this process holds a lease, which shows whether the server was restored.
@@ -127,8 +131,11 @@ impl Contact {
         state.outages += 1;
         state.failed = Some(now);
         // A watch that is about to list again has no stream that could break.
-        if state.has_no_stream() && state.interrupt_early(now) {
-            state.lose(now);
+        if state.has_no_stream() {
+            state.is_away |= !state.watches.is_empty();
+            if state.interrupt_early(now) {
+                state.lose(now);
+            }
         }
     }
 
@@ -209,6 +216,9 @@ impl Contact {
                 end.cancel();
                 return end;
             }
+            if std::mem::take(&mut state.is_away) {
+                state.back = Some(Instant::now());
+            }
         }
         if state.interrupted.get(selection).is_some_and(|since| state.knows(status, *since)) {
             state.interrupted.remove(selection);
@@ -241,6 +251,13 @@ impl Contact {
     /// that has another state now.
     pub fn was_lost_since(&self, since: Instant) -> bool {
         lock(&self.0.state).lost.is_some_and(|lost| lost > since)
+    }
+
+    /// Returns whether no watch was running for some time since then, because contact was lost, or none is running now. What
+    /// has not changed since then may have changed unseen, and whatever changes it may have been cut off as well.
+    pub fn was_away_since(&self, since: Instant) -> bool {
+        let state = lock(&self.0.state);
+        state.is_away || state.lost.max(state.back).is_some_and(|at| at > since)
     }
 
     /// Interrupts all watches for a moment.
@@ -324,7 +341,7 @@ impl State {
 
     /// Records that nothing shows whether the server is still the same.
     fn lose(&mut self, now: Instant) {
-        (self.is_lost, self.lost) = (true, Some(now));
+        (self.is_lost, self.is_away, self.lost) = (true, true, Some(now));
         if self.has_lease {
             self.interrupted.insert(LEASE.to_owned(), now);
         }
@@ -480,6 +497,28 @@ mod tests {
         assert!(!contact.was_lost_since(before), "a watch goes on");
         contact.ended("secrets", Ended::Broken);
         assert!(contact.was_lost_since(before) && !contact.was_lost_since(Instant::now()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn however_long_the_server_is_away_it_is_known_until_when() {
+        let (contact, began) = (watching(&["pods", "secrets"]), Instant::now());
+        tokio::time::advance(SECOND).await;
+        contact.ended("pods", Ended::Broken);
+        assert!(!contact.was_away_since(began), "a watch goes on");
+        contact.ended("secrets", Ended::Broken);
+        for _ in 0..3 {
+            tokio::time::advance(WHOLE).await;
+            contact.failed();
+            assert!(contact.was_away_since(Instant::now()), "it still is");
+        }
+        contact.resumed().await;
+        drop(contact.answered("pods", StatusCode::INTERNAL_SERVER_ERROR, WHOLE, 0));
+        assert!(contact.was_away_since(Instant::now()), "an error is no stream");
+        let before = Instant::now();
+        tokio::time::advance(SECOND).await;
+        drop(contact.answered("pods", StatusCode::OK, WHOLE, 0));
+        assert!(contact.was_away_since(before) && !contact.was_away_since(Instant::now()));
+        assert!(!Contact::default().was_away_since(before), "nothing is watched");
     }
 
     #[tokio::test(start_paused = true)]

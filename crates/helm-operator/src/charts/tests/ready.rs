@@ -190,6 +190,23 @@ async fn a_release_that_stops_moving_is_stalled_until_something_moves() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_stalls_only_once_the_server_says_that_its_objects_are_as_they_were() {
+    let world = deployments();
+    world.work_for(SECOND).await;
+    world.roll_out("web", false, "NewReplicaSetCreated");
+    world.work_for(SECOND).await;
+    world.server.refuse(|call| {
+        let reads = call.method == http::Method::GET && call.path.ends_with("/deployments/web");
+        reads.then(|| Error::from_status(500, "InternalError", "no answer"))
+    });
+    world.work_for(35 * MINUTE).await;
+    assert_eq!((world.kstatus(), world.condition("Stalled")), ("InProgress", None));
+    world.server.accept();
+    world.work_for(11 * MINUTE).await;
+    assert_eq!((world.kstatus(), world.state("Stalled").as_str()), ("Failed", "True/ProgressTimeout"));
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_limit_nothing_stalls() {
     let server = World::new(json!({"deployments": ["web"]})).server;
     let change = |settings: &mut Settings| settings.progress_timeout = Duration::ZERO;

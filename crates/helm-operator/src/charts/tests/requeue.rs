@@ -173,7 +173,7 @@ async fn health_names_failed_objects_first_and_says_why() {
             })
             .collect();
         let unhealthy = StepContext::new(&world.shared, &key(), &()).unhealthy(&marks);
-        health::Waiting::begin(0, Instant::now()).health(&unhealthy, Duration::ZERO, Instant::now())
+        health::Waiting::begin(0, Instant::now()).health(&unhealthy, Duration::ZERO)
     };
     let waits = |name: &str| format!("Deployment \"{name}\" is not ready: 0 of 1 replicas are available");
     assert_eq!(health(&[("r", "ready")]), Health::Ready);

@@ -686,6 +686,28 @@ async fn a_change_by_the_owner_that_meets_the_rollback_is_kept() {
     is_kept(world).await;
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_canary_that_nobody_can_see_for_long_is_not_taken_back() {
+    let (world, [.., x, y]) = (with_a_canary_in_trouble(false).await, keys());
+    // No watch reports it.
+    set_deployment_ready(&world, "x", true);
+    world.server.refuse(|call| {
+        let reads = call.method == http::Method::GET && call.path.contains("/deployments/");
+        reads.then(|| Error::from_status(500, "InternalError", "no answer"))
+    });
+    for _ in 0..5 {
+        for key in [&x, &y] {
+            reconcile::reconcile(&world.shared, key, &(), Priority::Retry).await;
+        }
+        tokio::time::advance(Duration::from_secs(300)).await;
+    }
+    assert_eq!((world.condition_of(&x, "Stalled"), with_chart(&world, "v2")), (None, vec!["x", "y"]));
+    assert_eq!(world.shared.count().rollout.unwrap().phase, Some("moving"));
+    world.server.accept();
+    reconcile_all(&world, 5).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
+}
+
 /// Creates a controller that has just started, whose rollouts have one step with a gate and then no release left.
 fn in_one_step(server: Arc<MemoryApi>, chart: &'static str) -> World {
     World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {

@@ -1,6 +1,9 @@
 //! Determines the health of a deployed release: which objects are not ready and why, when to diagnose them, and whether
 //! anything still makes progress. Pure.
 //!
+//! That nothing has changed within the limit is a verdict only once the server has confirmed it: a watch may be
+//! interrupted. The time in which contact with the server was lost does not count.
+//!
 //! A diagnosis ([`crate::reconcile::report::diagnose`]) asks the server for what no watch reports: pods and events. A
 //! ready release has no state here.
 
@@ -51,8 +54,10 @@ pub(crate) fn can_explain(group: &str, kind: &str) -> bool {
 pub(crate) struct Waiting {
     /// A digest of the release's state, in which a change is progress.
     progress: u64,
-    /// When that state was first seen.
+    /// When that state was first seen, or contact with the server was last lost.
     since: Instant,
+    /// Whether the server has confirmed since then that nothing has changed within the limit.
+    is_confirmed: bool,
     /// Whether the previous process saw no progress within the limit, and there has been none since.
     was_stalled: bool,
     /// Diagnoses since the last progress.
@@ -82,6 +87,7 @@ impl Waiting {
         Waiting {
             progress,
             since: now,
+            is_confirmed: false,
             was_stalled: false,
             diagnoses: 0,
             next_diagnosis,
@@ -107,7 +113,8 @@ impl Waiting {
         if self.progress == progress {
             return;
         }
-        (self.progress, self.since, self.was_stalled, self.diagnoses) = (progress, now, false, 0);
+        (self.progress, self.since, self.diagnoses) = (progress, now, 0);
+        (self.is_confirmed, self.was_stalled) = (false, false);
         self.next_diagnosis = self.next_diagnosis.min(now + FIRST_DIAGNOSIS);
     }
 
@@ -127,6 +134,26 @@ impl Waiting {
         self.next_diagnosis = until;
     }
 
+    /// Returns when the limit began to count.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
+    }
+
+    /// Begins the limit anew, because what has changed since may be unknown. A verdict stands.
+    pub(crate) fn restart(&mut self, now: Instant) {
+        self.since = now;
+    }
+
+    /// Returns whether nothing has changed within the limit as far as is known, so that the server is to confirm it.
+    pub(crate) fn is_overdue(&self, limit: Duration, now: Instant) -> bool {
+        !limit.is_zero() && !self.is_timed_out(limit) && now >= self.since + limit
+    }
+
+    /// Records the server's answer.
+    pub(crate) fn confirm(&mut self) {
+        self.is_confirmed = true;
+    }
+
     /// Returns the texts of other programs that the message quotes.
     pub(crate) fn quoted(&self, unhealthy: &[Unhealthy]) -> Vec<String> {
         let named = unhealthy.iter().take(MAX_NAMED);
@@ -138,7 +165,7 @@ impl Waiting {
     }
 
     /// Returns the health of a release with these unready objects, failed ones first. Zero sets no limit.
-    pub(crate) fn health(&self, unhealthy: &[Unhealthy], limit: Duration, now: Instant) -> Health {
+    pub(crate) fn health(&self, unhealthy: &[Unhealthy], limit: Duration) -> Health {
         let Some(first) = unhealthy.first() else { return Health::Ready };
         let parts: Vec<String> = unhealthy.iter().take(MAX_NAMED).map(|one| self.sentence(one)).collect();
         let mut message = parts.join("; ");
@@ -147,19 +174,19 @@ impl Waiting {
         }
         match () {
             () if first.unready.failed => Health::Failed(message),
-            () if self.is_timed_out(limit, now) => Health::TimedOut(message),
+            () if self.is_timed_out(limit) => Health::TimedOut(message),
             () => Health::Progressing(message),
         }
     }
 
     /// Returns whether there was no progress within the limit.
-    fn is_timed_out(&self, limit: Duration, now: Instant) -> bool {
-        !limit.is_zero() && (self.was_stalled || now >= self.since + limit)
+    fn is_timed_out(&self, limit: Duration) -> bool {
+        !limit.is_zero() && (self.was_stalled || self.is_confirmed)
     }
 
     /// Returns when to reconcile again, for a diagnosis and for the limit. A past deadline has had its effect.
     pub(crate) fn next(&self, limit: Duration) -> [Option<Instant>; 2] {
-        let deadline = (!limit.is_zero() && !self.was_stalled).then(|| self.since + limit);
+        let deadline = (!limit.is_zero() && !self.is_timed_out(limit)).then(|| self.since + limit);
         [self.is_examinable.then_some(self.next_diagnosis), deadline]
     }
 
@@ -249,23 +276,37 @@ mod tests {
         let mut waiting = Waiting::begin(1, begin);
         assert_eq!(waiting.next(LIMIT), [None, Some(begin + LIMIT)]);
         waiting.observe(1, &[gone()], begin + 300 * SECOND);
-        assert!(!waiting.is_timed_out(LIMIT, begin + 599 * SECOND) && waiting.is_timed_out(LIMIT, begin + LIMIT));
+        assert!(!waiting.is_overdue(LIMIT, begin + 599 * SECOND) && waiting.is_overdue(LIMIT, begin + LIMIT));
         waiting.observe(2, &[gone()], begin + LIMIT);
-        assert!(
-            !waiting.is_timed_out(LIMIT, begin + 2 * LIMIT - SECOND) && waiting.is_timed_out(LIMIT, begin + 2 * LIMIT)
-        );
-        assert!(!waiting.is_timed_out(Duration::ZERO, begin + 100 * LIMIT), "no limit");
+        assert!(!waiting.is_overdue(LIMIT, begin + 2 * LIMIT - SECOND) && waiting.is_overdue(LIMIT, begin + 2 * LIMIT));
+        assert!(!waiting.is_overdue(Duration::ZERO, begin + 100 * LIMIT), "no limit");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_limit_is_over_once_the_server_has_confirmed_it_and_begins_anew_when_contact_is_lost() {
+        let begin = Instant::now();
+        let mut waiting = Waiting::begin(1, begin);
+        waiting.restart(begin + 599 * SECOND);
+        let (again, over) = (begin + 600 * SECOND, begin + 1199 * SECOND);
+        assert!(!waiting.is_overdue(LIMIT, again) && waiting.is_overdue(LIMIT, over), "the time until then is unknown");
+        assert_eq!((waiting.next(LIMIT), waiting.is_timed_out(LIMIT)), ([None, Some(over)], false));
+        waiting.confirm();
+        assert!(!waiting.is_overdue(LIMIT, over) && waiting.is_timed_out(LIMIT), "it is asked once");
+        waiting.restart(over);
+        assert_eq!((waiting.next(LIMIT), waiting.is_timed_out(LIMIT)), ([None, None], true), "a verdict stands");
+        waiting.observe(2, &[gone()], over);
+        assert_eq!((waiting.next(LIMIT), waiting.is_timed_out(LIMIT)), ([None, Some(over + LIMIT)], false));
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_restart_neither_clears_a_stall_nor_causes_one() {
         let begin = Instant::now();
-        assert!(!Waiting::begin(1, begin).is_timed_out(LIMIT, begin));
+        assert!(!Waiting::begin(1, begin).is_timed_out(LIMIT));
         let mut waiting = Waiting::begin(1, begin).stalled();
-        assert!(waiting.is_timed_out(LIMIT, begin));
+        assert!(waiting.is_timed_out(LIMIT) && !waiting.is_overdue(LIMIT, begin + LIMIT));
         assert_eq!(waiting.next(LIMIT), [None, None]);
         waiting.observe(2, &[gone()], begin + SECOND);
-        assert!(!waiting.is_timed_out(LIMIT, begin + SECOND));
+        assert!(!waiting.is_timed_out(LIMIT));
     }
 
     #[test]
@@ -286,7 +327,7 @@ mod tests {
     async fn a_message_names_three_objects_with_their_causes() {
         let begin = Instant::now();
         let mut waiting = Waiting::begin(1, begin);
-        assert_eq!(waiting.health(&[], LIMIT, begin + LIMIT), Health::Ready);
+        assert_eq!(waiting.health(&[], LIMIT), Health::Ready);
         waiting.diagnosed(
             vec![(key("b"), Cause { text: "pod \"b-1\" is unschedulable".into(), ..Cause::default() })],
             begin,
@@ -295,10 +336,11 @@ mod tests {
         let text = "Deployment \"a\" is not ready: 0 of 1 replicas are available; \
             Deployment \"b\" is not ready: 0 of 1 replicas are available: pod \"b-1\" is unschedulable; \
             Deployment \"c\" is not ready: 0 of 1 replicas are available; 2 more objects are not ready";
-        assert_eq!(waiting.health(&all, LIMIT, begin), Health::Progressing(text.into()));
-        assert_eq!(waiting.health(&all, LIMIT, begin + LIMIT), Health::TimedOut(text.into()));
+        assert_eq!(waiting.health(&all, LIMIT), Health::Progressing(text.into()));
+        waiting.confirm();
+        assert_eq!(waiting.health(&all, LIMIT), Health::TimedOut(text.into()));
         let failed = Health::Failed("Deployment \"f\" failed: 0 of 1 replicas are available".into());
-        let health = waiting.health(&[unhealthy("f", true, 1)], LIMIT, begin + LIMIT);
+        let health = waiting.health(&[unhealthy("f", true, 1)], LIMIT);
         assert_eq!(health, failed, "a failure says more than a limit");
     }
 }

@@ -2,6 +2,7 @@
 //! bounded. Without permission it falls back to the objects' own conditions.
 
 use controller::report::chain;
+use helm_release::action::LiveView as _;
 use helm_release::kube::{Call, HookObject, ObjectKey, read_within};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
@@ -21,38 +22,123 @@ use crate::view::release::ReleaseRecords;
 const PAGE: u32 = 50;
 /// The maximum size of these, in bytes, because anyone who may create pods decides how large they are.
 const MAX_BYTES: usize = 2 << 20;
+
+/// The deployed release, as far as the cache shows it.
+struct Seen {
+    revision: u32,
+    unhealthy: Vec<Unhealthy>,
+    /// The number of its objects.
+    total: usize,
+}
+
+impl Seen {
+    fn of(context: &StepContext<'_>) -> Seen {
+        let release = context.release();
+        let deployed = release.as_deref().and_then(ReleaseRecords::deployed);
+        match deployed.and_then(|(revision, deployed)| Some((revision, deployed.marks.as_ref()?))) {
+            Some((revision, marks)) => {
+                Seen { revision, unhealthy: context.unhealthy(marks), total: marks.rendered().count() }
+            }
+            None => Seen { revision: 0, unhealthy: Vec::new(), total: 0 },
+        }
+    }
+
+    fn progress(&self) -> u64 {
+        progress_of(self.revision, &self.unhealthy)
+    }
+
+    fn count(&self) -> ObjectCount {
+        ObjectCount { ready: self.total - self.unhealthy.len(), total: self.total }
+    }
+}
+
 /// Returns the health of the deployed release and the number of its objects. Runs a diagnosis if one is due.
 pub(crate) async fn current_health(context: &StepContext<'_>, primary: &Primary) -> (Health, ObjectCount) {
     let (now, memory) = (Instant::now(), context.shared.memory.of(context.key));
-    let release = context.release();
-    let deployed = release.as_deref().and_then(ReleaseRecords::deployed);
-    let (unhealthy, total) = match deployed.and_then(|(_, revision)| revision.marks.as_ref()) {
-        Some(marks) => (context.unhealthy(marks), marks.rendered().count()),
-        None => (Vec::new(), 0),
-    };
-    let count = ObjectCount { ready: total - unhealthy.len(), total };
-    if unhealthy.is_empty() {
-        if memory.status.waiting.is_some() {
-            context.shared.memory.change(context.key, |memory| memory.status.waiting = None);
-        }
-        return (Health::Ready, count);
+    let seen = Seen::of(context);
+    if seen.unhealthy.is_empty() {
+        return ready(context, &seen);
     }
-    let progress = progress_of(deployed.map_or(0, |(version, _)| version), &unhealthy);
     let known = memory.status.waiting.clone();
-    let mut waiting = known.unwrap_or_else(|| Box::new(begin(primary, progress, now)));
-    waiting.observe(progress, &unhealthy, now);
+    let mut waiting = known.unwrap_or_else(|| Box::new(begin(primary, seen.progress(), now)));
+    waiting.observe(seen.progress(), &seen.unhealthy, now);
+    let seen = judge(context, &mut waiting, seen, now).await;
+    if seen.unhealthy.is_empty() {
+        return ready(context, &seen);
+    }
     // A failure is more important than the health of an older revision.
     if waiting.is_diagnosis_due(now) && memory.failure.is_none() {
-        match diagnose(context, &unhealthy).await {
+        match diagnose(context, &seen.unhealthy).await {
             Ok(causes) => waiting.diagnosed(causes, Instant::now()),
             Err(turn) => waiting.postpone(turn),
         }
     }
-    let quoted = waiting.quoted(&unhealthy);
+    let quoted = waiting.quoted(&seen.unhealthy);
     context.hide_quotations(primary, &mut waiting.quotations, quoted).await;
-    let health = waiting.health(&unhealthy, context.shared.settings.progress_timeout, now);
+    let health = waiting.health(&seen.unhealthy, context.shared.settings.progress_timeout);
     context.change_memory_of(primary, |memory| memory.status.waiting = Some(waiting));
-    (health, count)
+    (health, seen.count())
+}
+
+/// Forgets that the release was not ready.
+fn ready(context: &StepContext<'_>, seen: &Seen) -> (Health, ObjectCount) {
+    if context.shared.memory.of(context.key).status.waiting.is_some() {
+        context.shared.memory.change(context.key, |memory| memory.status.waiting = None);
+    }
+    (Health::Ready, seen.count())
+}
+
+/// Asks the server whether nothing has changed within the limit, if that is so as far as is known. Returns what is known
+/// then. If the server does not answer, or contact with it was lost meanwhile, the limit begins anew.
+async fn judge(context: &StepContext<'_>, waiting: &mut Waiting, seen: Seen, now: Instant) -> Seen {
+    let limit = context.shared.settings.progress_timeout;
+    if context.shared.contact.was_away_since(waiting.since()) {
+        waiting.restart(now);
+    }
+    if !waiting.is_overdue(limit, now) {
+        return seen;
+    }
+    let answers = ask(context, &seen.unhealthy).await;
+    let seen = Seen::of(context);
+    waiting.observe(seen.progress(), &seen.unhealthy, now);
+    match answers {
+        Answers::Complete if !waiting.is_overdue(limit, now) => {}
+        Answers::Complete if !context.shared.contact.was_away_since(waiting.since()) => waiting.confirm(),
+        _ => waiting.restart(now),
+    }
+    seen
+}
+
+/// Whether the server has answered about each object that it was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answers {
+    Complete,
+    Incomplete,
+}
+
+/// Asks the server for unready objects, without occupying a worker. The cache takes the answers over.
+async fn ask(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Answers {
+    let mut answers = Answers::Complete;
+    context.slot.leave();
+    for Unhealthy { key, api_version, .. } in unhealthy {
+        match context.applier.ask(key, api_version).await {
+            Ok(live) => {
+                _ = context.answered(key, live.as_ref());
+                // It is served again, and its watch has yet to list.
+                if live.is_some() && context.shared.cache.is_unserved(key) {
+                    answers = Answers::Incomplete;
+                }
+            }
+            Err(error) => {
+                let error = error.named();
+                tracing::debug!(resource = %context.key, object = %key, error, "Cannot confirm that nothing changes");
+                answers = Answers::Incomplete;
+                break;
+            }
+        }
+    }
+    context.slot.enter().await;
+    answers
 }
 
 fn is_stalled(primary: &Primary) -> bool {
