@@ -37,6 +37,8 @@ pub enum Which {
     Maps,
     /// Lists and watches of the charts' objects and of release records, but not those of resources.
     ObjectWatches,
+    /// Reads, lists and watches of Deployments.
+    Deployments,
 }
 
 /// The effect of a fault on a request.
@@ -208,5 +210,6 @@ fn concerns(which: Which, call: &Call) -> bool {
             let is_other = path.contains(RESOURCES) || path.contains("type!=") || path.contains("/leases");
             is_read && is_list && !is_other
         }
+        Which::Deployments => is_read && path.contains("/deployments"),
     }
 }

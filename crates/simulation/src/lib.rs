@@ -1,12 +1,12 @@
 //! Runs whole managers against a cluster in memory, on one thread with paused time: one seed decides every action,
 //! delay and fault.
 //!
-//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`, `timing`, `moves`); `run`
-//! plays it, `shrink` finds a shorter script that fails alike, and `repeated` plays seeds twice. `world` is the cluster,
-//! `network` the connection to it, `faults` the failures of that connection, `registry` has charts, `process` is a
-//! manager, `actors` and `helm` everyone else who acts. `checks` holds the invariants of every write (`rollout`: of
-//! rollouts, `order`: of groups, `jobs`: of Jobs, `others`: of what others wrote, `places`: of where records are),
-//! `quiet` those of rests and of the end, and `trace` the log. See docs/decisions/0057-simulation.md.
+//! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`, `timing`, `moves`,
+//! `unseen`); `run` plays it, `shrink` finds a shorter script that fails alike, and `repeated` plays seeds twice. `world`
+//! is the cluster, `network` the connection to it, `faults` the failures of that connection, `registry` has charts,
+//! `process` is a manager, `actors` and `helm` everyone else who acts. `checks` holds the invariants of every write
+//! (`rollout`: of rollouts, `order`: of groups, `jobs`: of Jobs, `others`: of what others wrote, `places`: of where records
+//! are), `quiet` those of rests and of the end, and `trace` the log. See docs/decisions/0057-simulation.md.
 
 pub mod actors;
 pub mod checks;
@@ -32,4 +32,5 @@ pub mod shrink;
 pub mod stories;
 pub mod timing;
 pub mod trace;
+pub mod unseen;
 pub mod world;

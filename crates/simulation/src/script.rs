@@ -11,7 +11,7 @@ use crate::faults::{Fault, Which};
 use crate::helm::Command;
 use crate::process::Setup;
 use crate::registry::Mood;
-use crate::{draw, moves, newer, stories, timing};
+use crate::{draw, moves, newer, stories, timing, unseen};
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -194,6 +194,7 @@ impl Script {
         timing::add(&mut fastrand::Rng::with_seed(seed.rotate_left(16)), &mut script, last.as_ref());
         moves::add(&mut fastrand::Rng::with_seed(seed.rotate_left(48)), &mut script);
         newer::add_jobs(&mut fastrand::Rng::with_seed(!seed.rotate_left(16)), &mut script);
+        unseen::add(&mut fastrand::Rng::with_seed(seed.rotate_left(4)), &mut script);
         script
     }
 

@@ -61,7 +61,7 @@ impl Applier {
     /// # Errors
     /// The request or discovery fails.
     pub async fn ask(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
-        let path = |resource: &Resource| resource.path(&key.namespace, &key.name);
+        let path = |resource: &Resource| path_of(key, resource);
         let known = self.read_of::<Whole>((api_version, &key.kind), path).await;
         let read = match self.after_unserved(known).await? {
             Some(read) => read,
