@@ -103,8 +103,8 @@ impl<'a> Clock<'a> {
                 false => HookError::Unanswered { path, limit, what },
             });
         }
-        if let Some(why) = self.interruption().filter(|_| answered) {
-            return Err(HookError::Interrupted { path: self.hook.path.clone(), what, why });
+        if answered {
+            self.check(&what)?;
         }
         let text = format!("hook {}: waiting for {what} ({})", self.hook.path, passed(elapsed, limit));
         match object {
@@ -115,11 +115,14 @@ impl<'a> Clock<'a> {
         Ok(())
     }
 
-    fn interruption(&self) -> Option<&'static str> {
-        match self.run.patience {
+    /// Fails if the hook is interrupted: nothing is worth being waited for or created again.
+    pub(super) fn check(&self, what: &str) -> Result<(), HookError> {
+        let interruption = match self.run.patience {
             Patience::UntilInterrupted => self.run.slot.interruption(self.hook),
             Patience::Full => None,
-        }
+        };
+        let failed = |why| HookError::Interrupted { path: self.hook.path.clone(), what: what.to_owned(), why };
+        interruption.map_or(Ok(()), |why| Err(failed(why)))
     }
 
     pub(super) fn failed(&self, object: &Object, why: &str) -> HookError {

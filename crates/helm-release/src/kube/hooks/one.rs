@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::clock::Clock;
 use super::decide::{
-    Absence, Evidence, Expiry, HookResult, absence, created, evidence, expiry, outcome, recorded_expiry,
+    Absence, Evidence, Expiry, HookResult, absence, created, evidence, expiry, outcome, recorded_expiry, runs_to_an_end,
 };
 use super::objects::{self, Made, Stamp};
 use super::{HookError, HookRun, MadeBy};
@@ -150,6 +150,9 @@ impl Applier {
         match absence(evidence(phase, expiry), expiry) {
             Absence::Ended(HookResult::Succeeded) => Ok(Some(Found::Ended)),
             Absence::Ended(HookResult::Failed(why)) => Err(clock.failed(object, &why)),
+            Absence::Create if runs_to_an_end(&object.kind) => {
+                clock.check(&format!("{} to be created", describe(object))).map(|()| None)
+            }
             Absence::Create => Ok(None),
         }
     }

@@ -1266,6 +1266,20 @@ async fn a_hook_that_started_in_the_future_has_all_its_time() {
     assert!(began.elapsed() < Duration::from_secs(60));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_job_that_is_gone_is_not_created_again_for_a_hook_that_is_interrupted() {
+    let world = World::new();
+    *world.notes.interrupted.lock().unwrap() = Some("the resource is being deleted");
+    let mut release = release(vec![job("")]);
+    release.hooks[0].last_run.phase = HookPhase::Running;
+    let error = world.run(&mut release).await.unwrap_err();
+    let path = &release.hooks[0].path;
+    let why = "interrupted while waiting for Job \"j\" to be created: the resource is being deleted";
+    assert_eq!(error.to_string(), format!("hook {path} was {why}"));
+    assert_eq!((release.hooks[0].last_run.phase, world.server.object(JOB)), (HookPhase::Failed, None));
+    assert!(!world.writes().iter().any(|write| write.starts_with("POST")), "{:?}", world.writes());
+}
+
 /// Runs a hook Job that does not end, and interrupts it after ten seconds.
 async fn interrupted(world: &World, policies: &[DeletePolicy]) -> (Release, String) {
     let mut release = release(vec![Hook { delete_policies: policies.to_vec(), ..job("") }]);
