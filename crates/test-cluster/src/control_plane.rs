@@ -180,7 +180,7 @@ impl ControlPlane {
         let mut command = Command::new(binaries::tool(component.name(), slice::from_ref(&self.binaries)));
         command.args(component.arguments(&self.folder, &self.ports, &self.options));
         command.current_dir(&self.folder).stdin(Stdio::null()).stdout(log).stderr(errors);
-        command.process_group(self.watchdog().group());
+        command.process_group(self.watchdog().group()).envs([binaries::GOGC]);
         let child = command.spawn().attempt(|| format!("start {component}"))?;
         let pid = child.id();
         self.processes().insert(component, child);

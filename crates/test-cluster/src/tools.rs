@@ -33,7 +33,7 @@ impl Tools {
 
     pub(crate) fn command(&self, name: &str) -> Command {
         let mut command = Command::new(self.path(name));
-        command.env("KUBECONFIG", &self.kubeconfig);
+        command.env("KUBECONFIG", &self.kubeconfig).envs([binaries::GOGC]);
         let caches = [
             ("KUBECACHEDIR", "cache"),
             ("HELM_CACHE_HOME", "helm/cache"),
