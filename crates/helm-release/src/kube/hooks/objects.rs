@@ -120,7 +120,8 @@ impl Applier {
     }
 
     /// Deletes an object of this release and waits until it is gone. Succeeds if it does not exist, or if another run
-    /// than `made_by` made it. An object whose name the chart leaves open needs `made_by`.
+    /// than `made_by` made it. An object whose name the chart leaves open needs `made_by`, and stays if its kind may not be
+    /// listed.
     pub(super) async fn delete_hook(
         &self,
         object: &Object,
@@ -132,7 +133,7 @@ impl Applier {
         let namespace = clock.run.decoration.namespace_of(object, &resource);
         let path = match made_by.filter(|_| object.name.is_empty()) {
             // Only the stamp shows which name its run chose.
-            Some(stamp) => match clock.retry(&what, || self.find(object, stamp, clock.run)).await? {
+            Some(stamp) => match self.find_nameless(object, stamp, &what, clock).await? {
                 Some(made) => made.path,
                 None => return Ok(()),
             },
@@ -157,6 +158,29 @@ impl Applier {
             }
         }
         Ok(())
+    }
+
+    /// Finds this run's object whose name the chart leaves open; `None` if it does not exist, or if its kind may not be
+    /// listed: what only remains undeleted must block neither the release nor its deletion.
+    async fn find_nameless(
+        &self,
+        object: &Object,
+        stamp: &Stamp,
+        what: &str,
+        clock: &Clock<'_>,
+    ) -> Result<Option<Made>, HookError> {
+        match clock.retry(what, || self.find(object, stamp, clock.run)).await {
+            Err(HookError::Api { source, .. }) if source.is_forbidden() => {
+                let (cause, kind) = (source.named(), &object.kind);
+                tracing::warn!(
+                    hook = clock.hook.path,
+                    cause,
+                    "cannot find a hook's object that has no name of its own: grant list on {kind} so that it is deleted"
+                );
+                Ok(None)
+            }
+            found => found,
+        }
     }
 
     /// Deletes an object; returns false if it changed since it was read, so that it must be checked again.

@@ -837,6 +837,27 @@ async fn jobs_with_generated_names_are_deleted_by_policy_and_never_join_those_of
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_with_a_generated_name_blocks_nothing_if_its_kind_may_not_be_listed() {
+    use DeletePolicy::{BeforeHookCreation, HookFailed, HookSucceeded};
+    for policy in [BeforeHookCreation, HookFailed, HookSucceeded] {
+        let world = World::new();
+        let lists = |call: &Call| call.method == http::Method::GET && call.path.starts_with(&format!("{JOBS}?"));
+        world.server.refuse(move |call| lists(call).then(|| Error::from_status(403, "Forbidden", "no")));
+        let mut release = release(vec![generated_job(policy)]);
+        let fail = |server: &MemoryApi| end_at(server, &server.paths()[0], "Failed");
+        let error = world.run_while(&mut release, 5, fail).await.unwrap_err();
+        assert!(matches!(error, HookError::Failed { .. }), "{policy:?}: {error}");
+        let failed = world.server.paths();
+        let complete = |server: &MemoryApi| {
+            let path = server.paths().into_iter().find(|path| !failed.contains(path)).unwrap();
+            end_at(server, &path, "Complete");
+        };
+        world.run_while(&mut release, 5, complete).await.unwrap();
+        assert_eq!(world.server.paths().len(), 2, "{policy:?}: nothing could be found");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_job_with_a_generated_name_goes_with_the_hook_that_a_dead_process_started() {
     let world = World::new();
     let mut release = release(vec![generated_job(DeletePolicy::BeforeHookCreation)]);
