@@ -25,6 +25,10 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait for an interrupted watch. After that it may never resume, because nothing needs it any more.
 const HELD: Duration = Duration::from_secs(60);
 
+/// How long no watch may run before contact counts as lost for a while. Connections are reset regularly, by a balancer's
+/// maximum age or a restart of the server, and the watches, which share one, resume within seconds.
+const LONG: Duration = Duration::from_secs(60);
+
 /// How long after the last failed contact a refusal may mean that the server is starting: it answers before it has
 /// loaded all roles and definitions.
 pub(super) const START: Duration = Duration::from_secs(10);
@@ -85,9 +89,9 @@ struct State {
     is_lost: bool,
     /// When `is_lost` was last true.
     lost: Option<Instant>,
-    /// Whether no stream has run since contact was lost. Unlike `is_lost`, it lasts as long as the outage.
-    is_away: bool,
-    /// When a stream ran again after that.
+    /// Since when no stream has run, because contact was lost. Unlike `is_lost`, it lasts as long as the outage.
+    away: Option<Instant>,
+    /// When a stream last ran again after a long time of that.
     back: Option<Instant>,
     /// Whether a watch has found since then that the server was restored.
     is_restored: bool,
@@ -132,7 +136,9 @@ impl Contact {
         state.failed = Some(now);
         // A watch that is about to list again has no stream that could break.
         if state.has_no_stream() {
-            state.is_away |= !state.watches.is_empty();
+            if !state.watches.is_empty() {
+                state.away.get_or_insert(now);
+            }
             if state.interrupt_early(now) {
                 state.lose(now);
             }
@@ -216,7 +222,7 @@ impl Contact {
                 end.cancel();
                 return end;
             }
-            if std::mem::take(&mut state.is_away) {
+            if state.away.take().is_some_and(is_long) {
                 state.back = Some(Instant::now());
             }
         }
@@ -253,11 +259,11 @@ impl Contact {
         lock(&self.0.state).lost.is_some_and(|lost| lost > since)
     }
 
-    /// Returns whether no watch was running for some time since then, because contact was lost, or none is running now. What
-    /// has not changed since then may have changed unseen, and whatever changes it may have been cut off as well.
+    /// Returns whether no watch was running for a long time that ended after this one, or lasts, because contact was lost.
+    /// What has not changed since then may have changed unseen, and whatever changes it may have been cut off as well.
     pub fn was_away_since(&self, since: Instant) -> bool {
         let state = lock(&self.0.state);
-        state.is_away || state.lost.max(state.back).is_some_and(|at| at > since)
+        state.away.is_some_and(is_long) || state.back.is_some_and(|at| at > since)
     }
 
     /// Interrupts all watches for a moment.
@@ -341,7 +347,8 @@ impl State {
 
     /// Records that nothing shows whether the server is still the same.
     fn lose(&mut self, now: Instant) {
-        (self.is_lost, self.is_away, self.lost) = (true, true, Some(now));
+        (self.is_lost, self.lost) = (true, Some(now));
+        self.away.get_or_insert(now);
         if self.has_lease {
             self.interrupted.insert(LEASE.to_owned(), now);
         }
@@ -372,6 +379,11 @@ impl State {
             _ => !may_be_starting(self.failed),
         }
     }
+}
+
+/// Returns whether contact that was lost then has been lost for long.
+fn is_long(away: Instant) -> bool {
+    away.elapsed() >= LONG
 }
 
 /// Returns whether a server that lost contact then may still be starting.
@@ -519,6 +531,23 @@ mod tests {
         drop(contact.answered("pods", StatusCode::OK, WHOLE, 0));
         assert!(contact.was_away_since(before) && !contact.was_away_since(Instant::now()));
         assert!(!Contact::default().was_away_since(before), "nothing is watched");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_connection_that_is_reset_every_nine_minutes_is_not_away() {
+        let (contact, began) = (Contact::default(), Instant::now());
+        let watch = |selection: &str| drop(contact.answered(selection, StatusCode::OK, 3 * WHOLE, 0));
+        ["pods", "secrets"].iter().for_each(|selection| watch(selection));
+        for (seconds, is_away) in [(5, false), (5, false), (59, false), (60, true), (5, true)] {
+            tokio::time::advance(540 * SECOND).await;
+            contact.ended("pods", Ended::Broken);
+            contact.ended("secrets", Ended::Broken);
+            contact.failed();
+            tokio::time::advance(seconds * SECOND).await;
+            ["pods", "secrets"].iter().for_each(|selection| watch(selection));
+            assert_eq!(contact.was_away_since(began), is_away, "{seconds} s");
+            assert!(contact.was_lost_since(began) && !contact.was_away_since(Instant::now()));
+        }
     }
 
     #[tokio::test(start_paused = true)]

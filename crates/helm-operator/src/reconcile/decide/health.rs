@@ -2,7 +2,7 @@
 //! anything still makes progress. Pure.
 //!
 //! That nothing has changed within the limit is a verdict only once the server has confirmed it: a watch may be
-//! interrupted. The time in which contact with the server was lost does not count.
+//! interrupted. The time until contact with the server was last lost for long does not count.
 //!
 //! A diagnosis ([`crate::reconcile::report::diagnose`]) asks the server for what no watch reports: pods and events. A
 //! ready release has no state here.
@@ -54,7 +54,7 @@ pub(crate) fn can_explain(group: &str, kind: &str) -> bool {
 pub(crate) struct Waiting {
     /// A digest of the release's state, in which a change is progress.
     progress: u64,
-    /// When that state was first seen, or contact with the server was last lost.
+    /// When that state was first seen, or contact with the server was last lost for long.
     since: Instant,
     /// Whether the server has confirmed since then that nothing has changed within the limit.
     is_confirmed: bool,
