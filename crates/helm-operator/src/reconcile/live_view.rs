@@ -4,12 +4,22 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use helm_release::action::{Cached, Health, LiveView};
-use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Resource, Unready};
+use helm_release::kube::{Applied, Applier, Decoration, Live, ObjectKey, Resource, Unready};
 
 use crate::reconcile::ownership;
 use crate::reconcile::step_context::StepContext;
 use crate::view::cache::Cache;
 use crate::view::dependent::Dependent;
+
+/// Why an object is not ready whose definition is gone.
+const UNSERVED: &str = "the server does not serve its kind";
+
+impl StepContext<'_> {
+    /// Returns whether no version of the object's kind is served, as its watch or the last discovery found.
+    pub(crate) fn is_unserved(&self, key: &ObjectKey) -> bool {
+        self.shared.cache.is_unserved(key) || self.shared.applier.mapper.is_unserved(&key.group, &key.kind)
+    }
+}
 
 impl LiveView for StepContext<'_> {
     fn cached(&self, key: &ObjectKey, decoration: &Decoration) -> Cached {
@@ -49,6 +59,10 @@ impl LiveView for StepContext<'_> {
         }
     }
 
+    fn reader(&self) -> Option<&Applier> {
+        Some(&self.shared.applier)
+    }
+
     fn wanted_revision(&self) -> Option<u32> {
         // The resource may have been pinned since the action began.
         self.shared.cache.primary(self.key)?.annotations.pin().ok().flatten()
@@ -64,6 +78,8 @@ impl LiveView for StepContext<'_> {
             _ => _ = cache.drop_dependent(key),
         }
         match (cache.dependent(key), live) {
+            // It is missing because its definition is, so it has not finished, even if the server would delete it then.
+            (_, None) if self.is_unserved(key) => Health::Unready(Unready::because(UNSERVED)),
             // A rule of watches.yaml reads more than an answer may have.
             (Some(known), Some(live)) if known.is_partial && !known.deleting => by_itself(key, live),
             (known, _) => seen(known.as_deref()),
@@ -88,7 +104,7 @@ fn seen(known: Option<&Dependent>) -> Health {
 fn health(cache: &Cache, key: &ObjectKey, is_watched: bool) -> Health {
     let is_synced = cache.is_synced(key);
     match cache.dependent(key) {
-        _ if cache.is_unserved(key) => Health::Unready(Unready::because("the server does not serve its kind")),
+        _ if cache.is_unserved(key) => Health::Unready(Unready::because(UNSERVED)),
         _ if !is_synced && (!is_watched || cache.is_refused(key)) => Health::Unwatched,
         _ if !is_synced => Health::Unlisted,
         known => seen(known.as_deref()),

@@ -344,6 +344,11 @@ pub trait LiveView: Send + Sync {
         Health::Unwatched
     }
 
+    /// Returns who reads an object to learn whether it is ready, if the action's own account may not. Default: nobody.
+    fn reader(&self) -> Option<&Applier> {
+        None
+    }
+
     /// Returns the revision that a person wants the release to return to, as of now: trimming the history must not delete
     /// it. Default: none.
     fn wanted_revision(&self) -> Option<u32> {

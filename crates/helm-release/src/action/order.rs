@@ -224,7 +224,7 @@ impl Wait<'_> {
             self.note(now);
         }
         if pending.iter().any(Pending::has_failed) || self.reached_limit().is_some() {
-            let asked = ask_all(self.env, pending).await;
+            let Some(asked) = ask_all(self.env, pending).await else { return self.waits_for(pending) };
             let unready = self.judge(asked)?;
             return self.waits_for(&unready);
         }
@@ -310,19 +310,33 @@ async fn pending<'a>(env: &Environment<'_>, awaited: &[Awaited<'a>]) -> (Vec<Pen
     (all, is_watched)
 }
 
-/// Asks the server for these objects. Returns those that do not count as ready.
-async fn ask_all<'a>(env: &Environment<'_>, pending: &[Pending<'a>]) -> Vec<Pending<'a>> {
+/// Asks the server for these objects. Returns those that do not count as ready; `None` if the wait is interrupted. Asks for
+/// no more objects once the server has not responded: none of them is known then.
+async fn ask_all<'a>(env: &Environment<'_>, pending: &[Pending<'a>]) -> Option<Vec<Pending<'a>>> {
     let mut all = Vec::new();
     for Pending { awaited, .. } in pending {
-        all.extend(ask(env, awaited).await.map(|state| Pending { awaited: *awaited, state }));
+        if env.slot.group_interruption().is_some() {
+            return None;
+        }
+        let state = ask(env, awaited).await;
+        let is_lost = matches!(&state, Some(State::Unread(error)) if error.code().is_none());
+        all.extend(state.map(|state| Pending { awaited: *awaited, state }));
+        if is_lost {
+            break;
+        }
     }
-    all
+    Some(all)
 }
 
 /// Asks the server what keeps an object from counting as ready; returns `None` if it is. A failed request is repeated, as
 /// part of the wait.
 async fn ask(env: &Environment<'_>, awaited: &Awaited<'_>) -> Option<State> {
-    match env.applier.ask(awaited.key, &awaited.object.api_version).await {
+    let (key, api_version) = (awaited.key, &awaited.object.api_version);
+    let answer = match (env.applier.ask(key, api_version).await, env.live.reader()) {
+        (Err(error), Some(reader)) if error.is_forbidden() => reader.ask(key, api_version).await,
+        (answer, _) => answer,
+    };
+    match answer {
         Ok(live) => State::of(env.live.answered(awaited.key, live.as_ref()), awaited),
         Err(error) => Some(State::Unread(error)),
     }

@@ -2,12 +2,14 @@
 
 use std::sync::atomic::AtomicBool;
 
-use helm_release::kube::Slot;
+use helm_release::action::{Health, LiveView as _};
+use helm_release::kube::{ObjectKey, Slot, Unready};
 
 use super::finished_jobs::{LOAD, feed_jobs};
 use super::hooks::count;
 use super::reporting::published;
 use super::*;
+use crate::reconcile::step_context::StepContext;
 use crate::watches::OnFailure;
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/ns/deployments";
@@ -590,6 +592,29 @@ async fn drift_is_repaired_without_a_wait() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_does_not_respond_is_asked_for_one_object() {
+    let mut spec = shop();
+    spec["objects"].as_array_mut().unwrap().push(deployment("cache", "database", &[]));
+    let (world, before) = (world(spec), std::cell::Cell::new(0));
+    let reads = || world.server.log().iter().filter(|line| line.starts_with(&format!("GET {DEPLOYMENTS}/"))).count();
+    let cluster = async {
+        tokio::time::sleep(MINUTE).await;
+        world.server.refuse(|call| {
+            let reads = call.method == http::Method::GET && call.path.starts_with(DEPLOYMENTS);
+            reads.then(|| Error::Transport("reset".into()))
+        });
+        before.set(reads());
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        _ = world.reconcile() => {}
+        () = cluster => unreachable!("it has no end"),
+    }
+    assert!(world.condition("Irreconcilable").unwrap().starts_with("True/Unanswered/"));
+    assert_eq!(reads() - before.get(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn objects_that_no_watch_covers_are_read() {
     let server = World::new(shop()).server;
     let world = World::unwatched(server, |settings| {
@@ -702,6 +727,19 @@ async fn a_finished_job_whose_ttl_the_server_added_holds_up_no_later_round() {
         migrate(&world).await;
         check_migrated(&world, 2);
         assert_eq!(uids(&world), before, "watched: {is_watched}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_whose_definition_is_gone_is_not_one_that_has_finished() {
+    let (world, key) = (world(shop()), key());
+    let context = StepContext::new(&world.shared, &key, &());
+    let unserved = Health::Unready(Unready::because("the server does not serve its kind"));
+    for (api_version, kind, expected) in [("batch/v1", "Job", Health::Absent), ("x.y/v1", "Load", unserved)] {
+        let (group, _) = api_version.split_once('/').unwrap();
+        let object = ObjectKey::new(group, kind, "ns", "load");
+        assert!(context.applier.ask(&object, api_version).await.unwrap().is_none(), "{kind}");
+        assert_eq!(context.answered(&object, None), expected, "{kind}");
     }
 }
 
