@@ -309,7 +309,8 @@ impl StepContext<'_> {
         let unready = marks.rendered().filter_map(|object| {
             let unready = self.unready(object)?;
             let is_live = self.shared.cache.dependent(&object.key).is_some_and(|live| !live.deleting);
-            Some(Unhealthy { key: object.key.clone(), api_version: object.api_version.clone(), is_live, unready })
+            let (key, api_version, expires) = (object.key.clone(), object.api_version.clone(), object.expires);
+            Some(Unhealthy { key, api_version, is_live, expires, unready })
         });
         let mut unready: Vec<Unhealthy> = unready.collect();
         unready.sort_by_key(|one| !one.unready.failed);

@@ -56,6 +56,21 @@ async fn objects_are_the_accounts_and_records_status_and_events_are_the_operator
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_release_stalls_whichever_account_may_read_its_objects() {
+    for is_account in [true, false] {
+        let world = acting(World::new(json!({"deployments": ["web"]})).server);
+        world.server.put(ACCOUNT, json!({"metadata": {"name": "deployer"}}), "user");
+        world.work_for(SECOND).await;
+        world.server.refuse(move |call: &Call| {
+            let reads = call.method == http::Method::GET && call.path.ends_with("/deployments/web");
+            (reads && call.user.is_some() == is_account).then(|| Error::from_status(403, "Forbidden", "no"))
+        });
+        world.work_for(Duration::from_secs(900)).await;
+        assert_eq!(world.state("Stalled"), "True/ProgressTimeout", "refused: {is_account}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_idle_resource_asks_for_no_account() {
     let world = world();
     world.reconcile().await;

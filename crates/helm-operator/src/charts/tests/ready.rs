@@ -207,6 +207,32 @@ async fn a_release_stalls_only_once_the_server_says_that_its_objects_are_as_they
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_object_that_cannot_be_read_does_not_hide_that_another_stalls() {
+    let world = World::new(json!({"deployments": ["a", "web"]}));
+    world.annotate_period();
+    world.work_for(SECOND).await;
+    world.server.refuse(|call| {
+        let reads = call.method == http::Method::GET && call.path.ends_with("/deployments/a");
+        reads.then(|| Error::from_status(503, "ServiceUnavailable", "no answer"))
+    });
+    world.work_for(15 * MINUTE).await;
+    assert_eq!((world.kstatus(), world.state("Stalled").as_str()), ("Failed", "True/ProgressTimeout"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_missing_object_that_no_watch_covers_does_not_become_ready_by_being_asked_for() {
+    let server = World::new(json!({"deployments": ["web"]})).server;
+    let world = World::unwatched(server, |settings| settings.watch_dependent_resources = false);
+    world.annotate_period();
+    world.work_for(SECOND).await;
+    assert_eq!(world.state("Ready"), "False/Progressing");
+    world.server.remove("/apis/apps/v1/namespaces/ns/deployments/web");
+    world.work_for(15 * MINUTE).await;
+    assert_eq!((world.kstatus(), world.state("Stalled").as_str()), ("Failed", "True/ProgressTimeout"));
+    assert_eq!(world.state("Ready"), "False/ProgressTimeout");
+}
+
+#[tokio::test(start_paused = true)]
 async fn without_a_limit_nothing_stalls() {
     let server = World::new(json!({"deployments": ["web"]})).server;
     let change = |settings: &mut Settings| settings.progress_timeout = Duration::ZERO;

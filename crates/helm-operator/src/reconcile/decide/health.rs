@@ -28,6 +28,8 @@ pub(crate) struct Unhealthy {
     pub(crate) api_version: std::sync::Arc<str>,
     /// Whether it exists and is not being deleted.
     pub(crate) is_live: bool,
+    /// Whether the server deletes it once it has finished.
+    pub(crate) expires: bool,
     pub(crate) unready: Unready,
 }
 
@@ -149,6 +151,13 @@ impl Waiting {
         !limit.is_zero() && !self.is_timed_out(limit) && now >= self.since + limit
     }
 
+    /// Puts the question to the server off, because it has no turn before then.
+    pub(crate) fn put_off(&mut self, limit: Duration, turn: Instant) {
+        // A deadline that is over by the end of the reconcile would set no timer.
+        let at = turn + Duration::from_secs(1);
+        self.since = at.checked_sub(limit).unwrap_or(at);
+    }
+
     /// Records the server's answer.
     pub(crate) fn confirm(&mut self) {
         self.is_confirmed = true;
@@ -226,7 +235,7 @@ mod tests {
 
     fn unhealthy(name: &str, failed: bool, progress: u64) -> Unhealthy {
         let unready = Unready { failed, why: "0 of 1 replicas are available.".into(), quotes: false, progress };
-        Unhealthy { key: key(name), api_version: "apps/v1".into(), is_live: true, unready }
+        Unhealthy { key: key(name), api_version: "apps/v1".into(), is_live: true, expires: false, unready }
     }
 
     fn live() -> Unhealthy {
@@ -296,6 +305,17 @@ mod tests {
         assert_eq!((waiting.next(LIMIT), waiting.is_timed_out(LIMIT)), ([None, None], true), "a verdict stands");
         waiting.observe(2, &[gone()], over);
         assert_eq!((waiting.next(LIMIT), waiting.is_timed_out(LIMIT)), ([None, Some(over + LIMIT)], false));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_question_that_has_no_turn_is_put_off_without_the_limit() {
+        let begin = Instant::now();
+        let mut waiting = Waiting::begin(1, begin);
+        tokio::time::advance(LIMIT).await;
+        let turn = begin + LIMIT + 30 * SECOND;
+        waiting.put_off(LIMIT, turn);
+        assert!(!waiting.is_overdue(LIMIT, turn) && waiting.is_overdue(LIMIT, turn + SECOND));
+        assert_eq!(waiting.next(LIMIT), [None, Some(turn + SECOND)]);
     }
 
     #[tokio::test(start_paused = true)]

@@ -3,7 +3,7 @@
 
 use controller::report::chain;
 use helm_release::action::LiveView as _;
-use helm_release::kube::{Call, HookObject, ObjectKey, read_within};
+use helm_release::kube::{Call, Error, HookObject, Live, ObjectKey, read_within};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Selector;
 use serde_json::Value;
@@ -89,7 +89,7 @@ fn ready(context: &StepContext<'_>, seen: &Seen) -> (Health, ObjectCount) {
 }
 
 /// Asks the server whether nothing has changed within the limit, if that is so as far as is known. Returns what is known
-/// then. If the server does not answer, or contact with it was lost meanwhile, the limit begins anew.
+/// then. If the server answers about none of the objects, or contact with it was lost for long, the limit begins anew.
 async fn judge(context: &StepContext<'_>, waiting: &mut Waiting, seen: Seen, now: Instant) -> Seen {
     let limit = context.shared.settings.progress_timeout;
     if context.shared.contact.was_away_since(waiting.since()) {
@@ -98,47 +98,86 @@ async fn judge(context: &StepContext<'_>, waiting: &mut Waiting, seen: Seen, now
     if !waiting.is_overdue(limit, now) {
         return seen;
     }
-    let answers = ask(context, &seen.unhealthy).await;
+    let answers = match ask(context, &seen.unhealthy).await {
+        Ok(answers) => answers,
+        Err(turn) => {
+            waiting.put_off(limit, turn);
+            return seen;
+        }
+    };
     let seen = Seen::of(context);
     waiting.observe(seen.progress(), &seen.unhealthy, now);
     match answers {
-        Answers::Complete if !waiting.is_overdue(limit, now) => {}
-        Answers::Complete if !context.shared.contact.was_away_since(waiting.since()) => waiting.confirm(),
+        Answers::Some if !waiting.is_overdue(limit, now) => {}
+        Answers::Some if !context.shared.contact.was_away_since(waiting.since()) => waiting.confirm(),
         _ => waiting.restart(now),
     }
     seen
 }
 
-/// Whether the server has answered about each object that it was asked for.
+/// What the server has said about the objects that it was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answers {
-    Complete,
-    Incomplete,
+    /// It has described one at least. What it cannot describe, such as the objects of an aggregated API that never comes
+    /// back, hides nothing about the others.
+    Some,
+    /// It has described none, or is away, or what an object is will be known later.
+    None,
 }
 
-/// Asks the server for unready objects, without occupying a worker. The cache takes the answers over.
-async fn ask(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Answers {
-    let mut answers = Answers::Complete;
+/// Asks the server for unready objects, without occupying a worker. The cache takes the answers over. Fails with the time of
+/// the next turn if a diagnosis is running or in its cooldown.
+async fn ask(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Result<Answers, Instant> {
+    let throttle = &context.shared.diagnoses.throttle;
+    let taken = throttle.try_begin().ok_or_else(|| throttle.next_turn())?;
     context.slot.leave();
-    for Unhealthy { key, api_version, .. } in unhealthy {
-        match context.applier.ask(key, api_version).await {
+    let answers = ask_each(context, unhealthy).await;
+    drop(taken);
+    context.slot.enter().await;
+    Ok(answers)
+}
+
+async fn ask_each(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Answers {
+    let mut answers = Answers::None;
+    for one in unhealthy {
+        match read(context, one).await {
             Ok(live) => {
-                _ = context.answered(key, live.as_ref());
+                let is_back = live.is_some() && context.shared.cache.is_unserved(&one.key);
+                take_over(context, one, live.as_ref());
                 // It is served again, and its watch has yet to list.
-                if live.is_some() && context.shared.cache.is_unserved(key) {
-                    answers = Answers::Incomplete;
+                if is_back {
+                    return Answers::None;
                 }
+                answers = Answers::Some;
             }
             Err(error) => {
-                let error = error.named();
-                tracing::debug!(resource = %context.key, object = %key, error, "Cannot confirm that nothing changes");
-                answers = Answers::Incomplete;
-                break;
+                let cause = error.named();
+                tracing::debug!(resource = %context.key, object = %one.key, cause, "Cannot confirm that nothing changes");
+                // Without a response, none is to be expected for the others.
+                if error.code().is_none() {
+                    return Answers::None;
+                }
             }
         }
     }
-    context.slot.enter().await;
     answers
+}
+
+/// Reads an object as the operator itself, whose watches see it, too, or with the account of the watch if that may read it.
+async fn read(context: &StepContext<'_>, one: &Unhealthy) -> Result<Option<Live>, Error> {
+    match context.shared.applier.ask(&one.key, &one.api_version).await {
+        Err(error) if error.is_forbidden() => context.applier.ask(&one.key, &one.api_version).await,
+        answer => answer,
+    }
+}
+
+/// Lets the cache take over an answer. If no watch covers a missing object, what is known stays, because nothing else shows
+/// that the object should exist, unless the server deletes it once it has finished.
+fn take_over(context: &StepContext<'_>, one: &Unhealthy, live: Option<&Live>) {
+    let has_expired = || one.expires && !context.is_unserved(&one.key);
+    if live.is_some() || context.shared.cache.is_synced(&one.key) || has_expired() {
+        _ = context.answered(&one.key, live);
+    }
 }
 
 fn is_stalled(primary: &Primary) -> bool {
