@@ -162,6 +162,7 @@ fn kind_of_reason(reason: &str) -> Option<CauseKind> {
             CauseKind::Conflict
         }
         "Forbidden"
+        | "DeletionRefused"
         | "ImpersonationForbidden"
         | "RecordsForbidden"
         | "ValuesSourceForbidden"

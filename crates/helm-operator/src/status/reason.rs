@@ -108,6 +108,9 @@ impl Reason {
     fn remedy(self) -> Option<&'static str> {
         Some(match self {
             Reason::ChartChanged => "restart the operator, which then serves the chart as it is now",
+            Reason::DeletionRefused => {
+                "grant the permission, or lift the policy, that the message of Ready names, or correct spec or the chart"
+            }
             Reason::DriftLoop => "stop the other writer, or put the field into drift.ignore",
             Reason::ExternalSchema => "correct watches.yaml or the chart; no value of spec helps",
             Reason::InvalidAnnotation => "correct the annotation",
@@ -133,7 +136,6 @@ impl Reason {
             Reason::UnsupportedKubernetes => "use a chart that supports this version of Kubernetes",
             Reason::ChartUnavailable
             | Reason::ChartUnverified
-            | Reason::DeletionRefused
             | Reason::DependencyForbidden
             | Reason::Forbidden
             | Reason::GroupNotReady
@@ -190,6 +192,7 @@ mod tests {
     fn a_reason_is_permanent_if_only_one_thing_helps() {
         for (reason, permanent) in [
             (Reason::ChartChanged, true),
+            (Reason::DeletionRefused, true),
             (Reason::InvalidValues, true),
             (Reason::RenderLimit, true),
             (Reason::UpgradeError, false),

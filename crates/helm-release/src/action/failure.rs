@@ -28,14 +28,21 @@ impl Refusal {
 /// The server refuses to delete an object that a revision drops, or to change the metadata of one that is kept. The other
 /// objects of the revision are applied.
 #[derive(Debug, thiserror::Error)]
-#[error(
-    "cannot {verb} {object}, which the release no longer contains: {refused}; grant the permission, lift the policy that \
-     refuses it, or annotate the object with helm.sh/resource-policy: keep"
-)]
+#[error("cannot {verb} {object}, which the release no longer contains: {refused}; {}", remedy(.verb))]
 pub struct Unpruned {
     verb: &'static str,
     object: String,
     refused: kube::Error,
+}
+
+/// Returns what helps if the server refuses to do this to an object that a revision drops.
+fn remedy(verb: &str) -> &'static str {
+    match verb {
+        "delete" => {
+            "grant the permission, lift the policy that refuses it, or annotate the object with helm.sh/resource-policy: keep"
+        }
+        _ => "grant the permission, or lift the policy that refuses it",
+    }
 }
 
 impl Error {
@@ -172,7 +179,20 @@ fn surplus(versions: &[u32], version: u32, keep: &[Option<u32>], max: usize) -> 
 
 #[cfg(test)]
 mod tests {
-    use super::surplus;
+    use super::*;
+
+    #[test]
+    fn only_what_is_to_be_deleted_may_be_kept_instead() {
+        for (verb, may_be_kept) in [("delete", true), ("release", false)] {
+            let source = kube::Error::from_status(403, "Forbidden", "no");
+            let error = Error::from(ApplyError::Failed { verb, object: "ConfigMap \"c\"".into(), source }).of_prune();
+            assert!(error.is_refused_deletion());
+            let text = error.to_string();
+            let start = format!("cannot {verb} ConfigMap \"c\", which the release no longer contains: no; grant");
+            assert!(text.starts_with(&start), "{text}");
+            assert_eq!(text.contains("resource-policy: keep"), may_be_kept, "{text}");
+        }
+    }
 
     #[test]
     fn the_oldest_revisions_beyond_the_limit_are_deleted_except_good_ones() {

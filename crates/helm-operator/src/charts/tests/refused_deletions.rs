@@ -57,7 +57,8 @@ async fn an_upgrade_waits_until_it_may_delete_what_it_drops_and_repeats_nothing_
             let condition = world.condition("Irreconcilable").unwrap();
             let why = "cannot delete ConfigMap \"c\", which the release no longer contains: denied by policy; grant";
             assert!(condition.starts_with(&format!("True/DeletionRefused/{why}")), "{condition}");
-            assert_eq!((world.condition("ReleaseFailed"), world.condition("Stalled")), (None, None));
+            assert_eq!((world.condition("ReleaseFailed"), world.condition("Reconciling")), (None, None));
+            assert_eq!(world.state("Stalled"), "True/DeletionRefused");
             retry(&world).await;
         }
         assert_eq!((applies(&world), runs(&world)), (applied, 1), "{policy:?}: the first hook has run once");
@@ -67,6 +68,19 @@ async fn an_upgrade_waits_until_it_may_delete_what_it_drops_and_repeats_nothing_
         assert_eq!((world.maps(), runs(&world)), (vec!["a".to_owned(), "b".into()], 2));
         assert_eq!(world.history(), ["1 superseded", "2 deployed"], "{policy:?}");
         assert_eq!((world.condition("Irreconcilable"), world.state("Ready").as_str()), (None, "True/Ready"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_deletion_keeps_nothing_else_that_the_chart_drops() {
+    for name in ["b", "c", "d"] {
+        let world = serving(json!({"maps": ["a", "b", "c", "d"], "value": "1"}), OnFailure::Rollback);
+        world.reconcile().await;
+        refuse_deletion(&world, name);
+        world.edit(|p| p["spec"]["maps"] = json!(["a"]));
+        world.reconcile().await;
+        assert_eq!(world.maps(), ["a", name]);
+        assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"], "{name}");
     }
 }
 

@@ -241,7 +241,7 @@ impl Attempt<'_> {
 
     /// Deletes objects that the candidate no longer contains, in Helm's uninstall order, those of later rounds first.
     /// Returns those deleted. `ahead` lists them after the candidate's own, and says which ones are only left. Those that
-    /// the action's hooks have made stay.
+    /// the action's hooks have made stay. If the server refuses to delete some, the others are deleted nevertheless.
     ///
     /// Those that are kept may still name the resource that this one took the release from. No record lists them from
     /// now on, so they lose that reference here: the garbage collector would delete them with that resource.
@@ -256,19 +256,27 @@ impl Attempt<'_> {
         uninstall_order(&mut dropped, |o| &o.key.kind);
         dropped.sort_by_key(|object| Reverse(order(object.turn)));
         self.note_pruned(&dropped, release, ahead).await?;
-        let mut pruned = Vec::new();
+        let (mut pruned, mut refused) = (Vec::new(), Ok(()));
         let former = self.former();
         for object in &dropped {
-            match (delete(self.env, object).await.map_err(Error::of_prune)?, &former) {
-                (Removal::Sent(_), _) => pruned.push(object.key.clone()),
-                (Removal::Kept, Some(former)) => {
-                    let left = self.env.applier.leave(&object.key, &object.api_version, Left::Succeeded, former).await;
-                    left.map_err(|error| Error::from(error).of_prune())?;
-                }
-                _ => {}
+            match self.prune_one(object, former.as_ref()).await.map_err(Error::of_prune) {
+                Ok(Removal::Sent(_)) => pruned.push(object.key.clone()),
+                Ok(_) => {}
+                // The others need not stay because of it: what one of them does, another object of the release may do by now.
+                Err(error) if error.is_refused_deletion() => refused = refused.and(Err(error)),
+                Err(error) => return Err(error),
             }
         }
-        Ok(pruned)
+        refused.map(|()| pruned)
+    }
+
+    /// Deletes an object that the candidate no longer contains. One that is kept loses its reference to the former owner.
+    async fn prune_one(&self, object: &MarkedObject, former: Option<&Decoration>) -> Result<Removal, Error> {
+        let removal = delete(self.env, object).await?;
+        if let (Removal::Kept, Some(former)) = (&removal, former) {
+            self.env.applier.leave(&object.key, &object.api_version, Left::Succeeded, former).await?;
+        }
+        Ok(removal)
     }
 
     /// Returns the objects that the action's hooks have made so far.
