@@ -23,6 +23,8 @@ pub(crate) struct Unanswered {
     fault: Fault,
     /// The attempt that had failed before its clean-up met an obstacle.
     uncleaned: Option<Box<(FailedAttempt, Obstacle)>>,
+    /// Whether the server refused to show an object of a group that an ordered release waits for.
+    hides_group: bool,
 }
 
 /// What keeps a clean-up from completion, and may go away by itself.
@@ -64,7 +66,8 @@ impl FailedAttempt {
 
     /// Returns the failure of an attempt whose clean-up met an obstacle, with a message that says so.
     pub(crate) fn uncleaned(self, obstacle: Obstacle, message: String) -> Unanswered {
-        Unanswered { fault: Fault { message, ..self.0.clone() }, uncleaned: Some(Box::new((self, obstacle))) }
+        let fault = Fault { message, ..self.0.clone() };
+        Unanswered { fault, uncleaned: Some(Box::new((self, obstacle))), hides_group: false }
     }
 
     pub(crate) fn message(&self) -> &str {
@@ -84,16 +87,17 @@ impl Unanswered {
 
     /// Creates the failure of an action whose cause is not what it was to make.
     fn action(error: &action::Error) -> Unanswered {
+        let hides_group = error.is_group() && error.reached_server();
         match error.is_refused_deletion() {
             true => Unanswered::with_reason(Reason::DeletionRefused, chain(error)),
-            false => Unanswered::request(error),
+            false => Unanswered { hides_group, ..Unanswered::request(error) },
         }
     }
 
     /// Creates the failure of something other than a request, which has its own reason.
     pub(crate) fn with_reason(reason: Reason, message: String) -> Unanswered {
         let fault = Fault { condition: condition::IRRECONCILABLE, reason, message };
-        Unanswered { fault, uncleaned: None }
+        Unanswered { fault, uncleaned: None, hides_group: false }
     }
 }
 
@@ -142,6 +146,17 @@ impl Failed {
     /// Returns the failed attempt whose clean-up is not complete, and what it waits for.
     pub(crate) fn uncleaned(&self) -> Option<&(FailedAttempt, Obstacle)> {
         if let Failed::Unanswered(unanswered) = self { unanswered.uncleaned.as_deref() } else { None }
+    }
+
+    /// Returns whether the server refuses to delete what a revision drops, after all else is applied.
+    pub(crate) fn is_refused_deletion(&self) -> bool {
+        matches!(self, Failed::Unanswered(unanswered) if unanswered.fault.reason == Reason::DeletionRefused)
+    }
+
+    /// Returns whether an ordered release does not go on because the server refuses to show an object of a group. Time without
+    /// contact is no such refusal.
+    pub(crate) fn hides_group(&self) -> bool {
+        matches!(self, Failed::Unanswered(unanswered) if unanswered.hides_group)
     }
 
     /// Returns the failure with another fault to report.

@@ -9,8 +9,9 @@ use super::finished_jobs::{LOAD, feed_jobs};
 use super::hooks::count;
 use super::reporting::published;
 use super::*;
+use crate::reconcile::decide::progression::{Part, Reached};
 use crate::reconcile::step_context::StepContext;
-use crate::watches::OnFailure;
+use crate::watches::{OnFailure, OnGateFailure, rollout_of};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/ns/deployments";
 const MINUTE: Duration = Duration::from_secs(60);
@@ -443,6 +444,35 @@ async fn an_upgrade_whose_objects_cannot_be_read_until_the_limit_is_neither_roll
         reconcile_blindly(&world, code).await;
         check_continued(&world, code, &["1 deployed", "2 pending-upgrade"], &["1 superseded", "2 deployed"]).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_the_server_refuses_to_show_for_long_counts_as_failed_in_a_rollout() {
+    let rolling = |server: Arc<MemoryApi>, chart| {
+        World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
+            ordered(settings);
+            settings.rollout = Some(Arc::new(rollout_of(None, &[50], "", OnGateFailure::Halt)));
+        })
+    };
+    let mut spec = shop();
+    let mut objects = spec["objects"].clone();
+    objects[1]["spec"]["paused"] = false.into();
+    spec["by"] = json!({"v2": {"objects": objects}});
+    let world = rolling(World::new(spec).server, "v1");
+    reconcile(&world).await;
+    let world = rolling(world.server, "v2");
+    let part = |world: &World| world.shared.turns.part(&key());
+    for state in [Reached::Moving, Reached::Failed] {
+        reconcile_blindly(&world, 403).await;
+        assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
+        let is_in = matches!(part(&world), Some(Part::Reached { state: now, .. }) if now == state);
+        assert!(is_in, "{state:?}: {:?}", part(&world));
+        tokio::time::advance(MINUTE * 10).await;
+    }
+    world.server.accept();
+    reconcile(&world).await;
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    assert!(!matches!(part(&world), Some(Part::Reached { state: Reached::Failed, .. })), "{:?}", part(&world));
 }
 
 #[tokio::test(start_paused = true)]

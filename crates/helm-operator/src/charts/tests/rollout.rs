@@ -1015,6 +1015,38 @@ async fn an_upgrade_that_fails_because_of_its_own_source_makes_room_and_stops_no
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_upgrade_that_may_not_delete_what_its_own_source_drops_stops_no_others() {
+    let server = Arc::new(MemoryApi::new());
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let world = with_own_sources(server, "v1");
+    let [a, b, ..] = keys();
+    set_source_of(&world, "a", "old\nmaps: [a, e]");
+    set_source_of(&world, "b", "old\nmaps: [b]");
+    for (name, key) in [("a", &a), ("b", &b)] {
+        world.add("ns", name, json!({"deployments": []}));
+        world.reconcile_one(key).await;
+    }
+    let dropped = format!("{MAPS}/e");
+    assert!(world.server.object(&dropped).is_some());
+    world.server.refuse(|call| {
+        let is_it = call.method == http::Method::DELETE && call.path.contains("/configmaps/e");
+        is_it.then(|| Error::from_status(403, "Forbidden", "denied by policy"))
+    });
+    set_source_of(&world, "a", "new\nmaps: [a]");
+    world.reconcile_one(&a).await;
+    assert!(world.condition_of(&a, "Irreconcilable").unwrap().starts_with("True/DeletionRefused/"));
+    assert_eq!((world.value_of("a"), world.shared.rollout.holds(&a)), (json!("new by v1"), false));
+    set_source_of(&world, "b", "new\nmaps: [b]");
+    world.reconcile_one(&b).await;
+    assert_eq!(world.value_of("b"), "new by v1");
+    world.server.accept();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile_one(&a).await;
+    assert_eq!((world.server.object(&dropped), world.shared.rollout.holds(&a)), (None, false));
+    assert_eq!(world.condition_of(&a, "Irreconcilable"), None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_that_gets_a_place_for_inputs_that_are_not_tried_again_leaves_it_to_the_next() {
     let server = Arc::new(MemoryApi::new());
     server.serve("cache.my.domain/v1", "Memcached", "memcacheds");

@@ -249,6 +249,32 @@ async fn a_failing_canary_halts_the_rollout_until_it_no_longer_fails() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_canary_that_may_not_delete_what_it_drops_halts_the_rollout_until_it_may() {
+    let (world, x) = (installed(OnGateFailure::Halt).await, ResourceKey::new("ns", "x"));
+    edit(&world, "x", "maps", json!(["x", "e"]));
+    edit(&world, "x", "by", json!({"v2": {"maps": ["x"]}}));
+    world.reconcile_one(&x).await;
+    assert!(world.server.object(&format!("{MAPS}/e")).is_some());
+    world.server.refuse(|call| {
+        let is_it = call.method == http::Method::DELETE && call.path.contains("/configmaps/e");
+        is_it.then(|| Error::from_status(403, "Forbidden", "denied by policy"))
+    });
+    let mut world = serving(world.server, "v2", OnGateFailure::Halt);
+    for _ in 0..2 {
+        reconcile_all(&world, 5).await;
+        let newest = world.shared.cache.release(&x).unwrap().newest().unwrap().1.status;
+        assert_eq!((with_chart(&world, "v2"), newest), (vec!["x"], Status::PendingUpgrade));
+        assert_eq!(reconciling(&world, "a"), "True/RolloutHalted");
+        let condition = world.condition_of(&keys()[0], "Reconciling").unwrap();
+        assert!(condition.contains("1 upgraded, 0 ready, 1 failed"), "{condition}");
+        world = serving(world.server, "v2", OnGateFailure::Halt);
+    }
+    world.server.accept();
+    reconcile_all(&world, 5).await;
+    assert_eq!((with_chart(&world, "v2"), world.server.object(&format!("{MAPS}/e"))), (NAMES.to_vec(), None));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_release_that_waited_for_memory_says_that_the_rollout_is_halted_since() {
     let world = installed(OnGateFailure::Halt).await;
     let path = primary("ns", "a", Value::Null).0;

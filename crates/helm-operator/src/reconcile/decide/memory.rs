@@ -207,6 +207,8 @@ pub(crate) struct LastFailure {
     pub(crate) is_own: bool,
     /// Whether the retries are used up, so that only other inputs are tried.
     pub(crate) exhausted: bool,
+    /// Since when the server has refused each time to show a group of an ordered release with these inputs.
+    pub(crate) hidden_since: Option<Instant>,
 }
 
 impl LastFailure {
@@ -221,6 +223,7 @@ impl LastFailure {
             uncleaned: None,
             is_own: false,
             exhausted: false,
+            hidden_since: None,
         }
     }
 }
@@ -345,12 +348,23 @@ impl ResourceMemory {
         let uncleaned = uncleaned.or_else(|| self.uncleaned(&inputs).filter(|_| !counts));
         let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
         let is_own = failed.is_of_attempt() || known.is_some_and(|failure| failure.is_own);
+        let hidden = known.filter(|failure| failure.inputs == inputs).and_then(|failure| failure.hidden_since);
+        let hidden_since = failed.hides_group().then(|| hidden.unwrap_or(now));
         let news = known.is_none_or(|failure| failure.failed != *failed || failure.exhausted != exhausted);
         (self.restored, self.inherited) = (None, None);
         let retry = Retry::after(failures, now);
         let failed = failed.clone();
-        let failure = LastFailure { failed, inputs, retry, attempts, obstructions, uncleaned, is_own, exhausted };
-        self.failure = Some(Box::new(failure));
+        self.failure = Some(Box::new(LastFailure {
+            failed,
+            inputs,
+            retry,
+            attempts,
+            obstructions,
+            uncleaned,
+            is_own,
+            exhausted,
+            hidden_since,
+        }));
         news
     }
 

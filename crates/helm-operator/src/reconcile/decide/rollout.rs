@@ -5,8 +5,8 @@
 //! and so does one that leaves a previously ready release stalled, so a broken chart stops after the first few
 //! releases. A release that was not ready before gives its slot up once it is stalled, because the upgrade did not
 //! break it. One that only its own sources of values change also gives its slot up once the upgrade fails: that is its
-//! owner's doing, and must not stop all others. So does one that gets a slot while it has to wait for its turn in a
-//! rollout, for a dependency, for memory or for its next attempt, and one that needs no slot any more. One that failed
+//! owner's doing, and must not stop all others. Both do so while the server refuses what their
+//! upgrade waits for. So does one that gets a slot while it has to wait for its turn in a rollout, for a dependency, for memory or for its next attempt, and one that needs no slot any more. One that failed
 //! before waits for its turn without a slot, too. Waiting for a slot does not occupy a worker.
 //!
 //! Only a resource that is still known gets a place. Nothing can be forgotten between that check and the change: one
@@ -115,6 +115,8 @@ pub(crate) struct Claim<'h> {
     pub(crate) lacks_memory: bool,
     /// The current inputs have failed, and may not be tried again yet, or at all.
     pub(crate) is_held: bool,
+    /// Its pending upgrade goes on only once the server allows what it refuses.
+    pub(crate) is_stuck: bool,
     /// No test of the deployed revision is to run, and none failed so that the revision is rolled back.
     pub(crate) is_tested: bool,
     /// The health of the objects, if it is known.
@@ -146,7 +148,7 @@ impl Claim<'_> {
         let is_stalled = matches!(self.health, Some(Health::TimedOut(_) | Health::Failed(_)));
         let is_excused = begun.before == Before::Unready || begun.cause == Cause::Sources;
         match (self.attempt, self.due) {
-            (Attempt::Unfinished, _) => false,
+            (Attempt::Unfinished, _) => self.is_stuck && is_excused,
             _ if is_stalled && is_excused => true,
             // Those that it waits for may need the slot. The gate of the rollout counts what failed.
             _ if self.is_out_of_turn => true,
@@ -460,6 +462,7 @@ mod tests {
         lacks_dependency: false,
         lacks_memory: false,
         is_held: false,
+        is_stuck: false,
         is_tested: true,
         health: Some(&Health::Ready),
     };
@@ -525,6 +528,7 @@ mod tests {
             ("others failed, no answer", Claim { is_blocked: true, ..others_failed }, [true, false, true, false, true]),
             ("failed, then no answer", Claim { is_blocked: true, ..failed }, [true, false, true, false, true]),
             ("pending", unfinished, [true, true, true, true, true]),
+            ("pending, and stuck", Claim { is_stuck: true, ..unfinished }, [true, true, true, false, false]),
             ("pending, not its turn", Claim { is_out_of_turn: true, ..unfinished }, [true, false, true, true, true]),
             ("pending, no answer", Claim { is_blocked: true, ..unfinished }, [true, false, true, true, true]),
             ("pending, the old one stalled", Claim { health: stalled, ..unfinished }, [true, true, true, true, true]),

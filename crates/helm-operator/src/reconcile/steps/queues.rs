@@ -141,6 +141,7 @@ impl StepContext<'_> {
     fn claim<'h>(&self, primary: &Primary, health: Option<&'h Health>) -> Claim<'h> {
         let release = self.release();
         let release = release.as_deref();
+        let newest = release.and_then(ReleaseRecords::newest);
         let gate = self.gate(primary, release);
         let due = self.due(primary, release);
         let is_unwanted = matches!(gate, Gate::Closed | Gate::Pin | Gate::Pinned);
@@ -155,6 +156,7 @@ impl StepContext<'_> {
             lacks_dependency: due != Due::Nothing && self.awaits(primary) == Awaits::Missing,
             lacks_memory: due != Due::Nothing && self.is_crowded(primary),
             is_held: self.is_held(primary, release),
+            is_stuck: newest.is_some_and(|(_, newest)| self.is_stuck(primary, newest)),
             is_tested: gate != Gate::RollBack && !self.is_test_due(primary),
             health,
         }

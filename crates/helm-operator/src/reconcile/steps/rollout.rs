@@ -132,7 +132,7 @@ impl StepContext<'_> {
         if is_new(&marks.inputs) {
             let Some(before) = marks.before else { return Part::None };
             let state = match before {
-                _ if has_failed || newest.status == Status::Failed => Reached::Failed,
+                _ if has_failed || newest.status == Status::Failed || self.is_stuck(primary, newest) => Reached::Failed,
                 Before::Unready => Reached::Ailing,
                 Before::Ready => self.state(primary, (version, newest), health),
             };
@@ -227,6 +227,18 @@ impl StepContext<'_> {
     /// nothing about the release.
     fn has_failed(&self, primary: &Primary) -> bool {
         self.has_ended(primary, |failed| matches!(failed, Failed::Attempt(_)))
+    }
+
+    /// Returns whether a pending upgrade goes on only once the server allows more: to delete what the revision drops, or to
+    /// look at a group, which it has refused for longer than `progressTimeout`. That may last for ever, and nothing else
+    /// would end a step of the rollout.
+    pub(super) fn is_stuck(&self, primary: &Primary, newest: &Revision) -> bool {
+        let limit = self.shared.settings.progress_timeout;
+        let memory = self.shared.memory.of(self.key);
+        let hidden_since = memory.failure.as_ref().and_then(|failure| failure.hidden_since);
+        let is_hidden = !limit.is_zero() && hidden_since.is_some_and(|since| since.elapsed() >= limit);
+        newest.status == Status::PendingUpgrade
+            && self.has_ended(primary, |failed| failed.is_refused_deletion() || (is_hidden && failed.hides_group()))
     }
 
     /// Returns whether the last attempt with these inputs found in this process that another resource has the release.
