@@ -460,10 +460,21 @@ async fn a_group_that_the_server_refuses_to_show_for_long_counts_as_failed_in_a_
     spec["by"] = json!({"v2": {"objects": objects}});
     let world = rolling(World::new(spec).server, "v1");
     reconcile(&world).await;
+    make_available(&world, "web");
+    reconcile(&world).await;
+    assert_eq!(world.state("Ready"), "True/Ready");
     let world = rolling(world.server, "v2");
+    let hide = async || {
+        tokio::time::sleep(MINUTE).await;
+        hide_deployments(&world, 500);
+        std::future::pending::<()>().await;
+    };
     let part = |world: &World| world.shared.turns.part(&key());
     for state in [Reached::Moving, Reached::Failed] {
-        reconcile_blindly(&world, 403).await;
+        tokio::select! {
+            _ = world.reconcile() => {}
+            () = hide() => unreachable!("it has no end"),
+        }
         assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
         let is_in = matches!(part(&world), Some(Part::Reached { state: now, .. }) if now == state);
         assert!(is_in, "{state:?}: {:?}", part(&world));
