@@ -3,6 +3,8 @@
 //! Deleting a namespace also deletes the record, while cluster-scoped objects have no owner reference that would let
 //! the garbage collector delete them.
 
+use std::time::Duration;
+
 use futures::{StreamExt, TryStreamExt, stream};
 
 use super::{Environment, Error};
@@ -12,14 +14,18 @@ use crate::storage::{MarkedObject, Marks};
 /// Maximum number of concurrent lists, each of which has one page in memory.
 const MAX_LISTS: usize = 2;
 
+/// The pause before a list that was not served is repeated: longer than the server needs to serve a definition that was
+/// applied again.
+const LIST_AGAIN: Duration = Duration::from_secs(10);
+
 /// Finds every object in the cluster that carries the chart's label and provably belongs to this release, with one paged
 /// list per kind. Leaves out what hooks made, definitions included: no uninstall deletes it.
 ///
 /// A kind that may not be listed cluster-wide is listed in the release's namespace; kinds that may not be listed at all
-/// are skipped.
+/// are skipped, and so are kinds that discovery names but that are not served even after a pause.
 ///
 /// # Errors
-/// The server is unreachable, or rejects a list for another reason than missing permissions, or than a kind that has gone.
+/// The server is unreachable, or rejects a list for another reason than missing permissions, or than a kind that is not served.
 pub async fn orphans(env: &Environment<'_>) -> Result<Marks, Error> {
     found(env, |_| true).await
 }
@@ -54,30 +60,42 @@ async fn objects_of_kind(
     counts: &impl Fn(&Live) -> bool,
 ) -> Result<Vec<MarkedObject>, Error> {
     let failed = |source| ApplyError::Failed { verb: "list", object: kind.plural.to_string(), source };
-    let everywhere = list(env, kind, "", counts).await;
-    let found = match everywhere {
-        Err(error) if error.is_forbidden() && kind.namespaced => {
-            list(env, kind, &env.decoration.namespace, counts).await
+    let mut found = list_where_allowed(env, kind, counts).await;
+    if found.as_ref().is_err_and(|error| error.is_unserved_path()) {
+        let mapper = &env.applier.mapper;
+        mapper.refresh().await.map_err(failed)?;
+        if mapper.is_unserved(kind.group(), &kind.kind) {
+            return Ok(Vec::new());
         }
-        found => found,
-    };
+        env.slot.pause(LIST_AGAIN).await;
+        found = list_where_allowed(env, kind, counts).await;
+    }
     match found {
         // Without permission to list a kind, we cannot have created any of its objects.
         Err(error) if error.is_forbidden() || error.is_missing_object() => Ok(Vec::new()),
-        Err(error) if error.is_unserved_path() => Ok(without(env, kind, error).await.map_err(failed)?),
+        // Discovery names the kind, but an aggregated API does not serve it. That may last for ever, and must not block the
+        // uninstall: while it lasts, no object of the kind can be found or deleted. One that was made before it is left.
+        Err(error) if error.is_unserved_path() => {
+            let release = &*env.decoration.release;
+            tracing::warn!(release, kind = %kind.plural, "skipped a kind that is discovered but not served");
+            Ok(Vec::new())
+        }
         found => Ok(found.map_err(failed)?),
     }
 }
 
-/// Returns no objects of a kind whose list is not served, once discovery shows that the kind is gone.
-async fn without(
+/// Lists the objects of a kind in the whole cluster, or in the release's namespace if only that is allowed.
+async fn list_where_allowed(
     env: &Environment<'_>,
     kind: &Resource,
-    error: crate::kube::Error,
+    counts: &impl Fn(&Live) -> bool,
 ) -> Result<Vec<MarkedObject>, crate::kube::Error> {
-    let mapper = &env.applier.mapper;
-    mapper.refresh().await?;
-    if mapper.is_unserved(kind.group(), &kind.kind) { Ok(Vec::new()) } else { Err(error) }
+    match list(env, kind, "", counts).await {
+        Err(error) if error.is_forbidden() && kind.namespaced => {
+            list(env, kind, &env.decoration.namespace, counts).await
+        }
+        found => found,
+    }
 }
 
 /// Lists the objects of a kind that are ours and count. Keeps nothing else of a page: all releases of a chart have its
