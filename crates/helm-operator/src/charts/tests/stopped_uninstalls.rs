@@ -164,6 +164,24 @@ async fn a_correction_ends_the_hook_of_an_uninstall_after_a_failed_upgrade_and_i
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_correction_lets_the_hook_after_the_deletions_end_and_is_installed() {
+    for place in [Place::Spec, Place::Secret] {
+        let gone = json!([{"name": "gone", "events": ["post-delete"], "policies": []}]);
+        let (world, _) = before_its_uninstall(gone, place).await;
+        world.server.slow_down(Duration::ZERO);
+        hooks::reconcile_while(&world, |world| {
+            assert!(world.maps().is_empty(), "its hook runs");
+            place.set(&world.server, "2");
+        })
+        .await;
+        try_twice(&world).await;
+        let runs = hooks::count(&world, &format!("POST {}", hooks::JOBS));
+        assert_eq!((runs, world.value_of("b")), (1, json!("2")), "{place:?}: {:#?}", world.server.log());
+        assert_eq!(world.history(), ["1 deployed"], "{place:?}: installed again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_uninstall_that_a_dead_process_has_prepared_goes_on_unless_a_correction_calls_it_off() {
     for corrects in [false, true] {
         let (world, before) = before_its_uninstall(farewell(json!([])), Place::Spec).await;

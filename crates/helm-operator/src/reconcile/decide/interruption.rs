@@ -1,8 +1,8 @@
 //! Decides whether the wait for a hook ends early: when the resource is deleted, or when its `spec`, a value source or
 //! its annotation `…-disable-hooks` or `pin` changes. A resource that only the cache has forgotten is not deleted. The wait
 //! for a test also ends when somebody replaces the tested revision. The hooks of a deletion are waited for whatever the
-//! resource says; those of an uninstall after a failed upgrade are not, because the corrected resource would lose its
-//! release.
+//! resource says; those of an uninstall after a failed upgrade only once it deletes objects, because before, the corrected
+//! resource would lose its release.
 //!
 //! Any other change, such as the chart of a new process, is handled after the hook: only the person who sets the values
 //! can know that a running migration is worthless now. See docs/decisions/0045-interrupted-hooks.md.
@@ -29,6 +29,7 @@ pub(crate) struct Aim {
     /// The action whose hooks run, by its name in annotations.
     action: Action,
     uid: Box<str>,
+    /// Whether the resource is being deleted, or its release, which is then deleted to its end.
     is_deleting: bool,
     spec: Box<str>,
     are_hooks_disabled: bool,
@@ -100,6 +101,14 @@ impl Running {
     /// Records that an action starts, with values from these sources, and what it is about to record.
     pub(crate) fn begin(&self, aim: Aim, used: Vec<Used>, candidate: Option<Arc<Candidate>>) {
         *lock(&self.0) = Some(Begun { aim, used, sources: Sources::Same, candidate, is_gone: false, tested: None });
+    }
+
+    /// Records that the uninstall is about to delete objects, as for a resource that is deleted: only disabled hooks end
+    /// its waits from now on.
+    pub(crate) fn deletes(&self) {
+        if let Some(action) = &mut *lock(&self.0) {
+            action.aim.is_deleting = true;
+        }
     }
 
     /// Records that the action runs the tests of this deployed revision.
@@ -212,6 +221,15 @@ mod tests {
         check(Action::Uninstall, &|p| (pin(p), deletes(p)).1, None);
         let leaving = Aim::of(&primary(deletes), Action::Uninstall);
         assert_eq!(leaving.outdated(&primary(|p| (deletes(p), pin(p), changes(p)).1), Sources::Changed), None);
+        let running = Running::default();
+        running.begin(Aim::of(&primary(|_| ()), Action::Uninstall), Vec::new(), None);
+        running.sources_changed();
+        let corrected = primary(|p| (pin(p), changes(p)).1);
+        assert_eq!(running.outdated(Some(&corrected)), Some("the annotation pin changed"));
+        running.deletes();
+        assert_eq!(running.outdated(Some(&corrected)), None, "its objects are deleted already");
+        let disabled = primary(annotated("uninstall-disable-hooks"));
+        assert_eq!(running.outdated(Some(&disabled)), Some("an annotation disables hooks"));
         let returning = Aim::of(&primary(pin), Action::Rollback);
         assert_eq!(returning.outdated(&primary(|p| (pin(p), changes(p)).1), Sources::Changed), None);
         assert_eq!(Running::default().outdated(None), None);

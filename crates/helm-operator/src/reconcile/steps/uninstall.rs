@@ -266,6 +266,9 @@ async fn begin_deletion(
         cache_hook_records(context, at);
         withdrawn?;
     }
+    if stopped.is_none() {
+        context.running.deletes();
+    }
     Ok(stopped)
 }
 
