@@ -29,7 +29,8 @@ async fn read_discovery(shared: &ControllerContext) {
             tracing::debug!(error = chain(&error), "Cannot find out which kinds are served");
         }
         let now = state();
-        if now.0 != known.0 {
+        // Before, no release is rendered because of them alone.
+        if now.0 != known.0 && now.1 {
             tracing::info!(
                 controller = &*shared.settings.controller,
                 "The cluster serves other kinds: rendering again"

@@ -11,7 +11,7 @@ use controller::runtime::backoff;
 use controller::runtime::served_kinds::ServedKinds;
 use futures::future::BoxFuture;
 use go_encoding::json;
-use go_template::{Map, Value};
+use go_template::{Map, Str, Value};
 use helm::chart::Chart;
 use helm::engine::{self, Capabilities, Engine, KubeVersion, Lookup};
 use helm::sequence::{SequenceError, Subcharts};
@@ -22,6 +22,7 @@ use helm_release::kube::{
 use helm_release::release::ChartDocument;
 use outside::sync;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::lookup::{Blocking, ClusterLookup, LookupReach, Named, ReleaseReach};
 use super::request::{RenderError, Rendered, Renderer, Request};
@@ -45,7 +46,15 @@ pub(crate) struct Discovered {
     kube_version: KubeVersion,
     known: RwLock<Option<Known>>,
     /// The capabilities for charts that render again when they change; `None` before the first discovery.
-    settling: Mutex<Option<Settling<Known>>>,
+    counting: Mutex<Option<Counting>>,
+}
+
+/// What counts for charts that render again when it changes.
+struct Counting {
+    settling: Settling<Str>,
+    /// The generation and the time of the discovery that was added last.
+    added: Option<(usize, Instant)>,
+    known: Known,
 }
 
 /// The capabilities as one discovery found them.
@@ -55,12 +64,6 @@ struct Known {
     generation: usize,
     capabilities: Arc<Capabilities>,
     digest: Arc<str>,
-}
-
-impl PartialEq for Known {
-    fn eq(&self, other: &Known) -> bool {
-        self.digest == other.digest
-    }
 }
 
 impl Discovered {
@@ -82,8 +85,8 @@ impl Discovered {
         };
         let version: serde_json::Value = answer.parse()?;
         let kube_version = KubeVersion::parse(version["gitVersion"].as_str().unwrap_or_default())?;
-        let (known, settling) = (RwLock::default(), Mutex::default());
-        Ok(Discovered { applier: applier.clone(), kube_version, known, settling })
+        let (known, counting) = (RwLock::default(), Mutex::default());
+        Ok(Discovered { applier: applier.clone(), kube_version, known, counting })
     }
 
     /// Returns the capabilities, which are at most a few seconds old; those last known if discovery fails. Without
@@ -115,23 +118,34 @@ impl Discovered {
             return known;
         }
         let (generation, api_versions) = self.applier.mapper.known_api_versions();
-        let capabilities = Arc::new(Capabilities::new(self.kube_version.clone(), api_versions));
-        let mut api_versions: Vec<String> = capabilities.api_versions.iter().map(ToString::to_string).collect();
-        api_versions.sort();
-        let digest = digest_json(&json!([capabilities.kube_version.version, api_versions])).into();
-        let known = Known { generation, capabilities, digest };
+        let known = self.with_kinds(generation, api_versions);
         *sync::write(&self.known) = Some(known.clone());
         known
     }
 
+    /// Returns the capabilities with these API versions and kinds.
+    fn with_kinds(&self, generation: usize, api_versions: impl IntoIterator<Item = impl Into<Str>>) -> Known {
+        let capabilities = Arc::new(Capabilities::new(self.kube_version.clone(), api_versions));
+        let mut api_versions: Vec<String> = capabilities.api_versions.iter().map(ToString::to_string).collect();
+        api_versions.sort();
+        let digest = digest_json(&json!([capabilities.kube_version.version, api_versions])).into();
+        Known { generation, capabilities, digest }
+    }
+
     /// Returns what counts for charts that render again when it changes, and whether it has settled.
     fn counting(&self) -> (Known, bool) {
+        let mut counting = sync::lock(&self.counting);
         let known = self.known();
         let Some(at) = self.applier.mapper.discovered_at() else { return (known, false) };
-        let mut settling = sync::lock(&self.settling);
-        let settling = settling.get_or_insert_with(|| Settling::begin(known.clone(), at));
-        settling.add(known, at);
-        (settling.counts().clone(), settling.is_settled())
+        let begin = || Counting { settling: Settling::begin(at), added: None, known: known.clone() };
+        let counting = counting.get_or_insert_with(begin);
+        let found = (known.generation, at);
+        if counting.added != Some(found) {
+            counting.settling.add(known.capabilities.api_versions.iter().cloned(), at);
+            counting.known = self.with_kinds(known.generation, counting.settling.counts().cloned());
+            counting.added = Some(found);
+        }
+        (counting.known.clone(), counting.settling.is_settled())
     }
 }
 
@@ -665,7 +679,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn kinds_that_alternate_reach_no_chart_that_renders_on_them_before_they_settle() {
+    async fn kinds_that_alternate_change_no_chart_that_renders_on_them_once_they_have_settled() {
         let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  \
             text: '{{ .Capabilities.APIVersions.Has \"example.com/v1/Kind\" }}'";
         let (server, renderer) = renderer(template).await;
@@ -682,19 +696,26 @@ mod tests {
             known()
         };
         assert!(!has_kind().await);
-        let first = known();
-        assert!(!first.1);
+        let (without, is_settled) = known();
+        assert!(!is_settled);
+        for at in 0..9 {
+            let (now, is_settled) = find(at % 2 == 0).await;
+            assert_eq!((now == without, is_settled), (at % 2 == 1, false), "{at}: the last discovery counts");
+        }
+        let settled = find(false).await;
+        assert!(settled.0 != without && settled.1 && has_kind().await);
         for at in 0..30 {
-            assert_eq!(find(at % 2 == 0).await, first, "{at}");
+            assert_eq!(find(at % 2 == 0).await, settled, "{at}");
         }
-        assert!(!has_kind().await);
-        for at in 0..10 {
-            assert_eq!(find(true).await, first, "{at}");
+        for at in 0..9 {
+            assert_eq!(find(false).await, settled, "{at}");
         }
-        let settled = find(true).await;
-        assert!(settled.0 != first.0 && settled.1 && has_kind().await);
-        assert_eq!(find(false).await, settled, "once");
         assert!(has_kind().await);
+        let gone = find(false).await;
+        assert_eq!(gone, (without, true));
+        assert!(!has_kind().await);
+        assert_eq!(find(true).await, gone, "once");
+        assert!(!has_kind().await);
     }
 
     #[tokio::test(flavor = "multi_thread")]

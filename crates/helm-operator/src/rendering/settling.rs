@@ -1,46 +1,75 @@
 //! Decides which of the kinds that discovery finds count for charts that render again when they change. Pure.
 //!
 //! While a control plane is upgraded, its API servers serve different kinds, and each discovery shows those of one of
-//! them. A revision for each change would run hooks, and delete objects that the next one creates anew.
+//! them. A revision for each change would run hooks, and delete objects that the next one creates anew. Each kind settles
+//! by itself: an aggregated API server that comes and goes delays no other.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long discovery must find the same before it counts: at ten discoveries in a row, each of which may come from
-/// another API server. An API server is replaced in less.
+/// How long discovery must find a kind, or miss it, before that counts: at ten discoveries in a row, each of which may
+/// come from another API server. An API server is replaced in less.
 pub(super) const SETTLES: Duration = Duration::from_secs(300);
 
-/// What counts, and what the last discoveries have found.
+/// What discovery has found so far, and what of it counts.
 #[derive(Clone, Debug)]
-pub(super) struct Settling<T> {
-    counts: T,
-    /// Whether discovery has ever found for long enough what counts. Until then, it is what the process found first.
+pub(super) struct Settling<K> {
+    kinds: BTreeMap<K, Found>,
+    /// The first discovery.
+    began: Instant,
+    /// Whether discovery has been read for long enough. Until then, what the last one found counts.
     is_settled: bool,
-    last: T,
-    /// The discovery that found `last` first.
-    since: Instant,
 }
 
-impl<T: Clone + PartialEq> Settling<T> {
-    /// Begins with what the process finds first.
-    pub(super) fn begin(found: T, at: Instant) -> Settling<T> {
-        Settling { counts: found.clone(), is_settled: false, last: found, since: at }
+/// What the discoveries say about one kind.
+#[derive(Clone, Debug)]
+struct Found {
+    is_served: bool,
+    /// The discovery that found this first.
+    since: Instant,
+    /// How often discovery has found another state than before.
+    changes: usize,
+    counts: bool,
+}
+
+impl<K: Ord> Settling<K> {
+    pub(super) fn begin(at: Instant) -> Settling<K> {
+        Settling { kinds: BTreeMap::new(), began: at, is_settled: false }
     }
 
     /// Adds what the discovery at this time has found. Finding it again without another discovery changes nothing.
-    pub(super) fn add(&mut self, found: T, at: Instant) {
-        if found != self.last {
-            (self.last, self.since) = (found, at);
+    pub(super) fn add(&mut self, found: impl IntoIterator<Item = K>, at: Instant) {
+        let mut found: BTreeSet<K> = found.into_iter().collect();
+        for (kind, known) in &mut self.kinds {
+            let is_served = found.remove(kind);
+            if known.is_served != is_served {
+                (known.is_served, known.since) = (is_served, at);
+                known.changes += 1;
+            }
         }
-        if at.saturating_duration_since(self.since) >= SETTLES {
-            (self.counts, self.is_settled) = (self.last.clone(), true);
+        // What was not found before has changed, except at the first discovery.
+        let new = Found { is_served: true, since: at, changes: usize::from(at > self.began), counts: false };
+        self.kinds.extend(found.into_iter().map(|kind| (kind, new.clone())));
+        let has_settled = at.saturating_duration_since(self.began) >= SETTLES;
+        for known in self.kinds.values_mut() {
+            known.counts = match () {
+                () if at.saturating_duration_since(known.since) >= SETTLES => known.is_served,
+                () if self.is_settled => known.counts,
+                // What alternates counts in every process alike, not as the last discovery happened to find it.
+                () if has_settled && known.changes > 1 => true,
+                () => known.is_served,
+            };
         }
+        self.is_settled |= has_settled;
+        let is_settled = self.is_settled;
+        self.kinds.retain(|_, known| known.counts || known.is_served || !is_settled);
     }
 
     /// Returns what counts.
-    pub(super) fn counts(&self) -> &T {
-        &self.counts
+    pub(super) fn counts(&self) -> impl Iterator<Item = &K> {
+        self.kinds.iter().filter(|(_, known)| known.counts).map(|(kind, _)| kind)
     }
 
     pub(super) fn is_settled(&self) -> bool {
@@ -52,26 +81,59 @@ impl<T: Clone + PartialEq> Settling<T> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn only_what_is_found_for_minutes_counts() {
-        let (start, period) = (Instant::now(), SETTLES / 10);
-        let mut settling = Settling::begin("a", start);
-        // What is found from each discovery on, with what counts after the last of so many.
-        for (from, found, times, expected) in [
-            (1, vec!["b", "a"], 20, ("a", false)),
-            (21, vec!["b"], 10, ("a", false)),
-            (31, vec!["b"], 1, ("b", true)),
-            (32, vec!["b", "c", "a"], 60, ("b", true)),
-            (92, vec!["c"], 10, ("b", true)),
-            (102, vec!["c"], 1, ("c", true)),
-        ] {
-            for (at, one) in (from..from + times).zip(found.iter().cycle()) {
-                settling.add(*one, start + period * at);
-            }
-            assert_eq!((*settling.counts(), settling.is_settled()), expected, "from {from}");
+    const PERIOD: Duration = Duration::from_secs(30);
+
+    /// Adds discoveries from this one on, each of which finds the next of these texts, a kind for each letter. Returns
+    /// what counts after the last of so many, and whether that has settled.
+    fn add(settling: &mut Settling<char>, start: Instant, from: u32, found: &[&str], times: u32) -> (String, bool) {
+        for (at, one) in (from..from + times).zip(found.iter().cycle()) {
+            settling.add(one.chars(), start + PERIOD * at);
         }
-        settling.add("a", start + period * 103);
-        (0..100).for_each(|_| settling.add("a", start + period * 103));
-        assert_eq!(*settling.counts(), "c", "nothing was discovered since");
+        (settling.counts().collect(), settling.is_settled())
+    }
+
+    #[test]
+    fn a_kind_counts_once_it_is_found_for_minutes_whatever_others_do() {
+        let start = Instant::now();
+        let mut settling = Settling::begin(start);
+        for (from, found, times, expected) in [
+            // Until then, the last discovery counts.
+            (0, vec!["ab"], 1, ("ab", false)),
+            (1, vec!["a", "ab"], 3, ("a", false)),
+            (4, vec!["ab", "a"], 7, ("ab", true)),
+            // A kind appears while another comes and goes.
+            (11, vec!["ac", "abc"], 10, ("ab", true)),
+            (21, vec!["ac", "abc"], 1, ("abc", true)),
+            (22, vec!["abc", "ac"], 60, ("abc", true)),
+            // It goes.
+            (82, vec!["ab", "a"], 10, ("abc", true)),
+            (92, vec!["ab"], 1, ("ab", true)),
+            (93, vec!["a"], 10, ("ab", true)),
+            (103, vec!["a"], 1, ("a", true)),
+            (104, vec!["ad", "a"], 60, ("a", true)),
+        ] {
+            let (counts, is_settled) = add(&mut settling, start, from, &found, times);
+            assert_eq!((counts.as_str(), is_settled), expected, "from {from}");
+        }
+        settling.add("b".chars(), start + PERIOD * 164);
+        (0..100).for_each(|_| settling.add("b".chars(), start + PERIOD * 164));
+        assert_eq!(settling.counts().collect::<String>(), "a", "nothing was discovered since");
+    }
+
+    #[test]
+    fn what_alternates_from_the_start_counts_whatever_the_last_discovery_finds() {
+        for found in [["ab", "a"], ["a", "ab"]] {
+            let start = Instant::now();
+            let mut settling = Settling::begin(start);
+            assert_eq!(add(&mut settling, start, 0, &found, 11), ("ab".to_owned(), true), "{found:?}");
+        }
+        for (last, expected) in [("ab", "ab"), ("a", "a")] {
+            let start = Instant::now();
+            let mut settling = Settling::begin(start);
+            let first = if last == "a" { "ab" } else { "a" };
+            add(&mut settling, start, 0, &[first], 5);
+            let changed = add(&mut settling, start, 5, &[last], 6);
+            assert_eq!(changed, (expected.to_owned(), true), "it changed once");
+        }
     }
 }
