@@ -4,7 +4,7 @@ use super::hooks;
 use super::reporting::published;
 use super::*;
 use crate::charts::capabilities::follow;
-use crate::watches::RenderOn;
+use crate::watches::{ChartTests, OnTestFailure, RenderOn};
 
 /// Creates a controller whose charts render on these triggers.
 fn world(capabilities: bool, stub: Arc<Stub>) -> World {
@@ -97,6 +97,37 @@ async fn kinds_that_a_process_finds_at_its_start_make_a_revision_only_once_they_
         assert_eq!((world.value_of("a"), world.history().len()), (json!(format!("{value} with Monitors")), 2));
         assert_eq!(world.requests().await, 0, "{value}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_that_failed_its_tests_is_tried_with_other_kinds_only_once_they_have_settled() {
+    let server = World::new(hooks::with_hooks(json!([hooks::hook("check", "test")]))).server;
+    let on = |server: Arc<MemoryApi>, stub: Arc<Stub>| {
+        World::with_events(server, stub, |settings| {
+            settings.render_on = RenderOn { capabilities: true };
+            let on_failure = OnTestFailure::Rollback;
+            settings.chart_tests = ChartTests { enable: true, on_failure, ..ChartTests::default() };
+        })
+    };
+    let reconcile = async |world: &World, how: &str| {
+        for _ in 0..2 {
+            hooks::reconcile(world, how).await;
+        }
+    };
+    let first = on(server, Arc::new(Stub::default()));
+    reconcile(&first, "Complete").await;
+    first.edit(|p| p["spec"]["value"] = "2".into());
+    reconcile(&first, "Failed").await;
+    let undone = ["1 superseded", "2 superseded", "3 deployed"];
+    assert_eq!(first.history(), undone);
+    let stub = finding("Monitors");
+    let world = on(first.server, stub.clone());
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.value_of("a"), world.history()), (json!("1"), undone.map(str::to_owned).to_vec()));
+    settle(&stub);
+    reconcile(&world, "Complete").await;
+    let newest = world.history().pop().unwrap();
+    assert_eq!((world.value_of("a"), newest.as_str()), (json!("2 with Monitors"), "4 deployed"));
 }
 
 #[tokio::test(start_paused = true)]

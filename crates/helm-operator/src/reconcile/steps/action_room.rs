@@ -80,7 +80,10 @@ impl StepContext<'_> {
         let has_begun = match self.gate(primary, Some(release)) {
             _ if primary.deleting => release.revisions.values().any(|one| one.status == Status::Uninstalling),
             Gate::RollBack | Gate::Pin => unfinished.is_some_and(|marks| marks.rolled_back_to.is_some()),
-            _ => unfinished.is_some_and(|marks| inputs::is_equal(&marks.inputs, &self.inputs_digest(primary))),
+            _ => unfinished.is_some_and(|marks| {
+                inputs::is_equal(&marks.inputs, &self.inputs_digest(primary))
+                    || self.differs_by_chance(&marks.inputs, primary)
+            }),
         };
         if has_begun { Entry::Begun } else { Entry::New }
     }

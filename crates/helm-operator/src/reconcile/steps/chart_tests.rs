@@ -42,7 +42,9 @@ impl StepContext<'_> {
         }
         let memory = self.shared.memory.of(self.key);
         let again = memory.triggers.test_again.as_deref();
-        match gate::gate(release, primary.uid(), &self.inputs_digest(primary), again) {
+        let rejected = gate::rejected(release).filter(|rejected| self.differs_by_chance(&rejected.inputs, primary));
+        let inputs = rejected.map_or_else(|| self.inputs_digest(primary), |rejected| rejected.inputs.clone());
+        match gate::gate(release, primary.uid(), &inputs, again) {
             Gate::Test if !self.may_test(primary) || !self.is_ready(release) => Gate::Open,
             gate => gate,
         }
