@@ -100,6 +100,18 @@ async fn kinds_that_a_process_finds_at_its_start_make_a_revision_only_once_they_
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_plan_shows_what_follows_from_kinds_that_have_not_settled() {
+    let first = world(true, Arc::new(Stub::default()));
+    first.reconcile().await;
+    let world = on(first.server, true, finding("Monitors"));
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/dry-run": "true"}));
+    world.reconcile().await;
+    let planned = world.condition("Planned").unwrap_or_default();
+    assert!(planned.contains("/WouldChange/"), "{planned}");
+    assert_eq!((world.value_of("a"), world.history()), (json!("1"), vec!["1 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_revision_that_failed_its_tests_is_tried_with_other_kinds_only_once_they_have_settled() {
     let server = World::new(hooks::with_hooks(json!([hooks::hook("check", "test")]))).server;
     let on = |server: Arc<MemoryApi>, stub: Arc<Stub>| {

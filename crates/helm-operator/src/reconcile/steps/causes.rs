@@ -93,10 +93,11 @@ impl StepContext<'_> {
     }
 
     /// Returns whether recorded inputs differ from the resource's only in kinds that this process has found by chance so
-    /// far: what was rendered with the recorded ones stays until they have settled.
+    /// far: what was rendered with the recorded ones stays until they have settled. A rehearsal shows what follows then.
     pub(crate) fn differs_by_chance(&self, recorded: &str, primary: &Primary) -> bool {
-        let follows_kinds = self.shared.settings.render_on.capabilities;
-        follows_kinds
+        let settings = &self.shared.settings;
+        settings.render_on.capabilities
+            && !settings.rehearses
             && !self.shared.renderer.are_capabilities_settled()
             && inputs::is_by_kinds(recorded, &self.recorded_inputs(primary))
     }
