@@ -549,7 +549,7 @@ impl Error {
     /// The same action may succeed later. After any other failure, the same action fails again.
     pub fn is_unanswered(&self) -> bool {
         match self {
-            Error::Apply(ApplyError::StillDeleting { .. } | ApplyError::Unrecorded { .. })
+            Error::Apply(ApplyError::StillDeleting { .. } | ApplyError::Unrecorded { .. } | ApplyError::Taken(_))
             | Error::Prune(_)
             | Error::Manifest(_)
             | Error::Record(_)
@@ -666,7 +666,8 @@ impl Error {
     pub fn is_ownership_conflict(&self) -> bool {
         matches!(
             self,
-            Error::Apply(ApplyError::Foreign(_)) | Error::Hook(HookError::Foreign { .. } | HookError::Unclaimed { .. })
+            Error::Apply(ApplyError::Foreign(_) | ApplyError::Taken(_))
+                | Error::Hook(HookError::Foreign { .. } | HookError::Unclaimed { .. })
         )
     }
 }

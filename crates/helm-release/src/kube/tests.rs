@@ -282,7 +282,9 @@ async fn an_object_that_changes_hands_while_the_watch_is_late_is_not_overwritten
     theirs["spec"]["port"] = 9.into();
     server.put(SERVICE, theirs, "other");
     let error = apply(&applier, target(&service(), Rule::Keep, late)).await.unwrap_err();
-    assert!(matches!(error, ApplyError::Foreign(_)), "{error}");
+    assert!(matches!(error, ApplyError::Taken(_)), "{error}");
+    let error = crate::action::Error::from(error);
+    assert!(error.is_unanswered() && error.is_ownership_conflict(), "the next attempt finds it before it writes");
     let live = server.object(SERVICE).unwrap();
     let owners = live["metadata"]["ownerReferences"].as_array().unwrap();
     assert_eq!((&live["spec"]["port"], owners.len(), &owners[0]["uid"]), (&json!(9), 1, &json!("another")));

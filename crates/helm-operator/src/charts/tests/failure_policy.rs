@@ -96,6 +96,46 @@ async fn a_failed_upgrade_can_uninstall_the_release_and_the_next_attempt_install
     assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
 }
 
+/// Gives the ConfigMap `b` to another owner just before the first write of it.
+fn take_before_the_write(world: &World) {
+    let server = Arc::downgrade(&world.server);
+    world.server.refuse(move |call| {
+        let (server, path) = (server.upgrade()?, format!("{MAPS}/b"));
+        let mut object = server.object(&path)?;
+        if call.method == http::Method::PATCH && call.path.starts_with(&path) && object["data"]["value"] == "1" {
+            let owner = json!({"apiVersion": "x/v1", "kind": "Other", "name": "o", "uid": "o", "controller": true});
+            (object["metadata"]["ownerReferences"], object["data"]["value"]) = (json!([owner]), "theirs".into());
+            server.put(&path, object, "other");
+        }
+        None
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_another_owner_takes_during_an_upgrade_costs_the_release_nothing() {
+    for policy in [OnFailure::Uninstall, OnFailure::Rollback] {
+        let world = world(policy, None);
+        world.reconcile().await;
+        take_before_the_write(&world);
+        set(&world, "2");
+        world.reconcile().await;
+        assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"], "{policy:?}");
+        let said = world.condition("Irreconcilable").unwrap_or_default();
+        assert!(said.contains("Other \"o\", its controller"), "{policy:?}: {said}");
+        retry(&world).await;
+        assert_eq!((world.maps().len(), world.value_of("b")), (3, json!("theirs")), "{policy:?}");
+        let said = world.condition("ReleaseFailed").unwrap_or_default();
+        assert!(said.starts_with("True/ReleaseConflict/") && said.contains("Other \"o\", its controller"), "{said}");
+        world.server.remove(&format!("{MAPS}/b"));
+        for _ in 0..2 {
+            retry(&world).await;
+        }
+        let newest = world.history().pop().unwrap_or_default();
+        assert!(newest.ends_with(" deployed"), "{policy:?}: {newest}");
+        assert_eq!((world.maps().len(), world.value_of("b")), (3, json!("2")), "{policy:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_uninstall_after_a_failed_upgrade_that_has_to_wait_is_completed_before_the_next_install() {
     let (farewell, gone) = (hooks::hook("farewell", "pre-delete"), hooks::hook("gone", "post-delete"));

@@ -71,6 +71,9 @@ impl CleanUp {
 pub(crate) enum Stage {
     /// The render. Its failure does not concern the remains of an earlier attempt, so they are not removed.
     Render,
+    /// The check of whose the objects are, before the first write. A release that was deployed is not uninstalled, because
+    /// nothing has failed with its objects: an earlier attempt may have left its revision pending.
+    Check,
     /// The action with the rendered objects.
     Action,
 }
@@ -108,6 +111,7 @@ fn remedy(release: &ReleaseRecords, policy: OnFailure, stage: Stage, is_vouched:
         Some((to, _)) if !is_vouched(to) => Remedy::Nothing,
         Some((to, _)) if policy != OnFailure::Uninstall => Remedy::RollBack(to),
         _ if stage == Stage::Render => Remedy::Nothing,
+        Some(_) if stage == Stage::Check => Remedy::Nothing,
         Some(_) => Remedy::Uninstall,
         None if policy == OnFailure::Uninstall && has_begun() => Remedy::Uninstall,
         None if was_never_deployed(release) && release.revisions.values().all(Revision::is_sealed) => {
@@ -135,7 +139,9 @@ pub(crate) async fn after_action(
             });
             let blame = blame(&failure.cause, candidate, primary, &*context.shared.renderer);
             let message = format!("{}{blame}", attempt.message());
-            clean_up(context, primary, attempt.with_message(message), Stage::Action).await
+            let has_written = failure.recorded.is_some() || !failure.cause.is_ownership_conflict();
+            let stage = if has_written { Stage::Action } else { Stage::Check };
+            clean_up(context, primary, attempt.with_message(message), stage).await
         }
         failed => failed,
     }

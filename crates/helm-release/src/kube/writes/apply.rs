@@ -90,6 +90,11 @@ pub enum ApplyError {
     /// Existing objects do not belong to the release. Nothing was written.
     #[error("{}", describe_all(.0))]
     Foreign(Vec<Conflict>),
+    /// An object that a watch showed to be the release's belongs to someone else, which the watch has yet to show. It was
+    /// not written, but others may have been. Once the watch has caught up, the next attempt finds it before its first
+    /// write, as [`ApplyError::Foreign`].
+    #[error("{}", describe_all(std::slice::from_ref(.0)))]
+    Taken(Conflict),
     /// The release may not contain these objects. Nothing was written.
     #[error("{}", describe_unreached(.0))]
     OutOfReach(Vec<OutOfReach>),
@@ -327,7 +332,10 @@ impl Applier {
                 }
             }
             let found = self.check_path(object, &body.path, &body.key, target.rule, decoration, part).await;
-            observed = found.map_err(failed)?.map_err(|c| ApplyError::Foreign(vec![c]))?;
+            observed = found.map_err(failed)?.map_err(|conflict| match target.observed {
+                Found::Ours { .. } => ApplyError::Taken(conflict),
+                _ => ApplyError::Foreign(vec![conflict]),
+            })?;
             if target.expires && matches!(observed, Found::Absent) {
                 return Ok(None);
             }

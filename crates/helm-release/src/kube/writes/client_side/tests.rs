@@ -490,7 +490,7 @@ async fn objects_that_are_replaced_or_change_hands_are_judged_again() {
             None
         });
         let error = apply(&world, &deployment("odd1"), Policy::Auto, &(), Mode::Client).await.unwrap_err();
-        assert!(matches!(error, ApplyError::Foreign { .. }), "{error}");
+        assert!(matches!(error, ApplyError::Taken(_)), "{error}");
         server.accept();
         // Deleted: created again.
         server.remove(DEPLOYMENT);
