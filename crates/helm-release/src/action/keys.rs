@@ -8,6 +8,7 @@ use futures::future::try_join_all;
 
 use super::{Candidate, Environment, Error};
 use crate::kube::{Applier, Decoration, Object, ObjectKey, last_of_each};
+use crate::storage::MarkedObject;
 
 /// Drops the objects of a rendered candidate that a later one replaces, and adds them to its duplicates. Objects of
 /// kinds that are not served yet are compared as written; an action finds their keys.
@@ -70,4 +71,15 @@ pub(super) async fn served(env: &Environment<'_>, objects: Vec<Object>) -> Resul
         }
     }
     Ok(last_of_each(keyed).0)
+}
+
+/// Returns whether the key of one of these objects is that of a scope in which its kind is no longer served, while another
+/// of them has it in the one that is. Its deletion would hit that one, which may be adopted or kept.
+pub(super) async fn is_outscoped(env: &Environment<'_>, all: &[MarkedObject], object: &MarkedObject) -> bool {
+    if !all.iter().any(|other| other.key.is_in_other_scope(&object.key)) {
+        return false;
+    }
+    let found = env.applier.mapper.any_version(&object.api_version, &object.key.kind).await;
+    // What is not found is not deleted, either.
+    found.is_ok_and(|resource| resource.namespaced == object.key.namespace.is_empty())
 }

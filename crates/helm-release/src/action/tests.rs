@@ -11,7 +11,7 @@ use http::Method;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kube::{self, Adopt, ApplyMethod, Call, Disturbance, Live, MemoryApi};
+use crate::kube::{self, Adopt, Adopted, ApplyMethod, Call, Disturbance, Live, MemoryApi};
 use crate::release::{DeletePolicy, HookEvent};
 use crate::sample;
 use crate::storage::{Content, Known, MarkedObject, RecordMeta};
@@ -1436,6 +1436,20 @@ async fn an_upgrade_keeps_what_it_makes_of_an_object_whose_kind_changed_its_scop
         // A revision that was recorded before names the object as well.
         delete_objects(&world.env(), &installed.inventory).await.unwrap();
         assert_eq!(live(), None, "{namespace:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_adopted_object_is_not_deleted_by_the_key_that_it_had_in_another_scope() {
+    for from in [0, 1] {
+        let (world, installed) = with_moved_gear(from).await;
+        let upgraded = upgrade(&world.env(), &candidate(&[gear("2")]), &installed).await.unwrap();
+        let mut inventory = Marks::clone(&installed.inventory);
+        let now = upgraded.marks.objects[0].clone();
+        assert!(now.key.is_in_other_scope(&inventory.objects[0].key));
+        inventory.objects.push(MarkedObject { adopted: Some(Adopted::Claimed), ..now });
+        delete_objects(&world.env(), &inventory).await.unwrap();
+        assert!(world.server.object(GEARS[1 - from]).is_some(), "{from}: {:#?}", world.server.log());
     }
 }
 

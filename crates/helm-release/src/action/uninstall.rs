@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use futures::future::try_join_all;
 
-use super::keys::served;
+use super::keys::{is_outscoped, served};
 use super::order::order;
 use super::orphans::{claimed, names};
 use super::resume::{await_next, has, has_delete_hooks, not_run};
@@ -343,15 +343,20 @@ impl Uninstalling {
 /// The server rejects a deletion or is unreachable. Objects of earlier kinds may already be deleted.
 pub async fn delete_objects(env: &Environment<'_>, inventory: &Marks) -> Result<(), Error> {
     let objects: Vec<&MarkedObject> = inventory.objects.iter().filter(|o| !o.kept).collect();
-    delete_each(env, &objects).await
+    delete_each(env, inventory, &objects).await
 }
 
-/// Deletes these objects as [`delete_objects`] does.
+/// Deletes these objects of the inventory as [`delete_objects`] does.
 ///
 /// # Errors
 /// As [`delete_objects`].
-pub async fn delete_each(env: &Environment<'_>, objects: &[&MarkedObject]) -> Result<(), Error> {
-    let mut objects = objects.to_vec();
+pub async fn delete_each(env: &Environment<'_>, inventory: &Marks, all: &[&MarkedObject]) -> Result<(), Error> {
+    let mut objects = Vec::with_capacity(all.len());
+    for object in all {
+        if !is_outscoped(env, &inventory.objects, object).await {
+            objects.push(*object);
+        }
+    }
     uninstall_order(&mut objects, |o| &o.key.kind);
     objects.sort_by_key(|object| Reverse(order(object.turn)));
     for group in objects.chunk_by(|a, b| a.key.kind == b.key.kind && a.turn.round() == b.turn.round()) {

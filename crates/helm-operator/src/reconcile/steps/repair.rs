@@ -311,7 +311,7 @@ async fn prune_left_behind(
     let is_listed = |key: &ObjectKey| marks.find(key).is_some_and(|known| known.digest.is_none());
     let is_left = |object: &&MarkedObject| is_listed(&object.key) || has(&object.key);
     let left: Vec<&MarkedObject> = inventory.objects.iter().filter(is_pruned).filter(is_left).collect();
-    action::delete_each(env, &left).await.map_err(|e| fault(&e))
+    action::delete_each(env, &inventory, &left).await.map_err(|e| fault(&e))
 }
 
 /// Reads the objects that we wrote and whose events are overdue.

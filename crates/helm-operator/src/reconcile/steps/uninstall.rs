@@ -404,7 +404,7 @@ pub(super) async fn delete_objects(
     for round in action::later_rounds(inventory) {
         let is_left = |object: &&MarkedObject| env.live.cached(&object.key, &env.decoration) != Cached::Absent;
         let left: Vec<&MarkedObject> = round.into_iter().filter(is_left).collect();
-        action::delete_each(env, &left).await?;
+        action::delete_each(env, inventory, &left).await?;
         if let Some(awaited) = awaited(context, env, &left).await? {
             return Ok(Some(awaited));
         }

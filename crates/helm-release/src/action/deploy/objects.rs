@@ -7,6 +7,7 @@ use helm::sequence::Turn;
 
 use super::deletions::AttemptDeletions;
 use super::{ActionKind, Attempt, Changes};
+use crate::action::keys::is_outscoped;
 use crate::action::order::{Awaited, order, rounds, until_ready};
 use crate::action::uninstall::delete;
 use crate::action::{Cached, CachedObject, Current, Environment, Error};
@@ -259,6 +260,9 @@ impl Attempt<'_> {
         let (mut pruned, mut refused) = (Vec::new(), Ok(()));
         let former = self.former();
         for object in &dropped {
+            if is_outscoped(self.env, &ahead.objects, object).await {
+                continue;
+            }
             match self.prune_one(object, former.as_ref()).await.map_err(Error::of_prune) {
                 Ok(Removal::Sent(_)) => pruned.push(object.key.clone()),
                 Ok(_) => {}
