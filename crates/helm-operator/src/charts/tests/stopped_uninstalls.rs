@@ -18,13 +18,19 @@ enum Stage {
     DeletionRecorded,
 }
 
+fn marks_of(world: &World, version: u32) -> Option<Marks> {
+    let record = world.server.object(&record_path(version)).unwrap_or_default();
+    record["metadata"]["annotations"][MARKS_ANNOTATION].as_str().and_then(Marks::parse)
+}
+
+/// Returns whether a Job of the revision has finished, according to its record.
+fn has_finished(marks: &Marks) -> bool {
+    marks.objects.iter().any(|object| object.expires)
+}
+
 fn has_come_to(world: &World, stage: Stage) -> bool {
-    let record = world.server.object(&record_path(1)).unwrap_or_default();
-    let marks = record["metadata"]["annotations"][MARKS_ANNOTATION].as_str().and_then(Marks::parse);
-    marks.is_some_and(|marks| {
-        let has_finished = marks.objects.iter().any(|object| object.expires);
-        marks.hooks_done && has_finished == (stage == Stage::HooksDone)
-    })
+    let is_at = |marks: Marks| marks.hooks_done && has_finished(&marks) == (stage == Stage::HooksDone);
+    marks_of(world, 1).is_some_and(is_at)
 }
 
 /// Where the release's value is.
@@ -135,6 +141,21 @@ async fn a_pin_that_comes_before_the_first_deletion_keeps_every_object_and_runs_
         assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "{case}");
         assert_eq!((world.server.object(LOAD), world.value_of("b")), (None, json!("1")), "{case}");
         assert_eq!(world.state("Pinned"), "True/PinAnnotation", "{case}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pin_that_comes_before_the_first_deletion_lets_no_job_of_the_failed_revision_run_again() {
+    for (chart_hooks, stage) in stops() {
+        let case = format!("{chart_hooks}, {stage:?}");
+        let (world, _) = before_its_uninstall(chart_hooks, Place::Spec).await;
+        let is_noted = |world: &World| marks_of(world, 2).is_some_and(|marks| has_finished(&marks));
+        change_at(&world, stage, |world| {
+            assert!(is_noted(world), "{case}");
+            pin(world);
+        })
+        .await;
+        assert!(is_noted(&world), "{case}: {:#?}", world.server.log());
     }
 }
 

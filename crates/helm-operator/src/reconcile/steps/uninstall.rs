@@ -254,13 +254,14 @@ async fn begin_deletion(
     let begun = action::begin_deletion(env, at).await;
     cache_hook_records(context, at);
     let before = begun?;
-    // Only now: if the uninstall had been called off, the Jobs that have finished would run again.
-    remediate::expect_jobs_again(context, env).await?;
-    // The change may have come during these writes. No other request precedes the first deletion.
-    let stopped = match before {
-        None => stopped_by(context, primary),
-        Some(_) => called_off_by(context, primary).await,
-    };
+    // The change may have come during this write.
+    let mut stopped = stopped_at(context, primary, before.as_ref()).await;
+    if stopped.is_none() {
+        // Only now: if the uninstall had been called off, the Jobs that have finished would run again.
+        remediate::expect_jobs_again(context, env).await?;
+        // Or during these. No other request precedes the first deletion.
+        stopped = stopped_at(context, primary, before.as_ref()).await;
+    }
     if let Some(before) = before.filter(|_| stopped.is_some()) {
         let withdrawn = action::withdraw_deletion(env, at, &before).await;
         cache_hook_records(context, at);
@@ -270,6 +271,15 @@ async fn begin_deletion(
         context.running.deletes();
     }
     Ok(stopped)
+}
+
+/// Returns why an uninstall after a failed upgrade stops before its next deletion. There are marks from `before` if it has
+/// deleted nothing.
+async fn stopped_at(context: &StepContext<'_>, primary: &Primary, before: Option<&Marks>) -> Option<&'static str> {
+    match before {
+        None => stopped_by(context, primary),
+        Some(_) => called_off_by(context, primary).await,
+    }
 }
 
 /// Returns why an uninstall after a failed upgrade that has deleted nothing does not go on: since it began, something has
