@@ -186,8 +186,11 @@ async fn foreign_objects_are_unchanged_unless_adopted() {
             let result = apply(&applier, target(&service(), rule, observed.clone())).await;
             let port = &server.object(SERVICE).unwrap()["spec"]["port"];
             match (result, why) {
-                (Err(ApplyError::Foreign(found)), Some(why)) => {
-                    assert!(found[0].why.to_string().contains(why), "{found:?}");
+                (Err(error), Some(why)) => {
+                    let was_ours = matches!(observed, Found::Ours { .. });
+                    assert_eq!(matches!(error, ApplyError::Taken(_)), was_ours, "{error:?}");
+                    assert!(was_ours || matches!(error, ApplyError::Foreign(_)), "{error:?}");
+                    assert!(error.to_string().contains(why), "{error}");
                     assert_eq!(port, 9);
                 }
                 (Ok(_), None) => assert_eq!(port, 1),
