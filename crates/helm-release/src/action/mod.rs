@@ -107,7 +107,7 @@ pub use orphans::{claimed, orphans};
 pub use remains::expect_jobs_of_former;
 pub use repair::{Repaired, Unbound, check_takeover, reapply, record_ownership, repair, take_ownership, unbind};
 pub use rollback::{rollback, rollback_to};
-pub use start_over::expect_jobs_again;
+pub use start_over::{expect_jobs_again, expect_no_jobs};
 pub use test::{Tested, test};
 pub use uninstall::{
     CallOff, POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_deletion, begin_with_hooks, call_off,

@@ -17,6 +17,29 @@ pub async fn expect_jobs_again(
     version: u32,
     status: Status,
 ) -> Result<Option<(Written, Marks)>, Error> {
+    remark(env, version, status, |marks| marks.without_finished()).await
+}
+
+/// Takes back what [`expect_jobs_again`] has recorded, because the release stays: its Jobs have finished as in these marks
+/// from before. Returns the same.
+///
+/// # Errors
+/// The record cannot be read or written.
+pub async fn expect_no_jobs(
+    env: &Environment<'_>,
+    version: u32,
+    status: Status,
+    before: &Marks,
+) -> Result<Option<(Written, Marks)>, Error> {
+    remark(env, version, status, |marks| Some(Marks { objects: before.objects.clone(), ..marks.clone() })).await
+}
+
+async fn remark(
+    env: &Environment<'_>,
+    version: u32,
+    status: Status,
+    change: impl FnOnce(&Marks) -> Option<Marks>,
+) -> Result<Option<(Written, Marks)>, Error> {
     let Decoration { namespace, release, .. } = &env.decoration;
     let record = match env.storage.get(namespace, release, version).await {
         // It is removed all the same.
@@ -27,7 +50,7 @@ pub async fn expect_jobs_again(
     if release.get().info.status != status {
         return Ok(None);
     }
-    let Some(marks) = marks.without_finished() else { return Ok(None) };
+    let Some(marks) = change(&marks) else { return Ok(None) };
     let written = env.storage.update(release.get(), &marks).await?;
     Ok(Some((written, marks)))
 }

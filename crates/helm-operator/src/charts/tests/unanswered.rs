@@ -454,6 +454,7 @@ async fn an_upgrade_whose_last_answer_is_lost_is_not_undone_when_the_next_one_wr
         reconcile_later(&world).await;
         assert!(world.condition("ReleaseFailed").unwrap().starts_with("True/ReleaseConflict/"), "{policy:?}");
         assert_eq!((&identities(&world)[..3], deletions(&world)), (&before[..], vec![]), "{policy:?}");
+        world.feed();
         assert_eq!(world.history().last().unwrap(), "2 deployed", "{policy:?}");
     }
 }

@@ -3,10 +3,13 @@
 //! The attempt that left something need not be the one that failed now, because a later one may fail before its first
 //! write.
 
+use std::sync::Arc;
+
 use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Candidate, Current, Failure};
 use helm_release::kube::{Applied, ApplyMethod};
 use helm_release::release::{Packed, Status};
+use helm_release::storage::Marks;
 use tokio::time::Instant;
 
 use super::deploy::record;
@@ -318,19 +321,37 @@ pub(super) async fn uninstall_failed(
 }
 
 /// Notes in the records that no Job has finished, before the objects of the release are deleted: the next attempt installs
-/// it again, even if this removal is interrupted or has to wait.
+/// it again, even if this removal is interrupted or has to wait. Returns the marks from before.
 pub(super) async fn expect_jobs_again(
     context: &StepContext<'_>,
     env: &action::Environment<'_>,
-) -> Result<(), action::Error> {
+) -> Result<Vec<FinishedJobs>, action::Error> {
     let release = context.release().unwrap_or_default();
     let has_finished =
         |revision: &Revision| revision.marks.as_ref().is_some_and(|m| m.objects.iter().any(|o| o.expires));
     let live = release.live().filter(|(_, revision)| has_finished(revision));
-    let known: Vec<(u32, Status)> = live.map(|(version, revision)| (version, revision.status)).collect();
-    for (version, status) in known {
-        if let Some((written, marks)) = action::expect_jobs_again(env, version, status).await? {
-            context.shared.cache.change_release(context.key, |release| release.remarked(version, &written, marks));
+    let finished: Vec<FinishedJobs> =
+        live.filter_map(|(version, one)| Some((version, one.status, one.marks.clone()?))).collect();
+    for (version, status, _) in &finished {
+        if let Some((written, marks)) = action::expect_jobs_again(env, *version, *status).await? {
+            context.shared.cache.change_release(context.key, |release| release.remarked(*version, &written, marks));
+        }
+    }
+    Ok(finished)
+}
+
+/// A revision with its status and marks, according to which some of its Jobs have finished.
+pub(super) type FinishedJobs = (u32, Status, Arc<Marks>);
+
+/// Takes back what [`expect_jobs_again`] has noted, because the release stays.
+pub(super) async fn expect_no_jobs(
+    context: &StepContext<'_>,
+    env: &action::Environment<'_>,
+    finished: &[FinishedJobs],
+) -> Result<(), action::Error> {
+    for (version, status, before) in finished {
+        if let Some((written, marks)) = action::expect_no_jobs(env, *version, *status, before).await? {
+            context.shared.cache.change_release(context.key, |release| release.remarked(*version, &written, marks));
         }
     }
     Ok(())

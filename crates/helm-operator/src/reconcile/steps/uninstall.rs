@@ -256,9 +256,10 @@ async fn begin_deletion(
     let before = begun?;
     // The change may have come during this write.
     let mut stopped = stopped_at(context, primary, before.as_ref()).await;
+    let mut finished = Vec::new();
     if stopped.is_none() {
         // Only now: if the uninstall had been called off, the Jobs that have finished would run again.
-        remediate::expect_jobs_again(context, env).await?;
+        finished = remediate::expect_jobs_again(context, env).await?;
         // Or during these. No other request precedes the first deletion.
         stopped = stopped_at(context, primary, before.as_ref()).await;
     }
@@ -266,6 +267,8 @@ async fn begin_deletion(
         let withdrawn = action::withdraw_deletion(env, at, &before).await;
         cache_hook_records(context, at);
         withdrawn?;
+        finished.retain(|(version, ..)| *version != at.version);
+        remediate::expect_no_jobs(context, env, &finished).await?;
     }
     if stopped.is_none() {
         context.running.deletes();
