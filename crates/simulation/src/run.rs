@@ -23,8 +23,9 @@ use crate::{actors, helm, registry};
 const BOUND: Duration = Duration::from_secs(3600);
 
 /// How long only leases may be written before the cluster counts as quiet. Longer than any reconcile period, and than
-/// the time for which an unfinished command of a person is left alone.
-const QUIET: Duration = Duration::from_secs(660);
+/// the time for which an unfinished command of a person is left alone, and the limit after which the server is asked
+/// once about what is not ready.
+const QUIET: Duration = Duration::from_secs(800);
 
 /// How long a quiet cluster must then receive no requests at all.
 const SILENT: Duration = Duration::from_secs(130);

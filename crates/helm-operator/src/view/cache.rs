@@ -567,8 +567,10 @@ impl State {
             let comparable = old.uid() == primary.uid();
             (stamp, comparable.then(|| version(old)))
         });
+        // Only a server that was restored from a backup goes back. The resource's status may be from then, too.
+        let is_restored = known.as_ref().is_some_and(|(_, old)| old.is_some_and(|old| version(&primary) < old));
         let Some(stamp) = Stamp::of_newer(known, version(&primary), epoch) else { return false };
-        let differs = self.primaries.get(&key).is_none_or(|(old, _)| differs(&primary, old));
+        let differs = is_restored || self.primaries.get(&key).is_none_or(|(old, _)| differs(&primary, old));
         self.primaries.insert(key, (Arc::new(primary), stamp));
         differs
     }

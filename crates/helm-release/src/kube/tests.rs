@@ -171,6 +171,15 @@ async fn an_object_is_read_in_a_version_that_is_served_and_a_path_that_is_not_pr
 }
 
 #[tokio::test]
+async fn an_object_that_has_gone_although_it_is_known_is_made_again() {
+    for version in ["", "1"] {
+        let (server, applier) = server();
+        apply(&applier, target(&service(), Rule::Keep, ours("gone", version))).await.unwrap();
+        assert!(server.object(SERVICE).is_some(), "{version}");
+    }
+}
+
+#[tokio::test]
 async fn foreign_objects_are_unchanged_unless_adopted() {
     let (server, applier) = server();
     let unclaimed = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"port": 9}});

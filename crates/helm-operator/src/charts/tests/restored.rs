@@ -42,3 +42,20 @@ async fn what_a_restored_server_lists_is_the_truth() {
     assert_eq!((world.value_of("a"), uid(&map)), (json!("three"), before));
     assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn the_status_that_a_backup_has_of_a_resource_is_corrected() {
+    let world = World::new(json!({"maps": ["a"]}));
+    world.work_for(SECOND).await;
+    let current = world.server.object(PRIMARY).unwrap();
+    let mut earlier = current.clone();
+    earlier["status"]["conditions"] = json!([]);
+    world.server.put(PRIMARY, earlier, "operator");
+    let backup = backup(&world.server);
+    world.server.put(PRIMARY, current, "operator");
+    world.work_for(SECOND).await;
+    assert_eq!(world.state("Ready"), "True/Ready");
+    restore(&world.server, &backup);
+    world.work_for(SECOND).await;
+    assert_eq!(world.state("Ready"), "True/Ready");
+}

@@ -326,7 +326,7 @@ impl Applier {
                     body.tie_by_annotations(object, decoration);
                 }
                 match self.write(&body, &observed, target.previous, options).await {
-                    Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
+                    Err(error) if tries < MAX_TRIES && fails_precondition(&error, &observed) => {}
                     Err(error) => return Err(failed(self.explain(object, error).await)),
                     Ok(written) => break written,
                 }
@@ -446,4 +446,10 @@ pub(in crate::kube) fn describe(object: &Object) -> String {
 
 pub(in crate::kube) fn bytes(value: &Value) -> Vec<u8> {
     value.to_string().into_bytes()
+}
+
+/// Returns whether the server no longer has the object in the state in which it was observed. If that names a version, and
+/// the object is gone, the answer is a 404.
+fn fails_precondition(error: &Error, observed: &Found) -> bool {
+    error.is_conflict() || (matches!(observed, Found::Ours { .. }) && error.is_missing_object())
 }
