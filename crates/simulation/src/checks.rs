@@ -463,6 +463,15 @@ impl Checks {
         let place = self.leaders_place().flatten();
         let waits = |name: &str| elsewhere(name, objects, place).is_some();
         self.resources.iter().any(|(name, resource)| resource.is_claimed || resource.is_foreign || waits(name))
+            || objects.iter().any(|(path, object)| self.is_in_the_way(path, object))
+    }
+
+    /// Returns whether another release has an object with a name that a resource's release uses.
+    fn is_in_the_way(&self, path: &str, object: &Value) -> bool {
+        let named = path.rsplit('/').next().and_then(|name| name.split_once('-'));
+        let owner = object["metadata"]["annotations"]["meta.helm.sh/release-name"].as_str();
+        let user = named.and_then(|(name, _)| self.resources.get(name)).filter(|resource| resource.exists);
+        named.zip(owner).is_some_and(|((name, _), owner)| user.is_some() && name != owner)
     }
 
     /// Checks the invariants of a quiet cluster.

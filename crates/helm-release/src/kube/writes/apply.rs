@@ -451,5 +451,5 @@ pub(in crate::kube) fn bytes(value: &Value) -> Vec<u8> {
 /// Returns whether the server no longer has the object in the state in which it was observed. If that names a version, and
 /// the object is gone, the answer is a 404.
 fn fails_precondition(error: &Error, observed: &Found) -> bool {
-    error.is_conflict() || (matches!(observed, Found::Ours { .. }) && error.is_missing_object())
+    error.is_conflict() || (observed.owned().is_some() && error.is_missing_object())
 }
