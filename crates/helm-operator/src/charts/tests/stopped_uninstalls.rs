@@ -48,7 +48,7 @@ impl Place {
         }
         let sources: Vec<ValuesSource> = serde_json::from_str(r#"[{"kind": "Secret", "name": "shared"}]"#).unwrap();
         World::with_events(server, Arc::new(Stub::default()), |settings| {
-            (settings.values_from, settings.on_failure) = (sources.into(), OnFailure::Uninstall);
+            (settings.values_from, settings.on_failure) = (sources, OnFailure::Uninstall);
         })
     }
 
