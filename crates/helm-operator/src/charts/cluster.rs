@@ -26,7 +26,7 @@ use crate::chart_metrics::ChartMetrics;
 use crate::reconcile::decide::action_room::ActionRoom;
 use crate::reconcile::diagnoses::Diagnoses;
 use crate::record_key;
-use crate::rendering::renderer::Discovered;
+use crate::rendering::discovered::Discovered;
 use crate::rendering::{Program, Workers, memory_limit};
 use crate::values::Room;
 use crate::view::dependencies::registry::Dependencies;

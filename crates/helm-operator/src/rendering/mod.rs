@@ -1,7 +1,7 @@
 //! Renders charts in worker processes of the same program, so that a hostile chart can exhaust only its own render.
 //!
-//! A `renderer` turns a `request` into a candidate; `lookup` reads the cluster for its templates, and `settling` decides
-//! which of its kinds count. `settings` determines
+//! A `renderer` turns a `request` into a candidate; `lookup` reads the cluster for its templates, `discovered` has what the
+//! cluster serves, and `settling` decides which of its kinds count. `settings` determines
 //! the number of workers and their limits; `pool` hands jobs to them; `process` is one worker from the manager's point
 //! of view, and `ending` names the cause of its end; `worker` is the process itself, which `confine` restricts to some
 //! system `calls` and `readable` files before it reads anything; `message` defines their protocol. See
@@ -10,6 +10,7 @@
 #[cfg(target_os = "linux")]
 mod calls;
 mod confine;
+pub(crate) mod discovered;
 mod ending;
 #[cfg(test)]
 mod hostile_tests;

@@ -4,7 +4,8 @@ use tempfile::TempDir;
 
 use crate::charts::tests::*;
 use crate::rendering::Workers;
-use crate::rendering::renderer::{Discovered, EngineRenderer};
+use crate::rendering::discovered::Discovered;
+use crate::rendering::renderer::EngineRenderer;
 use crate::rendering::tests::{HUNGRY, SLOW, chart, patient_workers, workers};
 
 /// Returns a chart's template that renders a ConfigMap, or exhausts its memory or time if the resource asks for that.

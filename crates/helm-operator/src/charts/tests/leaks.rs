@@ -12,7 +12,8 @@ use tracing::field::{Field, Visit};
 use tracing_subscriber::layer::{Context, SubscriberExt as _};
 
 use crate::charts::tests::*;
-use crate::rendering::renderer::{Discovered, EngineRenderer};
+use crate::rendering::discovered::Discovered;
+use crate::rendering::renderer::EngineRenderer;
 use crate::values_from::ValuesSource;
 use crate::watches::OverrideValuesType;
 

@@ -5,7 +5,8 @@ use helm::engine::Engine;
 use helm_release::storage::OWNER_LABEL;
 
 use crate::charts::tests::*;
-use crate::rendering::renderer::{Discovered, EngineRenderer};
+use crate::rendering::discovered::Discovered;
+use crate::rendering::renderer::EngineRenderer;
 
 pub(super) const CHART: [(&str, &str); 2] = [
     ("Chart.yaml", "apiVersion: v2\nname: memcached\nversion: 1.0.0\n"),

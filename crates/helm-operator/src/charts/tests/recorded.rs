@@ -11,7 +11,8 @@ use helm_release::release::{Packed, Release, Status};
 use k8s_openapi::ByteString;
 
 use crate::charts::tests::*;
-use crate::rendering::renderer::{Discovered, EngineRenderer};
+use crate::rendering::discovered::Discovered;
+use crate::rendering::renderer::EngineRenderer;
 use crate::watches;
 
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/fixtures/recorded");

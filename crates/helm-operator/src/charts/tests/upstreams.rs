@@ -7,7 +7,8 @@ use k8s_openapi::ByteString;
 
 use crate::charts::tests::*;
 use crate::reconcile::versions::Versions;
-use crate::rendering::renderer::{Discovered, EngineRenderer};
+use crate::rendering::discovered::Discovered;
+use crate::rendering::renderer::EngineRenderer;
 use crate::view::finalizers::SDK_FINALIZER;
 use crate::watches::AnnotationNames;
 

@@ -158,8 +158,8 @@ pub(crate) fn has_own(recorded: &str, own: &str) -> bool {
     parts(recorded).1.is_none_or(|recorded| recorded == own)
 }
 
-/// Returns whether only inputs outside the resource differ: chart, override values or value sources. The resource counts
-/// as unchanged if the record lacks its part.
+/// Returns whether only inputs outside the resource differ: chart, override values or value sources. A record that does
+/// not name the resource's own part counts as equal in it.
 pub(crate) fn is_from_outside(recorded: &str, current: &str) -> bool {
     !is_equal(recorded, current) && has_own(recorded, parts(current).1.unwrap_or_default())
 }

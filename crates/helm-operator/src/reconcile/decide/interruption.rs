@@ -1,8 +1,8 @@
 //! Decides whether the wait for a hook ends early: when the resource is deleted, or when its `spec`, a value source or
-//! its annotation `…-disable-hooks` or `pin` changes. A resource that only the cache has forgotten is not deleted. The wait
-//! for a test also ends when somebody replaces the tested revision. The hooks of a deletion are waited for whatever the
-//! resource says; those of an uninstall after a failed upgrade only once it deletes objects, because before, the corrected
-//! resource would lose its release.
+//! its annotation `…-disable-hooks` or `pin` changes. A resource that only the cache has forgotten is not deleted. Tests are
+//! not waited for either once somebody replaces the tested revision. Nothing in the resource ends the hooks of its deletion;
+//! those of an uninstall after a failed upgrade can be ended until the first object is deleted, because the corrected
+//! resource would otherwise lose its release.
 //!
 //! Any other change, such as the chart of a new process, is handled after the hook: only the person who sets the values
 //! can know that a running migration is worthless now. See docs/decisions/0045-interrupted-hooks.md.
@@ -118,8 +118,8 @@ impl Running {
         }
     }
 
-    /// Returns why the tests that run are no longer waited for, given the release's records: somebody else upgrades, rolls
-    /// back or uninstalls it.
+    /// Returns why the running tests are no longer waited for, according to the release's records: somebody else upgrades,
+    /// rolls back or uninstalls the release.
     pub(crate) fn replaced(&self, release: impl FnOnce() -> Option<Arc<ReleaseRecords>>) -> Option<&'static str> {
         let tested = lock(&self.0).as_ref()?.tested?;
         let release = release()?;

@@ -7,6 +7,7 @@ pub(crate) mod beside;
 
 pub(crate) mod arrivals;
 pub(crate) mod drift;
+pub(crate) mod last_failure;
 pub(crate) mod memory;
 pub(crate) mod remembered;
 

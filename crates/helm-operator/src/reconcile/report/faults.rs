@@ -9,7 +9,8 @@ use jiff::Timestamp;
 use tokio::time::Instant;
 
 use super::other_operator;
-use crate::reconcile::decide::memory::{LastFailure, ResourceMemory};
+use crate::reconcile::decide::last_failure::LastFailure;
+use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::state::{Objects, Observed};
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::learned::NextStep;

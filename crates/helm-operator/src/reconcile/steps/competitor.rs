@@ -13,7 +13,7 @@ use controller::report::Outcome;
 use controller::runtime::backoff;
 use tokio::time::Instant;
 
-use crate::reconcile::decide::memory::LastFailure;
+use crate::reconcile::decide::last_failure::LastFailure;
 use crate::reconcile::decide::remembered::{Met, RecordVersion};
 use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::learned::{Ended, Learned, NextStep};

@@ -1,0 +1,45 @@
+//! What failed last for a resource, and how often.
+
+use controller::runtime::backoff::Retry;
+use tokio::time::Instant;
+
+use crate::reconcile::failure::{Failed, FailedAttempt};
+use crate::status::Fault;
+
+/// A failure that still applies.
+#[derive(Clone, Debug)]
+pub(crate) struct LastFailure {
+    pub(crate) failed: Failed,
+    /// The inputs that failed; empty if none did, because others were at work on the release.
+    pub(crate) inputs: String,
+    pub(crate) retry: Retry,
+    /// How many attempts with these inputs failed, not counting outages.
+    pub(crate) attempts: u32,
+    /// How often the clean-up after such an attempt met an obstacle that may last for ever.
+    pub(crate) obstructions: u32,
+    /// The last attempt with these inputs, if its clean-up is not complete. Other failures may have followed it.
+    pub(crate) uncleaned: Option<FailedAttempt>,
+    /// Whether the resource itself is the cause, and not an outage.
+    pub(crate) is_own: bool,
+    /// Whether the retries are used up, so that only other inputs are tried.
+    pub(crate) exhausted: bool,
+    /// When the server first refused to show a group of an ordered release with these inputs, if it has refused ever since.
+    pub(crate) hidden_since: Option<Instant>,
+}
+
+impl LastFailure {
+    /// Creates the failure of a resource that waits until a time, although no attempt failed.
+    pub(crate) fn waiting(fault: Fault, inputs: String, until: Instant) -> LastFailure {
+        LastFailure {
+            failed: Failed::Blocked(fault),
+            inputs,
+            retry: Retry { failures: 0, at: until },
+            attempts: 0,
+            obstructions: 0,
+            uncleaned: None,
+            is_own: false,
+            exhausted: false,
+            hidden_since: None,
+        }
+    }
+}
