@@ -89,9 +89,9 @@ struct State {
     is_lost: bool,
     /// When `is_lost` was last true.
     lost: Option<Instant>,
-    /// Since when no stream has run, because contact was lost. Unlike `is_lost`, it lasts as long as the outage.
+    /// When contact was lost, until a stream runs again. Unlike `is_lost`, it lasts as long as the outage.
     away: Option<Instant>,
-    /// When a stream last ran again after a long time of that.
+    /// When a stream first ran again after the last long outage.
     back: Option<Instant>,
     /// Whether a watch has found since then that the server was restored.
     is_restored: bool,
@@ -259,8 +259,8 @@ impl Contact {
         lock(&self.0.state).lost.is_some_and(|lost| lost > since)
     }
 
-    /// Returns whether no watch was running for a long time that ended after this one, or lasts, because contact was lost.
-    /// What has not changed since then may have changed unseen, and whatever changes it may have been cut off as well.
+    /// Returns whether contact was lost, and no watch ran, for a long time that has lasted until after `since` or still does.
+    /// Changes may have been missed meanwhile, and whatever makes them may have been cut off as well.
     pub fn was_away_since(&self, since: Instant) -> bool {
         let state = lock(&self.0.state);
         state.away.is_some_and(is_long) || state.back.is_some_and(|at| at > since)

@@ -7,12 +7,9 @@ use helm_release::action::{Cached, Health, LiveView};
 use helm_release::kube::{Applied, Applier, Decoration, Live, ObjectKey, Resource, Unready};
 
 use crate::reconcile::ownership;
-use crate::reconcile::step_context::StepContext;
+use crate::reconcile::step_context::{StepContext, UNSERVED};
 use crate::view::cache::Cache;
 use crate::view::dependent::Dependent;
-
-/// Why an object is not ready whose definition is gone.
-const UNSERVED: &str = "the server does not serve its kind";
 
 impl StepContext<'_> {
     /// Returns whether no version of the object's kind is served, as its watch or the last discovery found.
@@ -74,22 +71,17 @@ impl LiveView for StepContext<'_> {
         match claim {
             Some((live, claim)) if claim.owner.is_some() => cache.store_answer(key, live, claim),
             // Nothing shows whose it is, and no watch says otherwise.
-            Some((live, _)) if !cache.is_synced(key) => return by_itself(key, live),
+            Some((live, _)) if !cache.is_synced(key) => return Health::by_itself(key, live),
             _ => _ = cache.drop_dependent(key),
         }
         match (cache.dependent(key), live) {
-            // It is missing because its definition is, so it has not finished, even if the server would delete it then.
+            // It went with its definition. That does not mean that it finished, even if the server deletes finished ones.
             (_, None) if self.is_unserved(key) => Health::Unready(Unready::because(UNSERVED)),
             // A rule of watches.yaml reads more than an answer may have.
-            (Some(known), Some(live)) if known.is_partial && !known.deleting => by_itself(key, live),
+            (Some(known), Some(live)) if known.is_partial && !known.deleting => Health::by_itself(key, live),
             (known, _) => seen(known.as_deref()),
         }
     }
-}
-
-/// Returns the health of an object by its own fields alone.
-fn by_itself(key: &ObjectKey, live: &Live) -> Health {
-    live.unready_as_annotated(&key.group, &key.kind).map_or(Health::Ready, Health::Unready)
 }
 
 /// Returns the health of an object as the cache has it.

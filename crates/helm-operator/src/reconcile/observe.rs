@@ -12,7 +12,7 @@ use serde_json::json;
 use strum::IntoEnumIterator as _;
 use tokio::time::Instant;
 
-use super::step_context::StepContext;
+use super::step_context::{StepContext, UNSERVED};
 use crate::reconcile::decide::beside::{self, Beside};
 use crate::reconcile::decide::health::Unhealthy;
 use crate::reconcile::decide::inputs::{self, NamedInput};
@@ -322,7 +322,7 @@ impl StepContext<'_> {
         let because = |why: &str| Some(Unready::because(why));
         match self.shared.cache.dependent(key) {
             // The watch may have failed before it reported the deletion.
-            _ if self.shared.cache.is_unserved(key) => because("the server does not serve its kind"),
+            _ if self.shared.cache.is_unserved(key) => because(UNSERVED),
             // A record may list another's object, and only that one's resource reports its state.
             Some(live) if !live.is_of(self.key) => None,
             Some(live) if live.deleting => because("it is being deleted"),

@@ -23,6 +23,9 @@ use crate::rendering::renderer::acting_as;
 use crate::view::primary::Primary;
 use crate::view::release::{ReleaseRecords, Revision};
 
+/// Why an object whose definition is gone is not ready.
+pub(super) const UNSERVED: &str = "the server does not serve its kind";
+
 /// What every step of a reconcile works with. Only the loop changes it, between two steps.
 #[derive(Clone)]
 pub(crate) struct StepContext<'a> {

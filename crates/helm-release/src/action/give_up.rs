@@ -55,7 +55,7 @@ pub async fn give_up(env: &Environment<'_>, version: u32, why: &str) -> Result<G
 /// if all that began have ended, or if this operator did not write the record.
 ///
 /// # Errors
-/// The record cannot be read or written. Repeat it then. Or somebody has replaced the revision meanwhile.
+/// The record cannot be read or written; repeat the call. [`Error::Replaced`] if somebody has replaced the revision.
 pub async fn end_tests(env: &Environment<'_>, version: u32) -> Result<Option<(Written, Marks)>, Error> {
     let Decoration { namespace, release, .. } = &env.decoration;
     let record = match env.storage.get(namespace, release, version).await {

@@ -22,8 +22,8 @@
 //!    `superseded`, and revisions beyond the history limit are deleted.
 //!
 //! [`test()`] runs the test hooks of a deployed revision, which stays deployed whatever their outcome. If somebody
-//! replaces the revision meanwhile, its tests end without a verdict. The next revision ends tests that a dead process
-//! started; before an uninstall, the caller does ([`end_tests()`]).
+//! replaces the revision meanwhile, its tests end without a result. Tests that a dead process started are ended by the
+//! next revision, and before an uninstall by the caller ([`end_tests()`]).
 //!
 //! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], [`begin_deletion`] if the
 //! resource stays, the [`later_rounds`] of an ordered release, [`delete_objects`], [`run_post_delete`], then
@@ -344,7 +344,7 @@ pub trait LiveView: Send + Sync {
         Health::Unwatched
     }
 
-    /// Returns who reads an object to learn whether it is ready, if the action's own account may not. Default: nobody.
+    /// Returns what reads objects that the action's own account may not read, to learn whether they are ready. Default: none.
     fn reader(&self) -> Option<&Applier> {
         None
     }
@@ -358,10 +358,7 @@ pub trait LiveView: Send + Sync {
     /// Takes over what the server has just answered about an object, which does not exist if there is no state. Returns
     /// whether it is ready. Default: judges it by its own fields alone.
     fn answered(&self, key: &ObjectKey, live: Option<&Live>) -> Health {
-        match live {
-            None => Health::Absent,
-            Some(live) => live.unready_as_annotated(&key.group, &key.kind).map_or(Health::Ready, Health::Unready),
-        }
+        live.map_or(Health::Absent, |live| Health::by_itself(key, live))
     }
 }
 

@@ -10,7 +10,7 @@ use helm::sequence::{GROUP, Turn, chart_of, name};
 use tokio::time::Instant;
 
 use super::Environment;
-use crate::kube::{Decoration, Error, Object, ObjectKey, Pause, Unready, without_slot};
+use crate::kube::{Decoration, Error, Live, Object, ObjectKey, Pause, Unready, without_slot};
 
 /// The pause between two reads of objects that no watch covers.
 const READ_AGAIN: Duration = Duration::from_secs(10);
@@ -28,6 +28,13 @@ pub enum Health {
     Unlisted,
     /// No watch covers it, so it must be read.
     Unwatched,
+}
+
+impl Health {
+    /// Returns the health of a live object by its own fields alone.
+    pub fn by_itself(key: &ObjectKey, live: &Live) -> Health {
+        live.unready_as_annotated(&key.group, &key.kind).map_or(Health::Ready, Health::Unready)
+    }
 }
 
 /// Why an ordered release stopped between two rounds.
@@ -310,8 +317,8 @@ async fn pending<'a>(env: &Environment<'_>, awaited: &[Awaited<'a>]) -> (Vec<Pen
     (all, is_watched)
 }
 
-/// Asks the server for these objects. Returns those that do not count as ready; `None` if the wait is interrupted. Asks for
-/// no more objects once the server has not responded: none of them is known then.
+/// Asks the server for these objects. Returns those that do not count as ready; `None` if the wait is interrupted. Stops at
+/// the first request without a response, because the others would have none either.
 async fn ask_all<'a>(env: &Environment<'_>, pending: &[Pending<'a>]) -> Option<Vec<Pending<'a>>> {
     let mut all = Vec::new();
     for Pending { awaited, .. } in pending {

@@ -38,8 +38,8 @@ pub struct Marks {
     /// Whether the pre hooks of a pending install, upgrade or rollback, or of an uninstall, succeeded.
     #[serde(rename = "d", default, skip_serializing_if = "std::ops::Not::not")]
     pub hooks_done: bool,
-    /// Whether an uninstall whose pre-delete hooks succeeded may still be called off, because it has not recorded that its
-    /// deletions begin. That of a resource that goes never records it.
+    /// Whether the uninstall may still be called off: its pre-delete hooks have succeeded, but the record does not say yet
+    /// that objects are being deleted. If the resource itself is being deleted, it never says so.
     #[serde(rename = "x", default, skip_serializing_if = "std::ops::Not::not")]
     pub revocable: bool,
     /// How often the post-delete hooks failed.

@@ -296,7 +296,7 @@ fn what_a_takeover_notes_for_itself_has_finished_for_the_owner_alone() {
     assert_eq!(Marks::parse(&noted.to_text()), Some(noted.clone()));
     let states = |marks: &Marks| marks.objects.iter().map(|o| (o.deleted, o.expires)).collect::<Vec<_>>();
     assert_eq!(states(&noted), [(true, false), (true, false), (false, true)]);
-    assert_eq!(noted.for_owner(), Some(before.clone()), "what the owner itself deleted has not finished");
+    assert_eq!(noted.for_owner(), Some(before.clone()), "a Job that the owner itself deleted has not finished");
     assert_eq!((before.for_owner(), Marks { noted_for: "u".into(), ..noted }.for_owner()), (None, None));
 }
 

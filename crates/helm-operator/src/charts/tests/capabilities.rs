@@ -15,7 +15,7 @@ fn on(server: Arc<MemoryApi>, capabilities: bool, stub: Arc<Stub>) -> World {
     World::with_events(server, stub, |settings| settings.render_on = RenderOn { capabilities })
 }
 
-/// Returns a stub that has found these kinds at the start of a process.
+/// Returns a renderer whose process has just started, and whose first discovery finds these kinds.
 fn finding(kinds: &str) -> Arc<Stub> {
     let stub = Stub { is_settling: true.into(), ..Stub::default() };
     serve(&stub, kinds);

@@ -403,14 +403,19 @@ async fn tests_and_their_rollback_end_alike_wherever_they_are_interrupted() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_test_that_a_dead_process_started_ends_before_the_next_revision_begins() {
+/// Returns a release whose upgrade a process deployed that died while the test of the second revision ran.
+async fn after_a_death_in_a_test() -> World {
     let smoke = json!({"name": "smoke", "events": ["test"], "policies": ["hook-succeeded", "hook-failed"]});
     let world = world(OnTestFailure::Rollback, json!([smoke]));
     reconcile(&world, "Complete").await;
     set(&world, "2");
     killed_after(&world, 30).await;
-    let world = restarted(world, OnTestFailure::Rollback);
+    restarted(world, OnTestFailure::Rollback)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_that_a_dead_process_started_ends_before_the_next_revision_begins() {
+    let world = after_a_death_in_a_test().await;
     assert_eq!(phases(&world, 2).await, ["smoke Running"]);
     set(&world, "3");
     reconcile(&world, "Complete").await;
@@ -470,12 +475,7 @@ async fn a_test_does_not_run_beside_an_upgrade_with_helm_that_has_only_begun() {
 
 #[tokio::test(start_paused = true)]
 async fn a_revision_that_helm_replaces_while_the_test_of_a_dead_process_ends_stays_replaced() {
-    let smoke = json!({"name": "smoke", "events": ["test"], "policies": ["hook-succeeded", "hook-failed"]});
-    let world = world(OnTestFailure::Rollback, json!([smoke]));
-    reconcile(&world, "Complete").await;
-    set(&world, "2");
-    killed_after(&world, 30).await;
-    let world = restarted(world, OnTestFailure::Rollback);
+    let world = after_a_death_in_a_test().await;
     set(&world, "3");
     let server = Arc::downgrade(&world.server);
     world.server.refuse(move |call| {

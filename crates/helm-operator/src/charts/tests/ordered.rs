@@ -381,7 +381,7 @@ async fn a_group_that_fails_or_takes_too_long_fails_the_release_and_says_what_to
     }
 }
 
-/// Lets nobody read Deployments any more. If the server forbids it, their watch ends, too.
+/// Refuses all reads of Deployments with this code. With 403, their watch ends, too.
 fn hide_deployments(world: &World, code: u16) {
     world.server.refuse(move |call| {
         let reads = call.method == http::Method::GET && call.path.starts_with(DEPLOYMENTS);
@@ -393,7 +393,7 @@ fn hide_deployments(world: &World, code: u16) {
     }
 }
 
-/// Reconciles while the database becomes ready, which nobody can see.
+/// Reconciles while the database becomes ready, but no Deployment can be read.
 async fn reconcile_blindly(world: &World, code: u16) {
     let cluster = async {
         tokio::time::sleep(MINUTE).await;

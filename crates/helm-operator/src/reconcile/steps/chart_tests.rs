@@ -157,7 +157,7 @@ pub(crate) async fn test(context: &StepContext<'_>, primary: &Primary) -> Result
     }
 }
 
-/// Reads the records of a release whose revision somebody has replaced while its tests ran: their events may be late.
+/// Reads the records of a release, because somebody replaced the revision whose tests ran, and its events may be late.
 async fn follow_replacement(context: &StepContext<'_>, primary: &Primary, version: u32) -> Result<NextStep, Failed> {
     tracing::info!(resource = %context.key, revision = version, "Somebody has replaced the revision whose tests ran");
     _ = context.ran.take();

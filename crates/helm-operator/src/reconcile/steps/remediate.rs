@@ -9,7 +9,7 @@ use controller::report::{Outcome, chain};
 use helm_release::action::{self, Action, Candidate, Current, Failure};
 use helm_release::kube::{Applied, ApplyMethod};
 use helm_release::release::{Packed, Status};
-use helm_release::storage::Marks;
+use helm_release::storage::{Marks, Written};
 use tokio::time::Instant;
 
 use super::deploy::record;
@@ -333,11 +333,16 @@ pub(super) async fn expect_jobs_again(
     let finished: Vec<FinishedJobs> =
         live.filter_map(|(version, one)| Some((version, one.status, one.marks.clone()?))).collect();
     for (version, status, _) in &finished {
-        if let Some((written, marks)) = action::expect_jobs_again(env, *version, *status).await? {
-            context.shared.cache.change_release(context.key, |release| release.remarked(*version, &written, marks));
-        }
+        cache_marks(context, *version, action::expect_jobs_again(env, *version, *status).await?);
     }
     Ok(finished)
+}
+
+/// Takes over the marks of a revision whose record was rewritten with them, if it was.
+pub(super) fn cache_marks(context: &StepContext<'_>, version: u32, rewritten: Option<(Written, Marks)>) {
+    if let Some((written, marks)) = rewritten {
+        context.shared.cache.change_release(context.key, |release| release.remarked(version, &written, marks));
+    }
 }
 
 /// A revision with its status and marks, according to which some of its Jobs have finished.
@@ -350,9 +355,7 @@ pub(super) async fn expect_no_jobs(
     finished: &[FinishedJobs],
 ) -> Result<(), action::Error> {
     for (version, status, before) in finished {
-        if let Some((written, marks)) = action::expect_no_jobs(env, *version, *status, before).await? {
-            context.shared.cache.change_release(context.key, |release| release.remarked(*version, &written, marks));
-        }
+        cache_marks(context, *version, action::expect_no_jobs(env, *version, *status, before).await?);
     }
     Ok(())
 }

@@ -366,9 +366,7 @@ async fn end_tests(context: &StepContext<'_>, primary: &Primary, env: &Environme
     let release = context.release().unwrap_or_default();
     let tested = gate::tests(&release).filter(|tests| *tests == Tests::Due).and(release.newest());
     let Some((version, _)) = tested.filter(|(_, newest)| newest.is_marked_for(primary.uid())) else { return Ok(()) };
-    if let Some((written, marks)) = action::end_tests(env, version).await? {
-        context.shared.cache.change_release(context.key, |release| release.remarked(version, &written, marks));
-    }
+    remediate::cache_marks(context, version, action::end_tests(env, version).await?);
     Ok(())
 }
 

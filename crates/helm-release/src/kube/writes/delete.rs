@@ -98,6 +98,17 @@ impl Applier {
         }
     }
 
+    /// Sends a request, and repeats it after a discovery if the server does not serve the path that the last one returned.
+    pub(in crate::kube) async fn in_served_version<T, F>(&self, request: impl Fn() -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        match self.after_unserved(request().await).await? {
+            Some(answer) => Ok(answer),
+            None => request().await,
+        }
+    }
+
     /// Deletes the object in the state that was checked; a conflict means that it changed since then.
     pub(in crate::kube) async fn delete_proven(
         &self,

@@ -117,11 +117,7 @@ impl Applier {
         decoration: &Decoration,
     ) -> Result<Option<Live>, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "release", object: key.to_string(), source };
-        let known = self.leave_as_known(key, api_version, left, decoration).await;
-        match self.after_unserved(known).await.map_err(failed)? {
-            Some(left) => Ok(left),
-            None => self.leave_as_known(key, api_version, left, decoration).await.map_err(failed),
-        }
+        self.in_served_version(|| self.leave_as_known(key, api_version, left, decoration)).await.map_err(failed)
     }
 
     /// Leaves an object in the version found by the last discovery.

@@ -27,11 +27,7 @@ impl Applier {
     /// The request or discovery fails.
     pub async fn find_live(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "read", object: key.to_string(), source };
-        let known = self.find_as_known(key, api_version).await;
-        match self.after_unserved(known).await.map_err(failed)? {
-            Some(found) => Ok(found),
-            None => self.find_as_known(key, api_version).await.map_err(failed),
-        }
+        self.in_served_version(|| self.find_as_known(key, api_version)).await.map_err(failed)
     }
 
     /// Reads an object with its readiness; `None` if the object or its kind does not exist. If the server does not serve its
@@ -40,11 +36,7 @@ impl Applier {
     /// # Errors
     /// The request or discovery fails.
     pub(crate) async fn find_whole(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
-        let known = self.read_live(key, api_version).await;
-        match self.after_unserved(known).await? {
-            Some(found) => Ok(found),
-            None => self.read_live(key, api_version).await,
-        }
+        self.in_served_version(|| self.read_live(key, api_version)).await
     }
 
     /// Reads an object with its readiness, as the last discovery shows it, so that polls need no other; `None` if the object
@@ -62,11 +54,7 @@ impl Applier {
     /// The request or discovery fails.
     pub async fn ask(&self, key: &ObjectKey, api_version: &str) -> Result<Option<Live>, Error> {
         let path = |resource: &Resource| path_of(key, resource);
-        let known = self.read_of::<Whole>((api_version, &key.kind), path).await;
-        let read = match self.after_unserved(known).await? {
-            Some(read) => read,
-            None => self.read_of((api_version, &key.kind), path).await?,
-        };
+        let read = self.in_served_version(|| self.read_of::<Whole>((api_version, &key.kind), path)).await?;
         Ok(read.map(|whole| whole.live))
     }
 
