@@ -208,6 +208,12 @@ fn a_plan_names_every_write_that_follows_and_no_other() {
     assert_eq!(made[0], "hook ConfigMap before", "the hook runs first: {made:?}");
     assert!(!plan.to_string().contains("canary-0") && plan.to_string().contains("****"), "{plan}");
 
+    // The Job's controller writes its status, so that a write of the Job may have to be sent again.
+    eventually("the end of the Job", || {
+        let status = get(&planned.namespace, ["job", "load"])["status"].take();
+        if status["completionTime"].is_string() { Ok(()) } else { Err(status) }
+    });
+    HOLDER.wait_for(&planned.namespace, "web", "Ready");
     let second = [map("a", "2"), deployment("a:2"), secret.clone(), hook, job("a:2"), map("c", "1")];
     let plan = planned.compare(&second, "Deployed");
     let expected = [

@@ -35,7 +35,7 @@ pub(crate) fn plan(resource: Resource<'_>, writes: &[Write]) -> Plan {
     Plan {
         resource: name(now, path),
         changes: objects.into_iter().filter_map(|object| history(object).change()).collect(),
-        writes: writes.iter().map(request).collect(),
+        writes: writes.iter().enumerate().filter(|(at, write)| !is_lost(write, &writes[at + 1..])).map(|(_, write)| request(write)).collect(),
         notice,
     }
 }
@@ -76,6 +76,13 @@ fn name_of(object: &Value, namespace: &str) -> Name {
         namespace: if own == namespace { String::new() } else { own },
         name: text(&object["metadata"]["name"]),
     }
+}
+
+/// Returns whether the object changed just before a write, which is therefore sent again: the cluster's controllers wrote
+/// it during the rehearsal.
+fn is_lost(write: &Write, later: &[Write]) -> bool {
+    let is_conflict = write.after.as_ref().is_err_and(|refused| refused.reason == "Conflict");
+    is_conflict && later.iter().any(|next| next.method == write.method && next.path == write.path)
 }
 
 fn request(write: &Write) -> Request {

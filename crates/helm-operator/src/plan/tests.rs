@@ -135,6 +135,23 @@ fn records_and_the_resource_itself_are_writes_but_no_changes() {
 }
 
 #[test]
+fn a_write_that_is_sent_again_because_the_object_has_changed_is_one_write() {
+    let lost = |name: &str| {
+        let conflict = Refused { code: 409, reason: "Conflict".into(), message: "the object has been modified".into() };
+        Write { after: Err(conflict), ..write("PATCH", &path(name), Some(map(name, "1")), None) }
+    };
+    let put = |name: &str| write("PATCH", &path(name), Some(map(name, "1")), Some(map(name, "2")));
+    let immutable = Write { after: refused(422), ..put("job") };
+    let delete = write("DELETE", &path("job"), Some(map("job", "1")), None);
+    let plan = planned(&[lost("job"), lost("b"), immutable, delete, put("job"), put("a")]);
+    let writes: Vec<String> =
+        plan.writes.iter().map(|one| format!("{} {}", one.method, one.path.rsplit('/').next().unwrap())).collect();
+    assert_eq!(writes, ["PATCH b", "PATCH job", "DELETE job", "PATCH job", "PATCH a"]);
+    let changes: Vec<ChangeKind> = plan.changes.iter().map(|change| change.action).collect();
+    assert_eq!(changes, [ChangeKind::Recreate, ChangeKind::Conflict, ChangeKind::Update]);
+}
+
+#[test]
 fn two_renders_are_compared_by_kind_and_name() {
     let mut hook = map("h", "1");
     hook["metadata"]["annotations"] = json!({"helm.sh/hook": "pre-upgrade"});
