@@ -21,8 +21,8 @@ pub(super) struct Resumed {
 pub(super) enum Interrupted {
     /// The same action, which is continued.
     Same(Box<Resumed>),
-    /// Another action with the same inputs, such as a rollback to them. It is given up: its hooks are not those of this
-    /// one.
+    /// Another action with the same inputs, such as a rollback to them, or this one after a hook of it failed. It is given
+    /// up: its hooks are not those of this one, or would run twice for its revision.
     Other,
     /// There is nothing to continue: no revision is pending, it has other inputs, or this operator did not write its
     /// record.
@@ -55,7 +55,7 @@ pub(super) async fn resume(
     if !release.info.status.is_pending() {
         return Err(Error::Ended { version: current.version });
     }
-    if release.info.status != pending {
+    if release.info.status != pending || (has_failed_hook(&release) && !env.options.disable_hooks) {
         return Ok(Interrupted::Other);
     }
     let mut objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
@@ -77,6 +77,11 @@ pub(super) async fn resume(
     let record_uid = release.record_uid;
     let hooks_done = record.marks.is_some_and(|marks| marks.hooks_done);
     Ok(Interrupted::Same(Box::new(Resumed { candidate, record_uid, hooks_done })))
+}
+
+/// Returns whether a hook failed, or was ended by a process that gave the revision up and died before it recorded that.
+fn has_failed_hook(release: &Release) -> bool {
+    release.hooks.iter().any(|hook| hook.last_run.phase == HookPhase::Failed)
 }
 
 /// Returns the hooks with their last runs cleared, for a new action.

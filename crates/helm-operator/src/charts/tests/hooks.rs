@@ -556,6 +556,37 @@ async fn a_failed_hook_that_is_deleted_never_counts_as_succeeded_wherever_its_up
 }
 
 #[tokio::test(start_paused = true)]
+async fn no_hook_runs_twice_for_a_revision_wherever_it_is_given_up_and_then_asked_for_again() {
+    for event in ["pre-upgrade", "post-upgrade"] {
+        for writes in 0..4 {
+            let world = World::new(with_hooks(json!([hook("migrate", event)])));
+            world.reconcile().await;
+            let ask = |world: &World, value: &str| world.edit(|p| p["spec"]["value"] = value.into());
+            ask(&world, "2");
+            killed_after(&world, 30).await;
+            ask(&world, "3");
+            let world = World::on(world.server);
+            world.server.fail_after(Some(writes));
+            tokio::select! {
+                _ = world.reconcile() => {}
+                () = sleep(Duration::from_secs(300)) => {}
+            }
+            world.server.fail_after(None);
+            ask(&world, "2");
+            let world = World::on(world.server);
+            for _ in 0..3 {
+                reconcile(&world, "Complete").await;
+                tokio::time::advance(Duration::from_secs(600)).await;
+            }
+            assert_eq!(world.value_of("a"), json!("2"));
+            let (history, runs) = (world.history(), count(&world, &format!("POST {JOBS}")));
+            assert!(history.last().unwrap().ends_with(" deployed"), "{history:?}");
+            assert!(runs < history.len(), "{event}, {writes} writes: {runs} runs, {history:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_becomes_a_hook_exists_wherever_the_upgrade_is_interrupted() {
     for event in ["pre-upgrade", "post-upgrade"] {
         let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "load"}});
