@@ -210,8 +210,8 @@ impl Applier {
     /// Each other hook runs in these steps: delete the objects of an earlier run, by its policy; record the run as started; create its
     /// objects, annotated with [`HOOK_RUN_ANNOTATION`], or apply them over objects of the release with the same names;
     /// wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its own delete
-    /// policies and those of the hooks before it are applied, and the rest is not run. The failure of a Job with
-    /// `ttlSecondsAfterFinished` is recorded before that. A hook whose end is unknown
+    /// policies and those of the hooks before it are applied, and the rest is not run. The failure is recorded
+    /// before objects of the hook that failed are deleted. A hook whose end is unknown
     /// keeps its phase and all objects: the next call finds them and continues to wait. A hook that the slot interrupts
     /// has failed; then its objects with the policy `before-hook-creation` are also deleted immediately. Once all have
     /// succeeded, the caller records `release` and then calls [`Applier::clean_up_hooks`]: after a restart, the record
@@ -340,8 +340,8 @@ impl Applier {
         })
     }
 
-    /// Deletes the objects of a hook that failed, if it has one of these policies. A missing Job with a TTL would count
-    /// as succeeded, so the failure is recorded before.
+    /// Deletes the objects of a hook that failed, if it has one of these policies. The failure is recorded before: whoever
+    /// continues the action would make the missing Job again, or take one with a TTL for one that succeeded.
     async fn delete_failed(
         &self,
         release: &Release,
@@ -349,9 +349,7 @@ impl Applier {
         policies: &[DeletePolicy],
         run: &HookRun<'_>,
     ) -> Result<(), HookError> {
-        let hook = &release.hooks[at];
-        let expires = |object: &Object| decide::recorded_expiry(object, &hook.last_run) == decide::Expiry::AfterFinish;
-        if deleted_by(hook, policies)?.iter().any(expires) {
+        if !deleted_by(&release.hooks[at], policies)?.is_empty() {
             one::record(release, at, run).await?;
         }
         self.delete_by_policy((release, at), MadeBy::AnyRun, policies, run).await
