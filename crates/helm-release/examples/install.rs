@@ -95,6 +95,7 @@ fn current(installed: &Completed) -> Current {
     Current {
         version: installed.version,
         pending: false,
+        abandoned: Vec::new(),
         records: vec![Known { version: installed.version, resource_version: Some(installed.written.resource_version) }],
         deployed: Some(installed.version),
         last_good: Some(installed.version),

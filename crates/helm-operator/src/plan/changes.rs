@@ -35,7 +35,12 @@ pub(crate) fn plan(resource: Resource<'_>, writes: &[Write]) -> Plan {
     Plan {
         resource: name(now, path),
         changes: objects.into_iter().filter_map(|object| history(object).change()).collect(),
-        writes: writes.iter().enumerate().filter(|(at, write)| !is_lost(write, &writes[at + 1..])).map(|(_, write)| request(write)).collect(),
+        writes: writes
+            .iter()
+            .enumerate()
+            .filter(|(at, write)| !is_lost(write, &writes[at + 1..]))
+            .map(|(_, write)| request(write))
+            .collect(),
         notice,
     }
 }

@@ -138,12 +138,12 @@ impl Slot for Progress<'_> {
     }
 
     fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
-        let replaced = self.running.replaced(|| self.shared.cache.release(self.key));
-        replaced.or_else(|| self.running.outdated(self.shared.cache.primary(self.key).as_deref()))
+        self.group_interruption()
     }
 
     fn group_interruption(&self) -> Option<&'static str> {
-        self.running.outdated(self.shared.cache.primary(self.key).as_deref())
+        let replaced = self.running.replaced(|| self.shared.cache.release(self.key));
+        replaced.or_else(|| self.running.outdated(self.shared.cache.primary(self.key).as_deref()))
     }
 
     fn hook_ended(&self, hook: &Hook, event: HookEvent) {

@@ -122,6 +122,10 @@ impl StepContext<'_> {
 
     pub(crate) fn environment(&self, primary: &Primary, action: Action) -> Environment<'_> {
         self.running.begin(Aim::of(primary, action), self.used_sources(primary), self.found.candidate.clone());
+        if action != Action::Uninstall {
+            let newest = self.release().and_then(|release| release.newest().map(|(version, _)| version));
+            self.running.makes_revision_after(newest.unwrap_or_default());
+        }
         self.recorder.begin();
         let options = Options {
             // A hook may do what the account may do, and not what the operator may.
@@ -178,6 +182,7 @@ impl StepContext<'_> {
         Some(Current {
             version,
             pending: newest.status.is_pending(),
+            abandoned: release.abandoned(),
             records: self.records(),
             deployed: deployed.map(|(v, _)| v),
             marks: deployed

@@ -427,6 +427,8 @@ pub struct Current {
     pub version: u32,
     /// Whether the newest revision is pending.
     pub pending: bool,
+    /// Earlier revisions that are still pending: somebody else's followed each of them. The hooks of one may still run.
+    pub abandoned: Vec<u32>,
     /// The record of every revision, oldest first.
     pub records: Vec<Known>,
     /// The revision with status `deployed`, if any: older than `version` after a failure.
@@ -532,7 +534,8 @@ pub enum Error {
     Record(#[from] crate::release::Error),
     #[error("the record of revision {version} was not written by this operator, or was changed since")]
     Unproven { version: u32 },
-    /// An action that counted as unfinished has ended, although no answer said so. Nothing was written.
+    /// An action that counted as unfinished has ended, although no answer said so, or because it cannot be continued. Nothing
+    /// else was written.
     #[error("revision {version} has ended meanwhile")]
     Ended { version: u32 },
     /// Somebody has replaced the deployed revision, or rewritten its record, while its tests ran.

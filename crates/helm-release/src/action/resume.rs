@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::give_up::give_up;
 use super::{Candidate, Current, Environment, Error};
 use crate::kube::recorded_objects;
 use crate::release::{Hook, HookEvent, HookPhase, LastRun, Release, Status};
@@ -21,8 +22,7 @@ pub(super) struct Resumed {
 pub(super) enum Interrupted {
     /// The same action, which is continued.
     Same(Box<Resumed>),
-    /// Another action with the same inputs, such as a rollback to them, or this one after a hook of it failed. It is given
-    /// up: its hooks are not those of this one, or would run twice for its revision.
+    /// An upgrade to the inputs of a rollback. The rollback gives it up, and makes the next revision.
     Other,
     /// There is nothing to continue: no revision is pending, it has other inputs, or this operator did not write its
     /// record.
@@ -41,7 +41,9 @@ impl Interrupted {
 /// other random values.
 ///
 /// # Errors
-/// The record cannot be read, or the action has ended, although no answer said so.
+/// The record cannot be read. [`Error::Ended`] if the action has ended, although no answer said so; or if a hook of it failed,
+/// or it was another action, such as a rollback to the candidate's inputs. These are given up here: the next revision needs
+/// a candidate of its own, because the templates know its number.
 pub(super) async fn resume(
     env: &Environment<'_>,
     candidate: &Candidate,
@@ -55,8 +57,17 @@ pub(super) async fn resume(
     if !release.info.status.is_pending() {
         return Err(Error::Ended { version: current.version });
     }
-    if release.info.status != pending || (has_failed_hook(&release) && !env.options.disable_hooks) {
+    let is_same = release.info.status == pending;
+    if !is_same && pending == Status::PendingRollback {
         return Ok(Interrupted::Other);
+    }
+    let failed = failed_hook(&release).filter(|_| !env.options.disable_hooks);
+    if !is_same || failed.is_some() {
+        let why = failed.map_or("Interrupted, and followed by another revision".into(), |hook| {
+            format!("Interrupted after its hook {} failed", hook.path)
+        });
+        give_up(env, current.version, &why).await?;
+        return Err(Error::Ended { version: current.version });
     }
     let mut objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     if let Some(marks) = &record.marks {
@@ -79,9 +90,10 @@ pub(super) async fn resume(
     Ok(Interrupted::Same(Box::new(Resumed { candidate, record_uid, hooks_done })))
 }
 
-/// Returns whether a hook failed, or was ended by a process that gave the revision up and died before it recorded that.
-fn has_failed_hook(release: &Release) -> bool {
-    release.hooks.iter().any(|hook| hook.last_run.phase == HookPhase::Failed)
+/// Returns the hook that failed, or that was ended by a process which gave the revision up and died before it recorded that.
+/// If the revision were continued, the hook would run twice for it.
+fn failed_hook(release: &Release) -> Option<&Hook> {
+    release.hooks.iter().find(|hook| hook.last_run.phase == HookPhase::Failed)
 }
 
 /// Returns the hooks with their last runs cleared, for a new action.

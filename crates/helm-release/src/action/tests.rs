@@ -155,6 +155,7 @@ fn current(outcome: &Completed) -> Current {
     Current {
         version: outcome.version,
         pending: false,
+        abandoned: Vec::new(),
         records: records(1..=outcome.version),
         deployed: Some(outcome.version),
         outdated: Vec::new(),
@@ -438,7 +439,11 @@ async fn an_upgrade_with_the_inputs_of_an_interrupted_rollback_is_another_revisi
     let cut_off = current_after(&failed, rollback(&world.env(), &failed, 1, "inputs").await.unwrap_err());
     assert_eq!((cut_off.version, cut_off.interrupted.as_deref()), (3, Some("inputs")));
     world.server.accept();
-    let upgraded = upgrade(&world.env(), &first, &cut_off).await.unwrap();
+    // The candidate was rendered as revision 3.
+    let ended = upgrade(&world.env(), &first, &cut_off).await.unwrap_err();
+    assert_eq!((ended.cause.ended(), ended.recorded.is_none()), (Some(3), true));
+    let ended = Current { pending: false, interrupted: None, ..cut_off };
+    let upgraded = upgrade(&world.env(), &first, &ended).await.unwrap();
     let expected = vec![Status::Superseded, Status::Failed, Status::Failed, Status::Deployed];
     assert_eq!((upgraded.version, world.statuses().await), (4, expected));
     assert_eq!(did(&world, 4).await, "deployed [\"a\"] without [] over Some(1)", "nothing is continued");
@@ -642,6 +647,7 @@ fn cut_off(recorded: RecordedFailure) -> Current {
     Current {
         version: 1,
         pending: true,
+        abandoned: Vec::new(),
         records: records(1..=1),
         deployed: None,
         outdated: Vec::new(),
@@ -1681,6 +1687,7 @@ async fn a_crash_before_the_release_of_a_field_is_made_up_for() {
     let unfinished = Current {
         version: 1,
         pending: true,
+        abandoned: Vec::new(),
         records: records(1..=1),
         deployed: None,
         outdated: Vec::new(),

@@ -13,6 +13,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::finished_jobs::keeping;
+use super::hooks::{JOBS, count, hook, killed_after, reconcile_while, with_hooks};
 use super::reporting::published;
 use super::storage::{is_left_as_it_is_elsewhere, recording, recording_at, release};
 use crate::charts::tests::{MAPS, PRIMARY, Stub, World, key, record_path, spec};
@@ -165,6 +166,54 @@ async fn a_release_that_is_recorded_elsewhere_is_not_installed_again_once_helms_
     (1..=3).for_each(|version| world.server.remove(&record_path(version)));
     world.feed();
     is_left_as_it_is_elsewhere(&world).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_persons_rollback_ends_the_wait_for_a_hook_and_nothing_is_written_beside_it() {
+    for event in ["pre-upgrade", "post-upgrade"] {
+        let world = World::new(with_hooks(json!([hook("migrate", event)])));
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        let mut maps = 0;
+        let began = tokio::time::Instant::now();
+        reconcile_while(&world, |world| {
+            helm_writes(world, 3, Status::PendingRollback, &manifest(&["a", "b", "c"], "1"), Duration::ZERO);
+            maps = count(world, &format!("PATCH {MAPS}"));
+        })
+        .await;
+        assert!(began.elapsed() < MINUTE, "{:?}", began.elapsed());
+        assert_eq!(world.history(), ["1 deployed", "2 failed", "3 pending-rollback"]);
+        assert_eq!(
+            (count(&world, &format!("PATCH {MAPS}")), world.server.object(&format!("{JOBS}/migrate"))),
+            (maps, None)
+        );
+        let said = world.condition("Irreconcilable").unwrap();
+        assert!(said.starts_with("True/ReleaseInFlight/revision 3"), "{said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_a_dead_process_started_ends_although_a_persons_revision_followed() {
+    for is_deleted in [false, true] {
+        let migrate = json!({"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"]});
+        let world = World::new(with_hooks(json!([migrate])));
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        killed_after(&world, 30).await;
+        helm_supersedes(&world, 1).await;
+        helm_writes(&world, 3, Status::Deployed, &manifest(&["a", "b", "c"], "1"), MINUTE);
+        let world = World::on(world.server);
+        if is_deleted {
+            world.delete();
+        }
+        super::hooks::reconcile(&world, "Complete").await;
+        if is_deleted {
+            assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+        } else {
+            let expected = ["2 failed", "3 superseded", "4 deployed"];
+            assert_eq!((world.history(), world.value_of("a")), (expected.map(str::to_owned).to_vec(), json!("2")));
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,12 +1,13 @@
 //! Tests of a chart's hooks in whole reconciles (restarts, waits, failures), against the API server in memory, where
 //! the tests end the Jobs.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use controller::metrics::ReconcileResult;
 use controller::runtime::reflector::EventHandler as _;
 use helm_release::kube::{Disturbance, Error, MemoryApi, Resource};
+use outside::sync::lock;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -555,35 +556,104 @@ async fn a_failed_hook_that_is_deleted_never_counts_as_succeeded_wherever_its_up
     .await;
 }
 
+/// The revisions whose hooks have run, in the order of the runs.
+type Runs = Arc<Mutex<Vec<String>>>;
+
+/// Notes from now on for which revision each hook runs.
+fn noting_runs(world: &World) -> Runs {
+    let runs = Runs::default();
+    let noted = runs.clone();
+    world.server.refuse(move |call| {
+        let (_, body) =
+            call.body.as_ref().filter(|_| call.method == http::Method::POST && call.path.starts_with(JOBS))?;
+        let job: Value = serde_json::from_slice(body).unwrap();
+        let run = job["metadata"]["annotations"][helm_release::kube::HOOK_RUN_ANNOTATION].as_str().unwrap();
+        lock(&noted).push(run.split('.').next().unwrap().to_owned());
+        None
+    });
+    runs
+}
+
+/// Checks that there are as many runs or more, and that no revision had two.
+fn check_runs(runs: &Runs, least: usize, when: &str) {
+    let all = lock(runs).clone();
+    let each: std::collections::BTreeSet<&String> = all.iter().collect();
+    assert!(all.len() >= least && all.len() == each.len(), "{when}: {all:?}");
+}
+
+/// Asks for another value than before.
+fn ask(world: &World, value: &str) {
+    world.edit(|p| p["spec"]["value"] = value.into());
+}
+
+/// Asks for the value 2 again in another process, and checks that it is deployed.
+async fn deploys_2_again(server: Arc<MemoryApi>, when: &str) {
+    server.fail_after(None);
+    let world = World::on(server);
+    ask(&world, "2");
+    for _ in 0..3 {
+        reconcile(&world, "Complete").await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    let history = world.history();
+    assert!(history.last().unwrap().ends_with(" deployed"), "{when}: {history:?}");
+    assert_eq!(world.value_of("a"), json!("2"), "{when}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_hook_runs_twice_for_a_revision_wherever_it_is_given_up_and_then_asked_for_again() {
     for event in ["pre-upgrade", "post-upgrade"] {
-        for writes in 0..4 {
+        for writes in 0..5 {
             let world = World::new(with_hooks(json!([hook("migrate", event)])));
             world.reconcile().await;
-            let ask = |world: &World, value: &str| world.edit(|p| p["spec"]["value"] = value.into());
+            let runs = noting_runs(&world);
             ask(&world, "2");
             killed_after(&world, 30).await;
             ask(&world, "3");
             let world = World::on(world.server);
             world.server.fail_after(Some(writes));
-            tokio::select! {
-                _ = world.reconcile() => {}
-                () = sleep(Duration::from_secs(300)) => {}
-            }
-            world.server.fail_after(None);
-            ask(&world, "2");
-            let world = World::on(world.server);
-            for _ in 0..3 {
-                reconcile(&world, "Complete").await;
-                tokio::time::advance(Duration::from_secs(600)).await;
-            }
-            assert_eq!(world.value_of("a"), json!("2"));
-            let (history, runs) = (world.history(), count(&world, &format!("POST {JOBS}")));
-            assert!(history.last().unwrap().ends_with(" deployed"), "{history:?}");
-            assert!(runs < history.len(), "{event}, {writes} writes: {runs} runs, {history:?}");
+            killed_after(&world, 300).await;
+            let when = format!("{event}, {writes} writes");
+            deploys_2_again(world.server, &when).await;
+            check_runs(&runs, 1, &when);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_hook_runs_twice_for_a_revision_wherever_its_interruption_ends_and_it_is_then_asked_for_again() {
+    for event in ["pre-upgrade", "post-upgrade"] {
+        for writes in 0..5 {
+            let world = World::new(with_hooks(json!([hook("migrate", event)])));
+            world.reconcile().await;
+            let runs = noting_runs(&world);
+            ask(&world, "2");
+            let change = async {
+                sleep(Duration::from_secs(10)).await;
+                ask(&world, "3");
+                world.feed();
+                world.server.fail_after(Some(writes));
+            };
+            tokio::join!(killed_after(&world, 300), change);
+            let when = format!("{event}, {writes} writes");
+            deploys_2_again(world.server, &when).await;
+            check_runs(&runs, 1, &when);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_failed_hook_runs_twice_for_a_revision_wherever_its_upgrade_is_interrupted() {
+    let failing = json!([{"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"]}]);
+    let runs = Mutex::new(Runs::default());
+    let upgrade = |world: &World| {
+        *lock(&runs) = noting_runs(world);
+        ask(world, "2");
+    };
+    interrupted_while_jobs_end("Failed", with_hooks(failing), upgrade, |_, writes| {
+        check_runs(&lock(&runs), 1, &format!("{writes} writes"));
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,6 @@
 //! Decides whether the wait for a hook ends early: when the resource is deleted, or when its `spec`, a value source or
-//! its annotation `…-disable-hooks` or `pin` changes. A resource that only the cache has forgotten is not deleted. Tests are
-//! not waited for either once somebody replaces the tested revision. Nothing in the resource ends the hooks of its deletion;
+//! its annotation `…-disable-hooks` or `pin` changes. A resource that only the cache has forgotten is not deleted. Nor
+//! does the wait go on beside somebody else's revision, such as one that `helm rollback` makes. Nothing in the resource ends the hooks of its deletion;
 //! those of an uninstall after a failed upgrade can be ended until the first object is deleted, because the corrected
 //! resource would otherwise lose its release.
 //!
@@ -93,6 +93,8 @@ struct Begun {
     candidate: Option<Arc<Candidate>>,
     /// Whether a read has shown that the resource no longer exists.
     is_gone: bool,
+    /// The newest revision when the action began, if it makes or continues one.
+    after: Option<u32>,
     /// The deployed revision whose tests run.
     tested: Option<u32>,
 }
@@ -100,7 +102,15 @@ struct Begun {
 impl Running {
     /// Records that an action starts, with values from these sources, and what it is about to record.
     pub(crate) fn begin(&self, aim: Aim, used: Vec<Used>, candidate: Option<Arc<Candidate>>) {
-        *lock(&self.0) = Some(Begun { aim, used, sources: Sources::Same, candidate, is_gone: false, tested: None });
+        *lock(&self.0) =
+            Some(Begun { aim, used, sources: Sources::Same, candidate, is_gone: false, after: None, tested: None });
+    }
+
+    /// Records that the action makes the revision after this one, which is 0 if there is none.
+    pub(crate) fn makes_revision_after(&self, newest: u32) {
+        if let Some(action) = &mut *lock(&self.0) {
+            action.after = Some(newest);
+        }
     }
 
     /// Records that the uninstall is about to delete objects, as for a resource that is deleted: only disabled hooks end
@@ -118,14 +128,19 @@ impl Running {
         }
     }
 
-    /// Returns why the running tests are no longer waited for, according to the release's records: somebody else upgrades,
-    /// rolls back or uninstalls the release.
+    /// Returns why the running tests or the action are no longer waited for, according to the release's records: somebody
+    /// else upgrades, rolls back or uninstalls the release.
     pub(crate) fn replaced(&self, release: impl FnOnce() -> Option<Arc<ReleaseRecords>>) -> Option<&'static str> {
-        let tested = lock(&self.0).as_ref()?.tested?;
+        let (after, tested) = lock(&self.0).as_ref().map(|action| (action.after, action.tested))?;
+        if after.is_none() && tested.is_none() {
+            return None;
+        }
         let release = release()?;
         let (newest, revision) = release.newest()?;
-        let is_replaced = newest > tested || (newest == tested && revision.status != Status::Deployed);
-        is_replaced.then_some(REPLACED)
+        let has_replaced = |tested| newest > tested || (newest == tested && revision.status != Status::Deployed);
+        // The action's own revision is sealed. Helm can roll back a release that is pending.
+        let has_followed = |after| newest > after && !revision.is_sealed();
+        (tested.is_some_and(has_replaced) || after.is_some_and(has_followed)).then_some(REPLACED)
     }
 
     /// Returns what the action records. Its event may be late.

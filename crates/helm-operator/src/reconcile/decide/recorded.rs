@@ -113,6 +113,13 @@ impl ReleaseRecords {
         self.newest().filter(|(_, newest)| newest.is_sealed() && newest.status.is_pending())
     }
 
+    /// Returns the earlier revisions that this operator left pending, and that somebody else's revision followed.
+    pub(crate) fn abandoned(&self) -> Vec<u32> {
+        let earlier = self.revisions.iter().rev().skip(1);
+        let is_left = |revision: &Revision| revision.is_sealed() && revision.status.is_pending();
+        earlier.filter(|(_, revision)| is_left(revision)).map(|(version, _)| *version).collect()
+    }
+
     /// Returns the revision that this operator is uninstalling because a later one failed.
     pub(crate) fn begun_uninstall(&self) -> Option<(u32, &Revision)> {
         let (newest, _) = self.newest()?;

@@ -343,8 +343,20 @@ pub(super) async fn give_up_unfinished(
     env: &Environment<'_>,
 ) -> Result<(), action::Error> {
     end_tests(context, primary, env).await?;
-    let unfinished = context.release().and_then(|release| release.unfinished().map(|(version, _)| version));
-    let Some(version) = unfinished else { return Ok(()) };
+    let release = context.release().unwrap_or_default();
+    let unfinished = release.unfinished().map(|(version, _)| version);
+    for version in release.abandoned().into_iter().chain(unfinished) {
+        give_up(context, primary, env, version).await?;
+    }
+    Ok(())
+}
+
+async fn give_up(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    env: &Environment<'_>,
+    version: u32,
+) -> Result<(), action::Error> {
     match action::give_up(env, version, "Interrupted by the uninstall").await {
         Ok(GivenUp::Failed(written)) => {
             context.shared.cache.change_release(context.key, |release| release.given_up(version, &written));

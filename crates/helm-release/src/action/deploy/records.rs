@@ -129,6 +129,9 @@ impl Attempt<'_> {
             {
                 return Err(Error::Ended { version }.into());
             }
+            for version in self.current.map(|current| &*current.abandoned).unwrap_or_default() {
+                give_up(self.env, *version, "Interrupted, and followed by another revision").await?;
+            }
             if let Some(version) = self.under_test() {
                 end_tests(self.env, version).await?;
             }
