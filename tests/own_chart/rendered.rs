@@ -160,18 +160,20 @@ fn with_a_namespace_for_records_secrets_are_read_nowhere_else() {
 }
 
 #[test]
-fn several_replicas_are_spread_and_evicted_one_at_a_time() {
+fn several_replicas_or_shards_are_spread_and_evicted_one_at_a_time() {
     assert!(
         of_kind(&objects(&[]), "PodDisruptionBudget").is_empty(),
         "it would hold up the drain of one replica's node"
     );
-    let objects = objects(&["--set", "replicas=2"]);
-    assert_eq!(of_kind(&objects, "PodDisruptionBudget")[0]["spec"]["maxUnavailable"], 1);
-    let pod = &deployment(&objects)["spec"]["template"];
-    let spread = pod["spec"]["topologySpreadConstraints"].as_array().unwrap();
-    assert_eq!(spread.len(), 2);
-    assert_eq!(spread[0]["labelSelector"]["matchLabels"], pod["metadata"]["labels"]);
-    assert!(arguments(deployment(&objects)).contains(&"--leader-elect"));
+    for several in ["replicas=2", "shards=3"] {
+        let objects = objects(&["--set", several]);
+        assert_eq!(of_kind(&objects, "PodDisruptionBudget")[0]["spec"]["maxUnavailable"], 1, "{several}");
+        let pod = &deployment(&objects)["spec"]["template"];
+        let spread = pod["spec"]["topologySpreadConstraints"].as_array().unwrap();
+        assert_eq!(spread.len(), 2, "{several}");
+        assert_eq!(spread[0]["labelSelector"]["matchLabels"], pod["metadata"]["labels"], "{several}");
+    }
+    assert!(arguments(deployment(&objects(&["--set", "replicas=2"]))).contains(&"--leader-elect"));
 }
 
 #[test]
