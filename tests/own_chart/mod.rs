@@ -76,7 +76,12 @@ fn helm() -> Option<&'static TestCluster> {
 
 /// Renders the operator's chart with these flags.
 fn objects(flags: &[&str]) -> Vec<Value> {
-    let arguments = [&["template", "rel", OPERATOR, "--namespace", "ns", "--set", IMAGE], flags].concat();
+    objects_in("ns", flags)
+}
+
+/// Renders the operator's chart for this namespace.
+fn objects_in(namespace: &str, flags: &[&str]) -> Vec<Value> {
+    let arguments = [&["template", "rel", OPERATOR, "--namespace", namespace, "--set", IMAGE], flags].concat();
     let text = succeeded(&run(ours(), arguments));
     let documents = text.split("---\n").map(|document| serde_yaml::from_str::<Value>(document).unwrap());
     documents.filter(Value::is_object).collect()

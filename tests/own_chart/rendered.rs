@@ -2,7 +2,12 @@
 
 use serde_json::{Value, json};
 
-use super::{DEFINITIONS, IMAGE, OPERATOR, RIGHTS, helm, objects, of_kind, one, ours, run, succeeded, variants, yaml};
+use super::{
+    DEFINITIONS, IMAGE, OPERATOR, RIGHTS, helm, objects, objects_in, of_kind, one, ours, run, succeeded, variants, yaml,
+};
+
+/// The kinds of a ring.
+const RING: &str = r#"controllerRing.resources=[{"group":"a.b","resource":"shops"}]"#;
 
 /// A definition whose versions an operator converts.
 const CONVERTED: &str = "definitions.teams=examples/teams/config/crd/bases/platform.example.com_teams.yaml";
@@ -178,23 +183,41 @@ fn several_replicas_or_shards_are_spread_and_evicted_one_at_a_time() {
 
 #[test]
 fn shards_are_replicas_that_share_a_ring_instead_of_a_leader() {
-    let flags = ["--set", "shards=3", "--set-json", r#"controllerRing.resources=[{"group":"a.b","resource":"shops"}]"#];
-    let objects = objects(&flags);
+    let objects = objects(&["--set", "shards=3", "--set-json", RING]);
     let installed = deployment(&objects);
     assert_eq!(installed["spec"]["replicas"], 3);
     let arguments = arguments(installed);
-    assert!(arguments.contains(&"--controller-ring=rel-hybrid-helm-operator"), "{arguments:?}");
+    assert!(arguments.contains(&"--controller-ring=ns-rel-hybrid-helm-operator"), "{arguments:?}");
     assert!(!arguments.contains(&"--leader-elect"), "{arguments:?}");
     let leader = "--leader-election-id=rel-hybrid-helm-operator";
     assert!(arguments.contains(&leader), "a shard waits for the leader before it: {arguments:?}");
     let ring = of_kind(&objects, "ControllerRing")[0];
-    assert_eq!(ring["metadata"]["name"], "rel-hybrid-helm-operator");
+    assert_eq!(ring["metadata"]["name"], "ns-rel-hybrid-helm-operator");
     assert_eq!(ring["spec"]["resources"], serde_json::json!([{"group": "a.b", "resource": "shops"}]));
-    let sharder = of_kind(&objects, "ClusterRole");
-    let sharder = sharder.iter().find(|role| role["metadata"]["name"] == "rel-hybrid-helm-operator-sharder").unwrap();
+    let sharder = one(&objects, "ClusterRole", "ns-rel-hybrid-helm-operator-sharder");
     assert_eq!(sharder["rules"][0]["verbs"], serde_json::json!(["list", "patch"]));
     assert_eq!(of_kind(&objects, "PodDisruptionBudget").len(), 1);
     assert!(of_kind(&super::objects(&["--set", "shards=3"]), "ControllerRing").is_empty(), "it is made elsewhere");
+}
+
+#[test]
+fn releases_of_one_name_in_two_namespaces_share_neither_a_ring_nor_an_object() {
+    let ring = |objects: &[Value]| arguments(deployment(objects))[0].to_owned();
+    let names = |namespace: &str| {
+        let objects = objects_in(namespace, &["--set", "shards=3", "--set-json", RING]);
+        let outside = objects.iter().filter(|object| object["metadata"].get("namespace").is_none());
+        let names = outside.map(|object| format!("{} {}", object["kind"], object["metadata"]["name"]));
+        names.chain([ring(&objects)]).collect::<Vec<String>>()
+    };
+    let (left, right) = (names("left"), names("right"));
+    assert_eq!(left.len(), 6, "two roles with their bindings, the ring, and the flag that names it: {left:?}");
+    assert!(!left.iter().any(|name| right.contains(name)), "{left:?} {right:?}");
+
+    // A ring's name is part of labels, and a namespace alone may be as long.
+    let long = |end: &str| ring(&objects_in(&format!("{}{end}", "n".repeat(62)), &["--set", "shards=3"]));
+    let (left, right) = (long("1"), long("2"));
+    assert_eq!(left.len(), "--controller-ring=".len() + 63, "{left}");
+    assert_ne!(left, right);
 }
 
 #[test]

@@ -127,7 +127,11 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{ .Values.shards | default .Values.replicas }}
 {{- end }}
 
-{{/* The ring that the shards belong to. */}}
+{{/* The ring that the shards belong to. Labels have its name, so it has at most 63 characters; a longer one ends with a digest. */}}
 {{- define "operator.ring" -}}
-{{ .Values.controllerRing.name | default (include "operator.fullname" .) }}
+{{- $name := include "operator.clusterName" . -}}
+{{- if gt (len $name) 63 -}}
+{{- $name = printf "%s-%s" (trunc 54 $name) (sha256sum $name | trunc 8) -}}
+{{- end -}}
+{{ default $name .Values.controllerRing.name }}
 {{- end }}
