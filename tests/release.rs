@@ -147,6 +147,33 @@ fn images_are_those_of_the_dockerfile() {
     }
 }
 
+/// Installs the tools for one processor, then for two and with another Rust, by programs that only print what they do.
+const TOOLS: &str = r#"
+. hack/release image helm-operator > "$CARGO_TARGET_DIR/log"
+mkdir -p "$tools"
+rust=1
+rustc() { case $1 in --version) echo "$rust" ;; *) echo "$CARGO_TARGET_DIR/rust-$rust" ;; esac; }
+rustup() { mkdir -p "$CARGO_TARGET_DIR/rust-$rust/lib/rustlib/$3"; echo "target $3"; }
+cargo() { echo tools; }
+go() { :; }
+python3() { :; }
+for processors in amd64 "amd64 arm64"; do install_tools; install_tools; done
+rust=2
+install_tools
+"#;
+
+#[test]
+fn rusts_targets_are_there_whatever_an_earlier_release_needed() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut bash = Command::new("bash");
+    bash.args(["-euc", TOOLS]).current_dir(root()).env("CARGO_TARGET_DIR", folder.path());
+    let output = bash.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let told = String::from_utf8(output.stdout).unwrap();
+    let (amd64, arm64) = ("target x86_64-unknown-linux-musl", "target aarch64-unknown-linux-musl");
+    assert_eq!(told.lines().collect::<Vec<_>>(), [amd64, "tools", arm64, amd64, arm64, "tools"]);
+}
+
 /// Makes a base image for two processors, in an OCI layout with Docker's media types.
 const BASE: &str = r#"
 cd "$CARGO_TARGET_DIR"
