@@ -254,6 +254,8 @@ fn an_image_on_a_base_of_each_processor_has_the_program_and_what_the_base_has() 
         assert_eq!(asked("image get-file", "/usr/local/bin/helm-operator"), format!("for {processor}\n"));
         assert_eq!(asked("image get-file", "/licenses/LICENSE"), "text\n");
     }
+    let built = format!("PROCESSORS=amd64 arm64\nUBI_BASE=ocidir://{}/base:all\n", folder.path().display());
+    assert_eq!(told("hack/release built"), built, "what `make reproduce` builds again");
 }
 
 #[test]
