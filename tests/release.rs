@@ -308,6 +308,13 @@ fn ci_calls_targets_that_exist_and_every_check_that_contributing_lists() {
 }
 
 #[test]
+fn ci_tests_with_the_history_that_upgrades_of_charts_need() {
+    let workflow: Value = serde_yaml::from_str(&read(".github/workflows/ci.yml")).unwrap();
+    let steps = workflow["jobs"]["check"]["steps"].as_array().unwrap();
+    assert_eq!(steps[0]["with"], json!({"fetch-depth": 0}), "the tests of upgrades are skipped in a shallow clone");
+}
+
+#[test]
 fn workflows_run_actions_by_commit_and_with_few_rights() {
     for path in workflows() {
         let text = fs::read_to_string(&path).unwrap();
