@@ -293,13 +293,16 @@ fn made<'t>(text: &'t str, start: &str) -> BTreeSet<&'t str> {
 }
 
 #[test]
-fn ci_calls_targets_that_exist_and_every_check_that_contributing_lists() {
+fn workflows_call_targets_that_exist_and_ci_every_check_that_contributing_lists() {
     let makefile = read("Makefile");
+    for path in workflows() {
+        let workflow = fs::read_to_string(&path).unwrap();
+        for target in made(&workflow, "make ") {
+            assert!(makefile.contains(&format!("\n{target}:")), "{} calls make {target}", path.display());
+        }
+    }
     let workflow = read(".github/workflows/ci.yml");
     let called = made(&workflow, "make ");
-    for target in &called {
-        assert!(makefile.contains(&format!("\n{target}:")), "ci.yml calls make {target}");
-    }
     let page = read("CONTRIBUTING.md");
     let listed = page.split("CI runs ").nth(1).unwrap().split("`. ").next().unwrap();
     let listed: BTreeSet<&str> =
