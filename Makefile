@@ -15,7 +15,7 @@ CONTAINER_TOOL ?= docker
 # The base image for docker-build-base, and what it is built on: with a shell for projects whose Dockerfile has RUN lines.
 BASE_IMG ?= helm-operator:latest
 BASE_IMAGE ?= scratch
-# install, deploy and deploy-helm use the current kubeconfig.
+# install, deploy and deploy-helm use the current kubeconfig; publish uses HELM, too.
 KUBECTL ?= $(or $(shell command -v kubectl),$(CURDIR)/target/cluster/bin/kubectl)
 HELM ?= $(or $(shell command -v helm),$(CURDIR)/target/cluster/bin/helm)
 IGNORE_NOT_FOUND ?= true
@@ -158,8 +158,8 @@ reproduce: ## Build VERSION again in another folder, and compare each file with 
 	@hack/reproduce '$(VERSION)'
 
 .PHONY: publish
-publish: ## Upload the images of target/dist to REGISTRY, and sign them if cosign is installed.
-	@hack/publish '$(REGISTRY)'
+publish: ## Upload the images and charts of target/dist to REGISTRY, and sign them if cosign is installed.
+	@HELM='$(HELM)' hack/publish '$(REGISTRY)'
 
 WASM := wasm32-wasip1
 

@@ -318,6 +318,22 @@ fn ci_tests_with_the_history_that_upgrades_of_charts_need() {
 }
 
 #[test]
+fn the_provenance_of_every_image_is_attested_by_its_digest() {
+    let workflow: Value = serde_yaml::from_str(&read(".github/workflows/release.yml")).unwrap();
+    let steps = workflow["jobs"]["release"]["steps"].as_array().unwrap();
+    let attested: Vec<&Value> =
+        steps.iter().map(|step| &step["with"]).filter(|with| with["subject-name"].is_string()).collect();
+    let names = ["helm-operator", "memcached-operator", "helm-operator-ubi"];
+    assert!(read("hack/release").contains("\nprograms=\"helm-operator memcached-operator\"\n"), "no other image");
+    assert_eq!(attested.len(), names.len(), "{attested:?}");
+    for name in names {
+        let digest = format!("${{{{ steps.images.outputs.{name} }}}}");
+        let wanted = json!({"subject-name": format!("${{{{ vars.REGISTRY }}}}/{name}"), "subject-digest": digest});
+        assert!(attested.contains(&&wanted), "{name}: {attested:?}");
+    }
+}
+
+#[test]
 fn workflows_run_actions_by_commit_and_with_few_rights() {
     for path in workflows() {
         let text = fs::read_to_string(&path).unwrap();
