@@ -328,13 +328,18 @@ deploy: ## Deploy CRDs, RBAC and the operator image IMG to the current cluster.
 # A release of each chart, in one namespace.
 RELEASE := memcached-operator
 IN_NAMESPACE := --namespace $(RELEASE)-system
+# IMG as values of the chart. A digest has a colon, too, and one in front of the last slash belongs to a port.
+IMG_NAME = $(firstword $(subst @, ,$(IMG)))
+IMG_TAG = $(word 2,$(subst :, ,$(notdir $(IMG_NAME))))
+IMG_DIGEST = $(word 2,$(subst @, ,$(IMG)))
+IMG_VALUES = image.repository=$(patsubst %:$(IMG_TAG),%,$(IMG_NAME)),image.tag=$(IMG_TAG),image.digest=$(IMG_DIGEST)
 .PHONY: deploy-helm
 deploy-helm: ## Deploy the same with Helm: the charts in charts/, with the image IMG.
 	$(HELM) upgrade --install $(RELEASE)-crds charts/hybrid-helm-operator-crds $(IN_NAMESPACE) --create-namespace \
 	  --set-file definitions.memcacheds=config/crd/bases/cache.my.domain_memcacheds.yaml \
 	  --set-file definitions.memcachedbackups=config/crd/bases/cache.my.domain_memcachedbackups.yaml
-	image='$(IMG)'; $(HELM) upgrade --install $(RELEASE) charts/hybrid-helm-operator $(IN_NAMESPACE) \
-	  --set "image.repository=$${image%:*},image.tag=$${image##*:}" \
+	$(HELM) upgrade --install $(RELEASE) charts/hybrid-helm-operator $(IN_NAMESPACE) \
+	  --set-string '$(IMG_VALUES)' \
 	  --set-file rbac.generated.memcached=config/rbac/memcached_role.yaml \
 	  --set-file rbac.generated.memcachedbackup=config/rbac/memcachedbackup_role.yaml
 

@@ -1,5 +1,7 @@
 //! What the charts render to, here and with Helm.
 
+use std::process::Command;
+
 use serde_json::{Value, json};
 
 use super::{
@@ -104,6 +106,26 @@ fn the_pod_is_the_one_that_make_deploy_applies() {
     theirs.retain(of_chart);
     assert_eq!(ours, theirs);
     assert_eq!(installed["spec"]["replicas"], configured["spec"]["replicas"]);
+}
+
+#[test]
+fn make_deploy_helm_takes_images_with_ports_tags_and_digests() {
+    let (version, digest) = (env!("CARGO_PKG_VERSION"), format!("sha256:{}", "0".repeat(64)));
+    for (image, wanted) in [
+        ("a.example.com/b:1.2".to_owned(), "a.example.com/b:1.2".to_owned()),
+        ("a.example.com:5000/b:1".to_owned(), "a.example.com:5000/b:1".to_owned()),
+        ("a.example.com:5000/b".to_owned(), format!("a.example.com:5000/b:{version}")),
+        (format!("a.example.com/b@{digest}"), format!("a.example.com/b@{digest}")),
+        (format!("a.example.com:5000/b:1@{digest}"), format!("a.example.com:5000/b@{digest}")),
+    ] {
+        let mut make = Command::new("make");
+        make.env_remove("MAKEFLAGS");
+        // Instead of Helm, a program that prints what Helm is told.
+        let told = succeeded(&run(make, ["--silent", "deploy-helm", "HELM=echo", &*format!("IMG={image}")]));
+        let values = told.split_whitespace().find(|word| word.starts_with("image.repository=")).unwrap();
+        let text = succeeded(&run(ours(), ["template", "rel", OPERATOR, "--set-string", values]));
+        assert!(text.contains(&format!("image: \"{wanted}\"\n")), "{wanted}: {told}");
+    }
 }
 
 #[test]
