@@ -33,6 +33,23 @@ fn the_charts_have_the_version_of_the_program() {
 }
 
 #[test]
+fn what_the_charts_and_bundles_install_on_is_what_compatibility_promises() {
+    let page = read("COMPATIBILITY.md");
+    let promise = page.lines().find(|line| line.starts_with("| Kubernetes | ")).unwrap();
+    assert!(promise.contains("charts and bundles also install on 1.30 to "), "{promise}");
+    for chart in [OPERATOR, DEFINITIONS] {
+        assert_eq!(yaml(&format!("{chart}/Chart.yaml"))["kubeVersion"], ">=1.30.0-0", "{chart}");
+    }
+    let bundle = read("config/manifests/bases/memcached-operator.clusterserviceversion.yaml");
+    assert!(bundle.contains("minKubeVersion: 1.30.0\n"), "{bundle}");
+    for (folder, version) in [("kubernetes-oldest", "1.33"), ("kubernetes", "1.36")] {
+        let module = read(&format!("crates/test-cluster/tools/{folder}/go.mod"));
+        assert!(module.contains(&format!("k8s.io/kubernetes v{version}.")), "{folder}");
+        assert!(promise.contains(version), "{folder}: {promise}");
+    }
+}
+
+#[test]
 fn annotations_for_artifact_hub_are_valid_and_link_to_files_of_the_repository() {
     const REPOSITORY: &str = "https://github.com/hybrid-helm-operator/hybrid-helm-operator";
     for chart in [OPERATOR, DEFINITIONS] {
