@@ -256,7 +256,7 @@ bench-hostile: cluster ## Measure how long good resources (GOOD, default 1000) t
 	hack/bench-hostile '$(or $(GOOD),1000)' '$(or $(HOSTILE),50)' $(OPERATOR)
 
 .PHONY: bench-render
-bench-render: ## Time rendering against Helm's engine; CHARTS="DIR…" adds charts, CORPUS=DIR a whole corpus.
+bench-render: ## Time rendering against Helm's engine, ORACLE=PROGRAM or ../shared/oracle; CHARTS="DIR…" adds charts, CORPUS=DIR a whole corpus.
 	CORPUS='$(CORPUS)' hack/bench-render $(CHARTS)
 
 .PHONY: simulate
