@@ -44,15 +44,15 @@ def write(raw):
 INTRODUCTION = """# Scoreboard
 <!-- Written by `make scoreboard` from docs/figures/scoreboard.jsonl. -->
 
-This operator and the two that it replaces, measured in one run on {cores} cores, which they shared with the API server, etcd, Kubernetes' controllers
-and the client. Each served the chart of `helm create` on its own control plane, with eight workers, a period of one minute, and dependents watched.
-Peers: {versions}. Pods are simulated.
+This operator and the two that it replaces, measured one after another on {cores} cores, which they shared with the API server, etcd, Kubernetes'
+controllers and the client. Each served the chart of `helm create` on its own control plane, with eight workers, a period of one minute, and dependents
+watched. Peers: {versions}. Pods are simulated.
 
 Each cell has seconds, the operator's CPU seconds, and its requests for each resource, without watches and leases. Memory is the proportional set size of
 the operator's processes. A dash means that the phase did not end within three seconds for each resource. All were left alone for {idle:g} seconds.
 
-`make scoreboard` repeats it: two hours for all sizes, `N=50` ten minutes. Absolute times differ between machines; compare what ran side by side, and
-requests and CPU first. What this operator leaves over is the key of its records, in its own namespace."""
+`make scoreboard` repeats it: two hours for all sizes, `N=50` ten minutes. Each size says when it was measured. Absolute times differ between machines and
+days; compare what ran side by side, and requests and CPU first. What this operator leaves over is the key of its records, in its own namespace."""
 
 
 def versions():
@@ -69,11 +69,20 @@ def idle(runs):
 
 def section(runs, n):
     measured = [name for name in OPERATORS if (name, n) in runs]
-    lines = [f"## {n:,} resources", table_row(["", *measured]), table_row(["---"] * (len(measured) + 1))]
+    missing = [name for name in OPERATORS if name not in measured]
+    lines = [f"## {n:,} resources", about([runs[name, n] for name in measured], missing), ""]
+    lines += [table_row(["", *measured]), table_row(["---"] * (len(measured) + 1))]
     lines += [table_row([what, *[cell(runs[name, n][phase]) for name in measured]]) for phase, what in PHASES.items()]
     lines += [table_row([f"memory {what}", *[f"{runs[name, n][key]} MiB" for name in measured]]) for key, what in MEMORY.items()]
     lines.append(table_row(["left over", *[str(runs[name, n]["left_over"]) for name in measured]]))
     return "\n".join(lines)
+
+
+def about(lines, missing=()):
+    """Says when the lines were measured, what their runs are known for, and which operators are not among them."""
+    when = sorted({line["date"] + (f" ({line['commit']})" if "commit" in line else "") for line in lines})
+    notes = dict.fromkeys(line["note"] for line in lines if "note" in line)
+    return " ".join([f"Measured on {' and '.join(when)}.", *notes, *(f"{name} was not measured at this size." for name in missing)])
 
 
 def table_row(cells):
@@ -86,7 +95,7 @@ def cell(phase):
 
 
 def rendering(renders):
-    lines = ["## Rendering", "| chart | Helm's engine | here | ratio |", "|---|---|---|---|"]
+    lines = ["## Rendering", about(renders.values()), "", "| chart | Helm's engine | here | ratio |", "|---|---|---|---|"]
     for chart, line in renders.items():
         ratio = line["helm_ms"] / line["here_ms"]
         lines.append(f"| {chart} | {line['helm_ms']:.3f} ms | {line['here_ms']:.3f} ms | {ratio:.1f} |")
@@ -101,7 +110,7 @@ def losses(runs, renders):
         if name != OURS and ours:
             found += [f"- {n:,} resources, {what}: {name} {theirs}, here {own}" for what, theirs, own in compared(run, ours) if is_less(theirs, own)]
     found += [f"- rendering of {chart}" for chart, line in renders.items() if line["helm_ms"] < line["here_ms"]]
-    return "\n".join(["## Where a peer is ahead", *(found or ["Nowhere, in this run."])])
+    return "\n".join(["## Where a peer is ahead", *(found or ["Nowhere, in these runs."])])
 
 
 def compared(run, ours):
