@@ -21,7 +21,9 @@ pub(crate) fn start(cluster: &TestCluster, namespace: &Namespace<'_>) -> Operato
 
 /// Creates the kind Widget.
 pub(crate) fn define(cluster: &TestCluster) {
-    cluster.apply(include_str!("fixtures/crds/widget.yaml")).unwrap();
+    // Concurrent tests may apply the same, which server-side apply allows.
+    let apply = ["apply", "--server-side", "-f", "-"];
+    cluster.kubectl_with_input(apply, include_str!("fixtures/crds/widget.yaml")).unwrap();
     cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/widgets.test.my.domain"]).unwrap();
 }
 

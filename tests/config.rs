@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
 use crate::account::copy;
+use crate::operator::wait_for_kinds;
 
 const OPERATOR: &str = "--as=system:serviceaccount:memcached-operator-system:memcached-operator-controller-manager";
 
@@ -144,7 +145,7 @@ fn create_pod(cluster: &TestCluster, namespace: &Namespace<'_>, spec: &Value) ->
 /// Applies `config/default`; several tests may do so at once.
 pub(crate) fn deploy(cluster: &TestCluster) {
     in_repository(cluster, ["apply", "--server-side", "-k", "config/default"]).unwrap();
-    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
+    wait_for_kinds(cluster);
 }
 
 fn in_repository<'a>(

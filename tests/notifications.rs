@@ -10,6 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use test_cluster::TestCluster;
 
+use crate::chart_kinds::define;
 use crate::operator::{Operator, eventually};
 
 /// A sink that takes everything.
@@ -76,8 +77,7 @@ fn request(reader: &mut impl BufRead) -> Option<(String, Vec<u8>)> {
 #[test]
 fn each_event_of_a_resource_arrives_once_soon_signed_and_without_secrets() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
-    cluster.apply(include_str!("fixtures/crds/widget.yaml")).unwrap();
-    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/widgets.test.my.domain"]).unwrap();
+    define(cluster);
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("templates")).unwrap();
     fs::write(folder.path().join("Chart.yaml"), "apiVersion: v2\nname: told\nversion: 0.1.0\n").unwrap();

@@ -221,7 +221,9 @@ fn projects_of_each_shape_are_taken_over_linted_served_and_edited() {
         watches += &shape.take_over(&folder);
         cluster.apply(&definition).unwrap();
     }
-    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
+    let definitions = SHAPES.iter().map(|shape| format!("crd/{}.shapes.dev", shape.plural));
+    let wait = ["wait", "--for=condition=Established", "--timeout=30s"].map(str::to_owned);
+    cluster.kubectl(wait.into_iter().chain(definitions)).unwrap();
     let watches: Vec<Value> = serde_yaml::from_str(&watches).unwrap();
     let operator = Operator::start_in(cluster, &[&namespace], &json!(watches).to_string());
     for size in [1, 2] {

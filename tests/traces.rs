@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use serde_json::json;
 use test_cluster::TestCluster;
 
+use crate::chart_kinds::define;
 use crate::notifications::serve;
 use crate::operator::{Operator, eventually};
 
@@ -20,8 +21,7 @@ fn collector() -> (String, Arc<Mutex<String>>) {
 #[test]
 fn each_reconcile_arrives_with_its_requests_and_without_secrets() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
-    cluster.apply(include_str!("fixtures/crds/widget.yaml")).unwrap();
-    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/widgets.test.my.domain"]).unwrap();
+    define(cluster);
     let folder = tempfile::tempdir().unwrap();
     fs::create_dir(folder.path().join("templates")).unwrap();
     fs::write(folder.path().join("Chart.yaml"), "apiVersion: v2\nname: traced\nversion: 0.1.0\n").unwrap();

@@ -13,7 +13,9 @@ use tempfile::TempDir;
 use test_cluster::{Namespace, TestCluster};
 
 use crate::chart::{condition, get};
+use crate::chart_kinds::define;
 use crate::operator::{Operator, eventually};
+use crate::ownership::install_kind;
 
 /// Writes a chart with these templates.
 fn chart(templates: &[(&str, &str)]) -> TempDir {
@@ -30,11 +32,7 @@ fn chart(templates: &[(&str, &str)]) -> TempDir {
 /// Starts an operator that serves Widgets with the chart.
 fn serve(cluster: &TestCluster, namespace: &Namespace<'_>, chart: &TempDir) -> Operator {
     static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        cluster.apply(include_str!("fixtures/crds/widget.yaml")).unwrap();
-        let widgets = "crd/widgets.test.my.domain";
-        cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", widgets]).unwrap();
-    });
+    ONCE.call_once(|| define(cluster));
     let watch = json!([{"group": "test.my.domain", "version": "v1", "kind": "Widget", "chart": chart.path()}]);
     Operator::start_watches(cluster, namespace, &watch.to_string(), &[])
 }
@@ -222,8 +220,7 @@ spec:
 fn keys_of_any_length_are_applied_as_helm_writes_them() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("long-keys").unwrap();
-    cluster.apply(include_str!("fixtures/crds/holder.yaml")).unwrap();
-    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd/holders.test.my.domain"]).unwrap();
+    install_kind(cluster);
     let chart = chart(&[("held.yaml", LONG_KEYS)]);
     let _operator = serve(cluster, &namespace, &chart);
     set(cluster, &namespace, "ours", "{}");

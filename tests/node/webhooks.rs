@@ -19,7 +19,8 @@ fn deploy(cluster: &TestCluster, config: &str) {
     assert!(manifest.contains(scaffolded), "{manifest}");
     let manifest = manifest.replace(scaffolded, ours);
     cluster.kubectl_with_input(["apply", "--server-side", "-f", "-"], &manifest).unwrap();
-    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
+    let kinds = ["crd/teams.platform.example.com", "crd/workspaces.platform.example.com"];
+    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", kinds[0], kinds[1]]).unwrap();
 }
 
 fn team(version: &str, name: &str, members: &Value) -> String {

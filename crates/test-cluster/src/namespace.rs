@@ -54,10 +54,8 @@ impl Namespace<'_> {
     /// busy.
     fn delete(&self) -> Result<(), Error> {
         self.cluster.kubectl(["delete", "namespace", &self.name, "--wait=false", "--ignore-not-found"])?;
-        let kinds = self.cluster.kubectl(["get", "crd", "--output", NAMESPACED])?;
-        let kinds = format!("{kinds}{BUILT_IN}");
-        let listed = self.kubectl(["get", &kinds, "--output", HELD, "--ignore-not-found"])?;
-        let held: Vec<_> = listed.lines().filter_map(argument).collect();
+        // A try fails if another test deletes a definition between the two requests.
+        let held = self.held().or_else(|_| self.held()).or_else(|_| self.held())?;
         for some in held.chunks(PATCHED) {
             let patch = ["--type=merge", "--patch", r#"{"metadata":{"finalizers":null}}"#];
             let objects = some.iter().map(String::as_str);
@@ -65,6 +63,14 @@ impl Namespace<'_> {
             let _ = self.cluster.kubectl(["--namespace", &self.name, "patch"].into_iter().chain(objects).chain(patch));
         }
         Ok(())
+    }
+
+    /// Returns the objects that have finalizers, as arguments of kubectl.
+    fn held(&self) -> Result<Vec<String>, Error> {
+        let kinds = self.cluster.kubectl(["get", "crd", "--output", NAMESPACED])?;
+        let kinds = format!("{kinds}{BUILT_IN}");
+        let listed = self.kubectl(["get", &kinds, "--output", HELD, "--ignore-not-found"])?;
+        Ok(listed.lines().filter_map(argument).collect())
     }
 }
 

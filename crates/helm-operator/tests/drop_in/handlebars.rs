@@ -14,8 +14,7 @@ fn a_chart_of_handlebars_templates_serves_reverse_words() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/reverse-words-chart");
     let config = |folder: &str| project.join("config").join(folder).display().to_string();
-    cluster.kubectl(["apply", "--server-side", "-k", &config("default")]).unwrap();
-    cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]).unwrap();
+    cluster.deploy(config("default")).unwrap();
     let namespace = cluster.namespace("handlebars").unwrap();
     let account = ["reverse-words-operator-system", "reverse-words-operator-controller-manager"];
     let kubeconfig: PathBuf = cluster.kubeconfig_of(account[0], account[1]).unwrap();

@@ -43,7 +43,8 @@ impl Project {
         let project = Project { cluster, folder, _turn: turn };
         project.serve_service_monitors();
         project.cluster.apply(&project.kustomized()).unwrap();
-        project.kubectl(["wait", "--for=condition=Established", "--timeout=30s", "crd", "--all"]);
+        let definition = "crd/memcacheds.cache.example.com";
+        project.kubectl(["wait", "--for=condition=Established", "--timeout=30s", definition]);
         Some(project)
     }
 
