@@ -3,7 +3,6 @@
 
 use std::fs;
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
@@ -42,14 +41,15 @@ fn image(namespace: &Namespace<'_>, name: &str) -> Value {
 fn applies(cluster: &TestCluster, namespace: &Namespace<'_>) -> usize {
     let all = cluster.requests().unwrap();
     let ours = all.iter().filter(|r| is_operators(r) && r.namespace == namespace.name());
-    ours.filter(|r| r.resource == "deployments" && r.is_write()).count()
+    ours.filter(|r| r.resource == "deployments" && r.is_write() && r.code < 300).count()
 }
 
 #[test]
 fn a_changed_secret_upgrades_its_resources_at_once_and_shows_nowhere() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("sources").unwrap();
-    let sources = json!({"valuesFrom": [{"kind": "Secret", "name": "$(name)-values"}]});
+    // Nothing but the change of the Secret can cause the upgrade.
+    let sources = json!({"reconcilePeriod": "1h", "valuesFrom": [{"kind": "Secret", "name": "$(name)-values"}]});
     let operator = serve(cluster, &namespace, sources);
     set(&namespace, "web", json!({"replicaCount": 1}));
     eventually("missing source", || {
@@ -61,13 +61,11 @@ fn a_changed_secret_upgrades_its_resources_at_once_and_shows_nowhere() {
     wait_ready(&namespace, "web");
     assert!(image(&namespace, "web").as_str().unwrap().ends_with(":1.6.38"));
 
-    let began = Instant::now();
     secret(&namespace, "web-values", "image: {tag: 1.6.39}");
     eventually("upgrade", || {
         let image = image(&namespace, "web");
         if image.as_str().unwrap().ends_with(":1.6.39") { Ok(()) } else { Err(image) }
     });
-    assert!(began.elapsed() < Duration::from_secs(10), "{:?}", began.elapsed());
     eventually("revision", || {
         let resource = wait_ready(&namespace, "web");
         if resource["status"]["deployedRelease"]["revision"] == 2 { Ok(()) } else { Err(resource) }
@@ -259,8 +257,12 @@ fn a_chart_with_another_name_keeps_the_objects_of_its_releases() {
     namespace.kubectl(["delete", STORES, "web", "--wait=false"]).unwrap();
     let _operator = start();
     namespace.kubectl(["wait", "--for=delete", &format!("{STORES}/web"), "--timeout=60s"]).unwrap();
+    // A claim goes once its controller has removed its finalizer.
     for kind in ["secret", "pvc"] {
-        assert_eq!(namespace.kubectl(["get", kind, "web", "--ignore-not-found"]).unwrap(), "", "{kind}");
+        eventually(&format!("the end of the {kind}"), || match get(&namespace, [kind, "web"]) {
+            Value::Null => Ok(()),
+            left => Err(left),
+        });
     }
     let requests = cluster.requests().unwrap();
     let deletions = requests.iter().filter(|r| r.namespace == namespace.name() && r.verb == "delete");

@@ -129,8 +129,13 @@ fn a_resource_that_another_resource_of_the_operator_renders_is_no_drift() {
             one => Err(one),
         });
     }
-    let events = namespace.kubectl(["get", "events", "-o", "json"]).unwrap();
-    assert!(events.contains("\"Upgraded\"") && !events.contains("DriftCorrected"), "{events}");
+    // Events are published in order, so that of a repair would come before.
+    let columns = "jsonpath={range .items[*]}{.reason}: {.message}{\"\\n\"}{end}";
+    let events = eventually("both upgrades", || match namespace.kubectl(["get", "events", "-o", columns]).unwrap() {
+        events if events.lines().filter(|event| event.starts_with("Upgraded: ")).count() == 2 => Ok(events),
+        events => Err(events),
+    });
+    assert!(!events.contains("DriftCorrected"), "{events}");
     namespace.kubectl(["delete", "outer", "web", "--timeout=60s"]).unwrap();
     eventually("deleted release", || match get(&namespace, ["configmap", "web-inner"]) {
         Value::Null => Ok(()),

@@ -137,7 +137,7 @@ fn a_restart_with_two_namespaces_changes_nothing() {
 fn changes_during_an_expired_watch_are_seen_at_the_next_list() {
     // A separate cluster, because the API server restarts.
     let Some(_) = TestCluster::shared_or_skip() else { return };
-    let cluster = match TestCluster::start(Options::default()) {
+    let cluster = match TestCluster::start(Options { audit: true, ..Options::default() }) {
         Ok(cluster) => cluster,
         Err(error) => panic!("{error}"),
     };

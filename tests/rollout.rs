@@ -140,6 +140,11 @@ fn a_change_reaches_the_releases_in_steps_and_stops_or_goes_back_with_a_bad_cana
         assert_eq!(step, expected.collect::<Vec<_>>(), "{order:?}");
         from = to;
     }
+    // The rollout is complete once its last step has been observed for a while, and that is published later still.
+    eventually("the event of the end", || match rollout_events(cluster) {
+        told if told.iter().any(|one| one.contains("Normal RolloutCompleted ")) => Ok(()),
+        told => Err(told),
+    });
     operator.terminate();
 
     // A canary whose object cannot be changed.

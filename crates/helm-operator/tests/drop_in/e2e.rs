@@ -67,7 +67,10 @@ impl Running<'_> {
         let service = "service/memcached-operator-controller-manager-metrics-service";
         self.project.kubectl(["-n", NAMESPACE, "get", monitor, service]);
         assert_eq!(self.operator.get("Serving health probes", "/healthz", None).0, StatusCode::OK);
-        assert_eq!(self.operator.get("Serving health probes", "/readyz", None).0, StatusCode::OK);
+        eventually("readiness", || match self.operator.get("Serving health probes", "/readyz", None) {
+            (StatusCode::OK, _) => Ok(()),
+            other => Err(other),
+        });
     }
 
     fn installs(&self) {
