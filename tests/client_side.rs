@@ -256,6 +256,13 @@ fn an_outage_of_a_webhook_makes_one_revision() {
     });
     let _operator = start(cluster, &namespace, "auto");
     cluster.apply(&webhook.to_string()).unwrap();
+    // The API server asks it a moment later.
+    eventually("the webhook", || {
+        match namespace.kubectl(["create", "deployment", "probe", "--image=probe", "--dry-run=server"]) {
+            Err(error) if error.to_string().contains("failed calling webhook") => Ok(()),
+            other => Err(other),
+        }
+    });
     set(&namespace, "web", &json!({}));
     let failed = wait_for(&namespace, "web", "Irreconcilable");
     assert_eq!(failed["reason"], "Unanswered");
@@ -264,7 +271,9 @@ fn an_outage_of_a_webhook_makes_one_revision() {
         let requests = cluster.requests().unwrap();
         requests
             .iter()
-            .filter(|r| r.namespace == namespace.name() && r.resource == "deployments" && r.code == 500)
+            .filter(|r| {
+                is_operators(r) && r.namespace == namespace.name() && r.resource == "deployments" && r.code == 500
+            })
             .count()
     };
     eventually("further attempts", || if refused() >= 3 { Ok(()) } else { Err(refused()) });

@@ -240,6 +240,13 @@ fn changes_by_a_mutating_webhook_are_not_drift() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let mut quiet = Quiet::start(cluster, "quiet-hook", workloads);
     let _webhook = Webhook::start(cluster, &quiet.namespace, &["apps/deployments", "/configmaps"], meddle);
+    // The API server asks it a moment later.
+    let (probe, ns) = (deployment("probe", &json!({})).to_string(), quiet.namespace.name());
+    let create = ["create", "--dry-run=server", "-o", "jsonpath={.metadata.labels.webhook}", "-n", ns, "-f", "-"];
+    eventually("the webhook", || match cluster.kubectl_with_input(create, &probe) {
+        Ok(label) if label == "was-here" => Ok(()),
+        other => Err(other),
+    });
     quiet.install(6);
     HOLDER.wait_for(&quiet.namespace, NAME, "Ready");
     let by_client = format!("client-{NAME}");

@@ -6,7 +6,7 @@ use controller::Manager;
 use controller::manager::Config;
 use controller::testing::InProcess;
 use serde_json::json;
-use test_cluster::TestCluster;
+use test_cluster::{TestCluster, eventually};
 
 #[path = "../examples/greeter.rs"]
 #[allow(dead_code, reason = "its main is not used here")]
@@ -37,6 +37,9 @@ fn a_manager_runs_in_the_tests_process_with_the_rights_of_its_account() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("greeter").unwrap();
     namespace.apply(ROLE).unwrap();
+    // The API server knows a role a moment after it is created.
+    let account = format!("--as=system:serviceaccount:{}:greeter", namespace.name());
+    eventually("the rights", || namespace.kubectl(["auth", "can-i", "patch", "configmaps", &account]));
     let kubeconfig = cluster.kubeconfig_of(namespace.name(), "greeter").unwrap();
     let mut config =
         Config { metrics_bind_address: "0".into(), health_probe_bind_address: "0".into(), ..Config::default() };

@@ -233,14 +233,18 @@ fn shop(version: &str, name: &str, spec: &Value) -> String {
 
 /// Waits until the API server asks the webhooks.
 fn until_asked(namespace: &Namespace<'_>) {
-    let probe = shop("v1", "probe", &json!({"size": 10}));
-    eventually("a refusal of the webhook", || {
-        match namespace.kubectl_with(&["create", "--dry-run=server", "-f", "-"], &probe) {
-            Err(error) if error.contains("must be at most 9") => Ok(()),
-            other => Err(other),
-        }
-    });
-    // The configurations are separate objects.
+    let refused = |version: &str, spec: &Value| {
+        let probe = shop(version, "probe", spec);
+        eventually("a refusal of the webhook", || {
+            match namespace.kubectl_with(&["create", "--dry-run=server", "-f", "-"], &probe) {
+                Err(error) if error.contains("must be at most 9") => Ok(()),
+                other => Err(other),
+            }
+        });
+    };
+    refused("v1", &json!({"size": 10}));
+    // The configurations and the definition, which has the conversion, are separate objects.
+    refused("v2", &json!({"capacity": 10}));
     let probe = shop("v1", "probe", &json!({"size": 1}));
     eventually("a change of the webhook", || {
         match namespace.kubectl_with(&["create", "--dry-run=server", "-o=jsonpath={.spec.owner}", "-f", "-"], &probe) {

@@ -112,17 +112,20 @@ fn a_service_account_has_its_rbac_rights_and_its_requests_are_recorded() {
     let list =
         |what| cluster.kubectl(["--kubeconfig", kubeconfig.to_str().unwrap(), "-n", namespace.name(), "get", what]);
 
+    let user = format!("system:serviceaccount:{account}");
+    // The API server knows a role a moment after it is created.
+    let person = format!("--as={user}");
+    eventually("the rights", || namespace.kubectl(["auth", "can-i", "list", "configmaps", &person]));
     list("configmaps").unwrap();
     assert!(list("secrets").unwrap_err().to_string().contains("forbidden"));
 
-    let user = format!("system:serviceaccount:{account}");
-    let requests = cluster.requests().unwrap();
-    let asked: Vec<_> = requests
-        .iter()
-        .filter(|r| r.user == user && !r.resource.is_empty())
-        .map(|r| (r.resource.as_str(), r.code))
-        .collect();
-    assert_eq!(asked, [("configmaps", 200), ("secrets", 403)]);
+    // The audit log has a request a moment after its answer.
+    eventually("both requests", || {
+        let requests = cluster.requests().unwrap().into_iter();
+        let asked = requests.filter(|r| r.user == user && !r.resource.is_empty()).map(|r| (r.resource, r.code));
+        let asked: Vec<_> = asked.collect();
+        if asked == [("configmaps".to_owned(), 200), ("secrets".to_owned(), 403)] { Ok(()) } else { Err(asked) }
+    });
 }
 
 #[test]
