@@ -143,8 +143,10 @@ fn a_resource_costs_no_more_than_before() {
     costs.found.extend(memory.map(|kib| ("memory", kib)));
     namespace.kubectl(["delete", "holders", "--all"]).unwrap();
     costs.note("uninstall");
+    // Of memory, less than the budget says little: it depends on when the allocator gives pages back.
+    let least = |phase: &str| if phase == "memory" { 0.0 } else { 0.9 };
     let is_off = |(phase, found): &(&'static str, f64)| {
-        budget(phase).is_some_and(|budget| !(budget * 0.9..=budget * 1.1).contains(found))
+        budget(phase).is_some_and(|budget| !(budget * least(phase)..=budget * 1.1).contains(found))
     };
     let off: Vec<_> = costs.found.iter().filter(|cost| is_off(cost)).collect();
     assert!(off.is_empty(), "a tenth or more off the budgets {BUDGETS:?}: {off:?}");

@@ -195,7 +195,7 @@ fn a_post_delete_hook_that_always_fails_is_given_up() {
     wait_for(&namespace, "web", "Ready");
     namespace.kubectl(["delete", "widget", "web", "--wait=false"]).unwrap();
     wait_said(&namespace, "web", "ReleaseFailed", "Job \"web-goodbye\"");
-    namespace.kubectl(["wait", "--for=delete", "widget/web", "--timeout=60s"]).unwrap();
+    namespace.kubectl(["wait", "--for=delete", "widget/web", "--timeout=180s"]).unwrap();
     assert_eq!(runs(cluster, &namespace, "web-goodbye").0, 5);
     eventually("event", || match events_of(&namespace, "web") {
         events if events.contains("HookGivenUp: a post-delete hook failed 5 times") => Ok(()),
@@ -237,7 +237,7 @@ fn a_manual_upgrade_is_left_alone_until_it_ends_and_then_the_resource_wins() {
     let upgrade = helm(
         cluster,
         &namespace,
-        &["upgrade", "web", CHART, "--set=upgrading=stuck,colour=blue,sealed=theirs", "--timeout=60s"],
+        &["upgrade", "web", CHART, "--set=upgrading=stuck,colour=blue,sealed=theirs", "--timeout=5m"],
     );
     let said = wait_said(&namespace, "web", "Irreconcilable", "a person's helm is running");
     assert!(said.starts_with("revision 2 of release \"web\" is pending-upgrade"), "{said}");

@@ -92,8 +92,11 @@ fn killing_workers_at_any_time_loses_nothing() {
     HOLDER.set_all(&namespace, names.iter().map(|name| (name.clone(), json!({"does": "ok"}))));
     let mut killed = 0;
     eventually("every release, in spite of the kills", || {
-        // A few at a time, so that some renders are killed twice and some never.
-        killed += operator.workers().into_iter().filter(|worker| crate::operator::kill(*worker)).count();
+        // A few at a time, so that some renders are killed twice and some never. On a busy machine, kills without end
+        // could meet every render.
+        if killed < 20 {
+            killed += operator.workers().into_iter().filter(|worker| crate::operator::kill(*worker)).count();
+        }
         let all = namespace.kubectl(["get", "holder", "-o", "json"]).unwrap();
         let all: Value = serde_json::from_str(&all).unwrap();
         let is_ready = |resource: &&Value| condition(resource, "Ready")["status"] == "True";

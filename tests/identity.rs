@@ -132,7 +132,7 @@ fn a_namespace_is_deleted_with_its_account_and_leaves_no_release() {
     let operator = Operator::start_watches(cluster, &namespace, &watch.to_string(), &[]);
     set(&namespace, "test.my.domain", "a", &json!({}));
     wait_for(&namespace, "test.my.domain", "a", ["Ready", "Ready"]);
-    let deleted = cluster.kubectl(["delete", "namespace", namespace.name(), "--timeout=60s"]);
+    let deleted = cluster.kubectl(["delete", "namespace", namespace.name(), "--timeout=180s"]);
     assert!(deleted.is_ok(), "{deleted:?} {}", operator.log());
 }
 

@@ -167,7 +167,7 @@ fn a_chart_and_its_subchart_may_ship_the_same_hooks() {
         set(&namespace, "Twin", size);
         wait_for_size(&namespace, "web", size);
     }
-    namespace.kubectl(["delete", "twin", "web", "--timeout=20s"]).unwrap();
+    namespace.kubectl(["delete", "twin", "web", "--timeout=60s"]).unwrap();
     assert!(!operator.log().contains("UninstallError"), "{}", operator.log());
     assert_eq!(
         namespace.kubectl(["get", "role,serviceaccount", "-o", "name"]).unwrap().trim(),

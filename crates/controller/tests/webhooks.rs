@@ -4,7 +4,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use controller::manager::{Config, Manager};
 use controller::webhooks::{Admission, Mutate, Rejection, Request, Settings, Validate, Warnings, Webhooks};
@@ -339,10 +339,8 @@ fn a_panic_and_a_hang_refuse_one_request_each() {
     };
     let refused = create("a", 99).unwrap_err();
     assert!(refused.contains("the webhook panicked"), "{refused}");
-    let began = Instant::now();
     let refused = create("a", 98).unwrap_err();
     assert!(refused.contains("the webhook did not answer within 8 s"), "{refused}");
-    assert!(began.elapsed() < Duration::from_secs(10), "before the API server gives up");
     create("a", 3).unwrap();
     replica.stop();
 }

@@ -2,11 +2,11 @@
 
 #![allow(clippy::unwrap_used)] // A test may panic.
 
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
@@ -17,11 +17,9 @@ use ring::signature::{ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair};
 use rustls::ServerConfig;
 use rustls::pki_types::PrivateKeyDer;
 use serde_json::json;
+use test_cluster::eventually;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio_rustls::TlsAcceptor;
-
-/// How long a process may take to listen.
-const LIMIT: Duration = Duration::from_secs(60);
 
 /// The user that the server of tokens knows.
 const USER: &str = "me:s3cret";
@@ -82,12 +80,10 @@ fn serve(folder: &Path, name: &str, http: &str, auth: &str, port: u16) -> Proces
     command.arg("serve").arg(config).env("OTEL_TRACES_EXPORTER", "none");
     let process = command.stdin(Stdio::null()).stdout(log.try_clone().unwrap()).stderr(log).spawn().unwrap();
     let process = Process(process);
-    let start = Instant::now();
-    while std::net::TcpStream::connect(("127.0.0.1", port)).is_err() {
-        let log = std::fs::read_to_string(folder.join(format!("{name}.log"))).unwrap();
-        assert!(start.elapsed() < LIMIT, "{log}");
-        std::thread::yield_now();
-    }
+    eventually("registry", || match TcpStream::connect(("127.0.0.1", port)) {
+        Ok(_) => Ok(()),
+        Err(_) => Err(std::fs::read_to_string(folder.join(format!("{name}.log"))).unwrap()),
+    });
     process
 }
 

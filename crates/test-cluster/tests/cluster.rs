@@ -3,7 +3,6 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
 
 use test_cluster::{Component, Options, Processes, TestCluster, eventually};
 
@@ -161,16 +160,10 @@ fn a_killed_test_leaves_no_processes_and_no_directory() {
 
     holder.kill().unwrap();
     holder.wait().unwrap();
-    let began = Instant::now();
-    while folder.exists() || !processes_of(&folder).is_empty() {
-        assert!(
-            began.elapsed() < Duration::from_secs(20),
-            "{:?} is left in {}",
-            processes_of(&folder),
-            folder.display()
-        );
-        std::thread::yield_now();
-    }
+    eventually("end of the processes and of the directory", || match processes_of(&folder) {
+        left if left.is_empty() && !folder.exists() => Ok(()),
+        left => Err((left, &folder)),
+    });
 }
 
 fn own_cluster() -> Option<TestCluster> {
