@@ -80,7 +80,7 @@ const MAX_DELETIONS: usize = 8;
 /// type `helm.sh/release.v1`, with Helm's labels and encoding. Methods take the release's own namespace and name. Each
 /// method sends one request, unless documented otherwise, and never retries: after an error or a cancellation, the
 /// write may or may not have happened. Repeating [`update`](Storage::update), [`mark`](Storage::mark) and the deletions
-/// is safe; repeating [`create`](Storage::create) fails with a conflict if the first one succeeded.
+/// is safe; repeating [`create`](Storage::create) is safe until the record changes, and then fails with a conflict.
 #[derive(Clone)]
 pub struct Storage {
     api: Arc<dyn Api>,
@@ -179,6 +179,19 @@ struct Secret {
     data: BTreeMap<String, String>,
 }
 
+impl Secret {
+    /// Returns whether it is the record in the body of this request. The seal covers the status and the marks.
+    fn is_as_sent(&self, body: &Value) -> bool {
+        let annotations = self.metadata.annotations.as_ref();
+        let is_same = |key: &str| {
+            let stored = annotations.and_then(|all| all.get(key)).map(String::as_str);
+            stored == body["metadata"]["annotations"][key].as_str()
+        };
+        let record = self.data.get("release").map(String::as_str);
+        record == body["data"]["release"].as_str() && [SEAL_ANNOTATION, WRITER_ANNOTATION].into_iter().all(is_same)
+    }
+}
+
 impl Storage {
     /// Creates a storage on the server behind `api` that seals and verifies records with these keys.
     pub fn new(api: Arc<dyn Api>, keys: Keyring) -> Storage {
@@ -257,14 +270,18 @@ impl Storage {
         let call = Call::post(path, secret.to_string().into_bytes());
         match self.send("create", &key, call).await {
             Ok(stored) => Ok(metadata_of(&stored)),
-            Err(error) if error.is_taken() => Err(self.taken(namespace, key, error).await),
+            Err(error) if error.is_taken() => self.standing(namespace, key, &secret, error).await,
             Err(error) => Err(error),
         }
     }
 
-    /// Returns why a record's name is taken: by another process's record, which a watch reports, or by a Secret that no
-    /// watch of records reports.
-    async fn taken(&self, namespace: &str, key: String, conflict: Error) -> Error {
+    /// Returns the metadata of the record in whose place one was to be created, if it is the one that was sent: its first
+    /// answer was lost, and the client has repeated the request.
+    ///
+    /// # Errors
+    /// The name is taken: by another process's record, which a watch reports, or by a Secret that no watch of records
+    /// reports.
+    async fn standing(&self, namespace: &str, key: String, sent: &Value, conflict: Error) -> Result<ObjectMeta, Error> {
         let read = self.send("read", &key, Call::get(path(namespace, &key))).await;
         let secret = read.ok().and_then(|answer| answer.parse::<Secret>().ok());
         let is_helms = |secret: &Secret| {
@@ -273,8 +290,9 @@ impl Storage {
         };
         let is_record = |secret: &Secret| is_helms(secret) && self.meta(namespace, &secret.metadata).is_some();
         match secret {
-            Some(secret) if !is_record(&secret) => Error::NoRecord { namespace: namespace.to_owned(), key },
-            _ => conflict,
+            Some(secret) if !is_record(&secret) => Err(Error::NoRecord { namespace: namespace.to_owned(), key }),
+            Some(secret) if secret.is_as_sent(sent) => Ok(secret.metadata),
+            _ => Err(conflict),
         }
     }
 

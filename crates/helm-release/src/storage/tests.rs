@@ -1,5 +1,6 @@
 use std::error::Error as _;
 use std::slice::from_ref;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use helm::sequence::Turn;
 
@@ -85,7 +86,7 @@ async fn a_secret_that_only_has_the_name_of_a_record_is_named() {
     let server = Arc::new(MemoryApi::new());
     let storage = Storage::new(server.clone(), sample::keys());
     storage.create(&release(1, 0, 0), &marks()).await.unwrap();
-    let taken = storage.create(&release(1, 0, 0), &marks()).await.unwrap_err();
+    let taken = storage.create(&release(1, 0, 1), &marks()).await.unwrap_err();
     assert!(taken.is_taken(), "{taken}");
     let mut secret = server.object(RECORD).unwrap();
     secret["metadata"]["labels"] = json!({});
@@ -94,6 +95,36 @@ async fn a_secret_that_only_has_the_name_of_a_record_is_named() {
     let error = storage.create(&release(1, 0, 0), &marks()).await.unwrap_err();
     assert!(!error.is_taken() && error.to_string().contains("restore its labels"), "{error}");
     assert_eq!(server.object(RECORD), before);
+}
+
+/// Serves the first creation of a record, and answers as to a client that repeats it because its answer was lost.
+fn repeat_the_creation(server: &Arc<MemoryApi>) {
+    let (behind, has_served) = (Arc::downgrade(server), AtomicBool::new(false));
+    server.refuse(move |call| {
+        let (_, body) = call.body.as_ref().filter(|_| call.method == "POST")?;
+        if has_served.swap(true, Ordering::Relaxed) {
+            return None;
+        }
+        let secret: Value = serde_json::from_slice(body).ok()?;
+        behind.upgrade()?.put(RECORD, secret, FIELD_MANAGER);
+        Some(kube::Error::from_status(409, "AlreadyExists", "it exists"))
+    });
+}
+
+#[tokio::test]
+async fn a_record_that_a_repeated_request_finds_in_its_place_is_its_own() {
+    let server = Arc::new(MemoryApi::new());
+    let storage = |writer: &str| Storage::new(server.clone(), sample::keys()).written_by(writer.into());
+    repeat_the_creation(&server);
+    let written = storage("one").create(&release(1, 0, 0), &marks()).await.unwrap();
+    let stored = server.object(RECORD).unwrap()["metadata"].clone();
+    assert_eq!(stored["resourceVersion"], written.resource_version.to_string());
+    assert_eq!(written.packed.get().record_uid().as_deref(), stored["uid"].as_str());
+    let failed = Marks { tests: None, ..marks() };
+    for (writer, marks) in [("another", marks()), ("one", failed)] {
+        let taken = storage(writer).create(&release(1, 0, 0), &marks).await.unwrap_err();
+        assert!(taken.is_taken(), "{writer}: {taken}");
+    }
 }
 
 #[test]
@@ -224,7 +255,7 @@ async fn each_revision_is_deleted_by_its_name() {
     for version in 1..=3 {
         storage.create(&release(version, 1, 1), &Marks::default()).await.unwrap();
     }
-    assert!(storage.create(&release(3, 1, 1), &Marks::default()).await.is_err(), "a revision is never overwritten");
+    assert!(storage.create(&release(3, 1, 2), &Marks::default()).await.is_err(), "a revision is never overwritten");
     let before = server.writes();
     storage.delete_all("ns", "web", &known(&[1, 2, 3]), 2).await.unwrap();
     assert_eq!(server.writes(), before + 3);

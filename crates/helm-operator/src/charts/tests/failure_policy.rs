@@ -136,6 +136,34 @@ async fn an_object_that_another_owner_takes_during_an_upgrade_costs_the_release_
     }
 }
 
+/// Serves the first creation of a revision's record, and answers as to a client that repeats it because a load balancer
+/// lost the answer.
+fn repeat_the_creation_of(world: &World, version: u32) {
+    let (server, path, has_served) = (Arc::downgrade(&world.server), record_path(version), AtomicBool::new(false));
+    world.server.refuse(move |call| {
+        let (_, json) = call.body.as_ref().filter(|_| call.method == http::Method::POST)?;
+        let secret: Value = serde_json::from_slice(json).ok()?;
+        let is_record = path == format!("{SECRETS}/{}", secret["metadata"]["name"].as_str()?);
+        if !is_record || has_served.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        server.upgrade()?.put(&path, secret, "helm-operator");
+        Some(Error::from_status(409, "AlreadyExists", "it exists"))
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_goes_on_although_the_request_that_records_it_is_repeated() {
+    let world = world(OnFailure::Rollback, Some(1));
+    world.reconcile().await;
+    refuse(&world, 422);
+    repeat_the_creation_of(&world, 3);
+    set(&world, "bad");
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "{:#?}", world.server.log());
+    assert_eq!((world.value_of("a"), world.value_of("b")), (json!("1"), json!("1")));
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_uninstall_after_a_failed_upgrade_that_has_to_wait_is_completed_before_the_next_install() {
     let (farewell, gone) = (hooks::hook("farewell", "pre-delete"), hooks::hook("gone", "post-delete"));

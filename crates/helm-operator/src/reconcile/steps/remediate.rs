@@ -57,9 +57,10 @@ impl CleanUp {
     /// Classifies the failure of a clean-up. `obstructions` counts earlier ones that met an obstacle that may last forever.
     /// What does not go away by itself, such as a finalizer or a record that the server rejects, ends the attempt: unlimited
     /// retries would run its hooks again each time. A rollback of which only refused deletions are left repeats nothing
-    /// else.
+    /// else, and one whose revision somebody else has just made has not begun.
     fn failed(error: &action::Error, obstructions: u32) -> CleanUp {
-        let is_outage = error.is_outage() || error.ended().is_some() || error.is_refused_deletion();
+        let is_outdated = error.ended().is_some() || error.is_taken();
+        let is_outage = error.is_outage() || is_outdated || error.is_refused_deletion();
         let may_last = if is_outage { error.reached_server() } else { error.is_slow_deletion() };
         match may_last {
             true if obstructions < MAX_OBSTRUCTIONS => CleanUp::Met(Obstacle::Lasting),
@@ -535,7 +536,8 @@ mod tests {
         let recording = |source| storage::Error::Api { verb: "create", key: "web.v3".into(), source };
         let rejected = |code| Error::from_status(code, "", "no");
         let (lasting, outage) = (CleanUp::Met(Obstacle::Lasting), CleanUp::Met(Obstacle::Outage));
-        let cases: [(action::Error, CleanUp); 9] = [
+        let exists = Error::from_status(409, "AlreadyExists", "it exists");
+        let cases: [(action::Error, CleanUp); 10] = [
             (deleting(&["foregroundDeletion"]).into(), lasting),
             (deleting(&[]).into(), lasting),
             (deleting(&["foregroundDeletion", "x/y"]).into(), CleanUp::Ended),
@@ -543,6 +545,7 @@ mod tests {
             (applying(rejected(503)).into(), lasting),
             (applying(Error::Outdated).into(), outage),
             (recording(rejected(403)).into(), CleanUp::Ended),
+            (recording(exists).into(), lasting),
             (recording(Error::Transport("reset".into())).into(), outage),
             (action::Error::Unproven { version: 1 }, CleanUp::Ended),
         ];
