@@ -538,7 +538,8 @@ pub enum Error {
     /// else was written.
     #[error("revision {version} has ended meanwhile")]
     Ended { version: u32 },
-    /// Somebody has replaced the deployed revision, or rewritten its record, while its tests ran.
+    /// Somebody has replaced the deployed revision, or rewritten its record, while its tests ran. Or an earlier run of them
+    /// has recorded their outcome, although no answer said so.
     #[error("revision {version} was replaced while its tests ran")]
     Replaced { version: u32 },
 }
@@ -597,7 +598,8 @@ impl Error {
         if let Error::Ended { version } = self { Some(*version) } else { None }
     }
 
-    /// Returns whether somebody has replaced the revision whose tests ran. Read the records, and decide again.
+    /// Returns whether somebody has replaced the revision whose tests ran, or whether its record has their outcome already.
+    /// Read the records, and decide again.
     pub fn is_replaced(&self) -> bool {
         matches!(self, Error::Replaced { .. })
     }

@@ -2,7 +2,7 @@
 
 use futures::future::BoxFuture;
 
-use super::{Environment, Error, read_sealed};
+use super::{Environment, Error};
 use crate::kube::{Decoration, Journal, JournalError};
 use crate::release::{DeletePolicy, HookEvent, Release, Status};
 use crate::storage::{Marks, Record, Storage, Tests, Written};
@@ -30,8 +30,9 @@ pub struct Tested {
 /// # Errors
 /// A request was not answered, the run was interrupted, or the record cannot be read or written: the tests stay due. Or
 /// somebody has replaced the revision meanwhile ([`Error::Replaced`]): its record stays as it is, and the tests have ended.
+/// The same error says that the record has the outcome already, although no answer said so.
 pub async fn test(env: &Environment<'_>, version: u32, marks: &Marks, if_failed: Tests) -> Result<Tested, Error> {
-    let mut release = read_sealed(env, version, None).await?.into_inner();
+    let mut release = under_test(env, version, marks).await?;
     let due = Marks { tests: Some(Tests::Due), ..marks.clone() };
     let records = DeployedRecord::of(env, &due);
     let ran = run(env, &mut release, &records).await;
@@ -45,6 +46,18 @@ pub async fn test(env: &Environment<'_>, version: u32, marks: &Marks, if_failed:
     let marks = Marks { tests: Some(tests), ..due.clone() };
     let written = DeployedRecord { marks: &marks, ..records }.rewrite(&release).await?;
     Ok(Tested { written, marks, failed })
+}
+
+/// Reads the revision whose tests run. Those that are due by these marks may have ended: the answer to the last write of
+/// the record may have been lost.
+async fn under_test(env: &Environment<'_>, version: u32, marks: &Marks) -> Result<Release, Error> {
+    let Decoration { namespace, release: name, .. } = &env.decoration;
+    let Record { release, marks: recorded, .. } = env.storage.get(namespace, name, version).await?;
+    let is_due = |marks: &Marks| marks.tests == Some(Tests::Due);
+    if is_due(marks) && recorded.is_some_and(|recorded| !is_due(&recorded)) {
+        return Err(Error::Replaced { version });
+    }
+    Ok(release.sealed().ok_or(Error::Unproven { version })?.into_inner())
 }
 
 async fn run(env: &Environment<'_>, release: &mut Release, records: &DeployedRecord<'_>) -> Result<(), Error> {

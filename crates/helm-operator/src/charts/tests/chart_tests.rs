@@ -403,6 +403,50 @@ async fn tests_and_their_rollback_end_alike_wherever_they_are_interrupted() {
     }
 }
 
+/// Serves the write that records a revision's rejection, and loses its answer.
+fn lose_the_answer_to_the_rejection(world: &World, version: u32) {
+    let (server, path, has_served) = (Arc::downgrade(&world.server), record_path(version), AtomicBool::new(false));
+    world.server.refuse(move |call| {
+        let is_write = call.method == http::Method::PATCH && call.path.starts_with(&path);
+        let (_, json) = call.body.as_ref().filter(|_| is_write)?;
+        let patch: Value = serde_json::from_slice(json).ok()?;
+        let marks = Marks::parse(patch["metadata"]["annotations"][MARKS_ANNOTATION].as_str()?)?;
+        if marks.tests != Some(Tests::Rejected) || has_served.swap(true, Ordering::SeqCst) {
+            return None;
+        }
+        let served = server.upgrade()?.change(|server| server.serve(&call.into()));
+        assert!(served.is_ok(), "it is only not answered");
+        Some(Error::Transport("connection reset".into()))
+    });
+}
+
+/// Reconciles while tests fail, and shows the operator nothing that it has not learned from answers.
+async fn reconcile_unaware(world: &World) {
+    let reconciled = async { crate::reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await };
+    tokio::select! {
+        _ = reconciled => {}
+        () = end_as_told(&world.server) => unreachable!("it has no end"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn tests_whose_recorded_outcome_was_not_answered_do_not_run_again() {
+    let world = world(OnTestFailure::Rollback, json!([hook("z-check", "test")]));
+    reconcile(&world, "Complete").await;
+    set(&world, "bad");
+    world.feed();
+    lose_the_answer_to_the_rejection(&world, 2);
+    reconcile_unaware(&world).await;
+    assert_eq!((test_marks(&world), world.value_of("a")), (Some(Tests::Due), json!("bad")));
+    tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile_unaware(&world).await;
+    reconcile(&world, "Failed").await;
+    let all = ["1 superseded", "2 superseded", "3 deployed"];
+    assert_eq!((world.value_of("a"), world.history()), (json!("1"), all.map(str::to_owned).to_vec()));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "one for each revision that is tested");
+    assert_eq!(world.state("ReleaseFailed"), "True/TestFailed");
+}
+
 /// Returns a release whose upgrade a process deployed that died while the test of the second revision ran.
 async fn after_a_death_in_a_test() -> World {
     let smoke = json!({"name": "smoke", "events": ["test"], "policies": ["hook-succeeded", "hook-failed"]});

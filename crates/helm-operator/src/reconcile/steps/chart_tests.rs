@@ -157,9 +157,10 @@ pub(crate) async fn test(context: &StepContext<'_>, primary: &Primary) -> Result
     }
 }
 
-/// Reads the records of a release, because somebody replaced the revision whose tests ran, and its events may be late.
+/// Reads the records of a release, because somebody replaced the revision whose tests ran, or because its record has their
+/// outcome already. The events may be late.
 async fn follow_replacement(context: &StepContext<'_>, primary: &Primary, version: u32) -> Result<NextStep, Failed> {
-    tracing::info!(resource = %context.key, revision = version, "Somebody has replaced the revision whose tests ran");
+    tracing::info!(resource = %context.key, revision = version, "The record of the revision whose tests ran has changed");
     _ = context.ran.take();
     let records = context.storage.history(primary.namespace(), primary.name()).await;
     context.shared.cache.catch_up(context.key, records.map_err(|error| fault(&error.into()))?);
