@@ -305,7 +305,7 @@ impl Applier {
         let clock = Clock::start(hook, run);
         for object in &objects::of(hook)? {
             let what = format!("{} to be found", describe(object));
-            if clock.retry(&what, || self.find(object, &stamp, run)).await?.is_none() {
+            if self.find_made(object, &stamp, &what, &clock).await?.is_none() {
                 return Ok(true);
             }
         }

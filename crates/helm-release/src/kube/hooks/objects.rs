@@ -3,7 +3,7 @@
 
 use helm::manifest::HOOK_ANNOTATION;
 use outside::{Call, Error};
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::clock::Clock;
@@ -13,7 +13,7 @@ use crate::kube::waiting::pause::Pause;
 use crate::kube::writes::apply::{Applier, bytes, describe, key_of};
 use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::write::Body;
-use crate::kube::{CHART_LABEL, FIELD_MANAGER, Live, NotOurs, Object, Response, Rule, objects_of};
+use crate::kube::{CHART_LABEL, Decoration, FIELD_MANAGER, Live, NotOurs, Object, Response, Rule, objects_of};
 use crate::release::{Hook, Release};
 
 /// Maximum length of a chosen name, which is also that of the names that the server chooses.
@@ -58,16 +58,57 @@ impl Made {
 }
 
 impl Applier {
+    /// Finds this run's object; `None` if it does not exist, or if only a list could show it and its kind may not be
+    /// listed.
+    pub(super) async fn find_made(
+        &self,
+        object: &Object,
+        stamp: &Stamp,
+        what: &str,
+        clock: &Clock<'_>,
+    ) -> Result<Option<Made>, HookError> {
+        let named = clock.retry(what, || self.find_named(object, stamp, clock.run)).await?;
+        if named.is_some() || !object.name.is_empty() {
+            return Ok(named);
+        }
+        match clock.retry(what, || self.find_listed(object, stamp, clock.run)).await {
+            // What nothing may look for must block neither the release nor its deletion.
+            Err(HookError::Api { source, .. }) if source.is_forbidden() => {
+                let (cause, kind) = (source.named(), &object.kind);
+                tracing::warn!(
+                    hook = clock.hook.path,
+                    cause,
+                    "cannot look for a hook's object that an earlier version of the operator named otherwise: grant list on {kind}"
+                );
+                Ok(None)
+            }
+            found => found,
+        }
+    }
+
     /// Finds this run's object; `None` if it does not exist.
-    pub(super) async fn find(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Option<Made>, Error> {
+    async fn find(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Option<Made>, Error> {
+        match self.find_named(object, stamp, run).await? {
+            None if object.name.is_empty() => self.find_listed(object, stamp, run).await,
+            named => Ok(named),
+        }
+    }
+
+    /// Finds this run's object by the name that it has from the chart, or that was chosen for it.
+    async fn find_named(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Option<Made>, Error> {
         let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
         let namespace = run.decoration.namespace_of(object, &resource);
-        if !object.name.is_empty() {
-            let path = resource.path(namespace, &object.name)?;
-            let live = self.get(&path).await?;
-            return Ok(live.filter(|live| stamp.is_on(live)).map(|live| Made::of(object, path, &live)));
-        }
-        // An earlier version of the operator let the server choose its name.
+        let Some(name) = name_of(object, stamp, run.decoration) else { return Ok(None) };
+        let path = resource.path(namespace, &name)?;
+        let live = self.get(&path).await?;
+        Ok(live.filter(|live| stamp.is_on(live)).map(|live| Made::of(object, path, &live)))
+    }
+
+    /// Finds this run's object, whose name the chart leaves open, among all of its kind. Earlier versions of the operator
+    /// chose other names, or let the server choose one.
+    async fn find_listed(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Option<Made>, Error> {
+        let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
+        let namespace = run.decoration.namespace_of(object, &resource);
         let collection = resource.collection(namespace)?;
         let chart = run.decoration.chart_label();
         let call = Call::get(format!("{collection}?labelSelector={CHART_LABEL}%3D{chart}"));
@@ -112,16 +153,15 @@ impl Applier {
         let path = if named { resource.path(&key.namespace, &object.name)? } else { String::new() };
         let mut json = run.decoration.decorate(object, &resource);
         json["metadata"]["annotations"][HOOK_RUN_ANNOTATION] = stamp.own.as_str().into();
-        if let Some(prefix) = object.body["metadata"]["generateName"].as_str().filter(|_| !named) {
-            json["metadata"]["name"] = chosen_name(prefix, &bytes(&json)).into();
+        if let Some(name) = name_of(object, stamp, run.decoration) {
+            json["metadata"]["name"] = name.into();
         }
         let owner = run.decoration.owner.as_ref().map(|owner| owner.uid.clone()).unwrap_or_default();
         Ok(Body { resource, key, path, json, handed_over: Vec::new(), owner })
     }
 
     /// Deletes an object of this release and waits until it is gone. Succeeds if it does not exist, or if another run
-    /// than `made_by` made it. An object whose name the chart leaves open needs `made_by`, and stays if its kind may not be
-    /// listed.
+    /// than `made_by` made it. An object whose name the chart leaves open needs `made_by`.
     pub(super) async fn delete_hook(
         &self,
         object: &Object,
@@ -133,7 +173,7 @@ impl Applier {
         let namespace = clock.run.decoration.namespace_of(object, &resource);
         let path = match made_by.filter(|_| object.name.is_empty()) {
             // Only the stamp shows which name its run chose.
-            Some(stamp) => match self.find_nameless(object, stamp, &what, clock).await? {
+            Some(stamp) => match self.find_made(object, stamp, &what, clock).await? {
                 Some(made) => made.path,
                 None => return Ok(()),
             },
@@ -160,29 +200,6 @@ impl Applier {
         Ok(())
     }
 
-    /// Finds this run's object whose name the chart leaves open; `None` if it does not exist, or if its kind may not be
-    /// listed: what only remains undeleted must block neither the release nor its deletion.
-    async fn find_nameless(
-        &self,
-        object: &Object,
-        stamp: &Stamp,
-        what: &str,
-        clock: &Clock<'_>,
-    ) -> Result<Option<Made>, HookError> {
-        match clock.retry(what, || self.find(object, stamp, clock.run)).await {
-            Err(HookError::Api { source, .. }) if source.is_forbidden() => {
-                let (cause, kind) = (source.named(), &object.kind);
-                tracing::warn!(
-                    hook = clock.hook.path,
-                    cause,
-                    "cannot find a hook's object that has no name of its own: grant list on {kind} so that it is deleted"
-                );
-                Ok(None)
-            }
-            found => found,
-        }
-    }
-
     /// Deletes an object; returns false if it changed since it was read, so that it must be checked again.
     async fn delete_if_unchanged(&self, path: &str, live: &Live) -> Result<bool, Error> {
         match self.delete_proven(path, &live.proven(), Propagation::Background).await {
@@ -192,11 +209,23 @@ impl Applier {
     }
 }
 
+/// Returns the name of this run's object: the chart's, or else the one that is chosen for it; `None` if the chart asks for
+/// no name.
+fn name_of(object: &Object, stamp: &Stamp, decoration: &Decoration) -> Option<String> {
+    if !object.name.is_empty() {
+        return Some(object.name.clone());
+    }
+    let prefix = object.body["metadata"]["generateName"].as_str()?;
+    // Not the metadata that names chart and owner: they may change before the run is resumed or given up.
+    let identity = json!([decoration.namespace, decoration.release, stamp.own, object.body]);
+    Some(chosen_name(prefix, &bytes(&identity)))
+}
+
 /// Chooses the name of an object with a `generateName`, of at most 63 characters. The server would choose another one
 /// for each request, so a request that is repeated because its response was lost would create a second object. Each run
-/// has its own name, because the object contains the stamp of its run.
-fn chosen_name(prefix: &str, object: &[u8]) -> String {
-    let digest = Sha256::digest(object);
+/// has its own name, because its stamp is part of `identity`.
+fn chosen_name(prefix: &str, identity: &[u8]) -> String {
+    let digest = Sha256::digest(identity);
     let suffix: String = digest.iter().take(SUFFIX_BYTES).map(|byte| format!("{byte:02x}")).collect();
     let prefix: String = prefix.chars().take(MAX_NAME - suffix.len()).collect();
     format!("{prefix}{suffix}")

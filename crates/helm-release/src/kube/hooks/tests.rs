@@ -456,7 +456,7 @@ async fn objects_with_generated_names_are_created_once_even_if_the_search_for_th
     for search in [Disturbance::Refused(503), Disturbance::Refused(403), Disturbance::Unanswered] {
         let world = World::new();
         world.server.disturb("POST", 1, Disturbance::AnswerLost);
-        world.server.disturb(&format!("GET {MAPS}?"), 1, search);
+        world.server.disturb(&format!("GET {MAPS}/j-"), 1, search);
         let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: j-}\n".to_owned();
         let ran = world.run(&mut release(vec![Hook { manifest, ..map("j", 0) }])).await;
         assert_eq!((ran.is_ok(), world.server.paths().len()), (true, 1), "{search:?}: {ran:?}");
@@ -836,25 +836,97 @@ async fn jobs_with_generated_names_are_deleted_by_policy_and_never_join_those_of
     }
 }
 
+/// Forbids to list these objects.
+fn forbid_lists(world: &World, collection: &str) {
+    let list = format!("{collection}?");
+    world.server.refuse(move |call| {
+        let is_list = call.method == http::Method::GET && call.path.starts_with(&list);
+        is_list.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_job_with_a_generated_name_blocks_nothing_if_its_kind_may_not_be_listed() {
+async fn a_job_with_a_generated_name_is_deleted_by_policy_although_its_kind_may_not_be_listed() {
     use DeletePolicy::{BeforeHookCreation, HookFailed, HookSucceeded};
     for policy in [BeforeHookCreation, HookFailed, HookSucceeded] {
         let world = World::new();
-        let lists = |call: &Call| call.method == http::Method::GET && call.path.starts_with(&format!("{JOBS}?"));
-        world.server.refuse(move |call| lists(call).then(|| Error::from_status(403, "Forbidden", "no")));
+        forbid_lists(&world, JOBS);
         let mut release = release(vec![generated_job(policy)]);
         let fail = |server: &MemoryApi| end_at(server, &server.paths()[0], "Failed");
         let error = world.run_while(&mut release, 5, fail).await.unwrap_err();
         assert!(matches!(error, HookError::Failed { .. }), "{policy:?}: {error}");
         let failed = world.server.paths();
+        assert_eq!(failed.is_empty(), policy == HookFailed, "{policy:?}: {failed:?}");
         let complete = |server: &MemoryApi| {
             let path = server.paths().into_iter().find(|path| !failed.contains(path)).unwrap();
             end_at(server, &path, "Complete");
         };
         world.run_while(&mut release, 5, complete).await.unwrap();
-        assert_eq!(world.server.paths().len(), 2, "{policy:?}: nothing could be found");
+        let left = world.server.paths();
+        assert_eq!((left.len(), left == failed), (1, policy == HookSucceeded), "{policy:?}: {left:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_with_a_generated_name_is_resumed_although_its_kind_may_not_be_listed() {
+    for is_answered in [true, false] {
+        let world = World::new();
+        forbid_lists(&world, JOBS);
+        if !is_answered {
+            world.server.disturb("POST", 1, Disturbance::AnswerLost);
+        }
+        let mut release = release(vec![generated_job(DeletePolicy::BeforeHookCreation)]);
+        tokio::time::timeout(Duration::from_secs(5), world.run(&mut release)).await.unwrap_err();
+        let made = world.server.paths();
+        assert_eq!((made.len(), release.hooks[0].last_run.phase), (1, HookPhase::Running), "{is_answered}");
+        let complete = |server: &MemoryApi| end_at(server, &server.paths()[0], "Complete");
+        world.run_while(&mut release, 5, complete).await.unwrap();
+        assert_eq!(world.server.paths(), made, "{is_answered}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_with_a_generated_name_that_is_gone_runs_again_although_its_kind_may_not_be_listed() {
+    let world = World::new();
+    forbid_lists(&world, JOBS);
+    let mut release = release(vec![generated_job(DeletePolicy::BeforeHookCreation)]);
+    tokio::time::timeout(Duration::from_secs(5), world.run(&mut release)).await.unwrap_err();
+    let made = world.server.paths();
+    made.iter().for_each(|path| world.server.remove(path));
+    let complete = |server: &MemoryApi| end_at(server, &server.paths()[0], "Complete");
+    world.run_while(&mut release, 5, complete).await.unwrap();
+    assert_eq!((world.server.paths().len(), world.server.paths() == made), (1, false));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_running_hook_needs_is_made_again_only_if_it_is_gone_although_its_kind_may_not_be_listed() {
+    for is_gone in [false, true] {
+        let world = World::new();
+        forbid_lists(&world, MAPS);
+        let manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata: {generateName: a-}\n".to_owned();
+        let needed = Hook { manifest, delete_policies: vec![DeletePolicy::HookSucceeded], ..map("a", 0) };
+        let mut release = release(vec![needed, job("")]);
+        tokio::time::timeout(Duration::from_secs(5), world.run(&mut release)).await.unwrap_err();
+        if is_gone {
+            let made = world.server.paths().into_iter().find(|path| path.starts_with(MAPS)).unwrap();
+            world.server.remove(&made);
+        }
+        world.run_while(&mut release, 5, complete).await.unwrap();
+        let creations = world.writes().iter().filter(|line| **line == format!("POST {MAPS}")).count();
+        assert_eq!(creations, if is_gone { 2 } else { 1 });
+        assert_eq!(world.server.paths(), [JOB], "the policy applies to it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_with_a_generated_name_goes_with_its_hook_after_its_chart_was_renamed() {
+    let world = World::new();
+    let mut release = release(vec![generated_job(DeletePolicy::BeforeHookCreation)]);
+    tokio::time::timeout(Duration::from_secs(5), world.run(&mut release)).await.unwrap_err();
+    assert_eq!(world.server.paths().len(), 1);
+    let renamed = Decoration { chart: "renamed".into(), ..decoration() };
+    world.applier.abandon_hooks(&mut release, &world.hook_run(&renamed)).await.unwrap();
+    assert_eq!(world.server.paths(), Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]
