@@ -473,6 +473,15 @@ impl Current {
         !(self.last_good.unwrap_or(1)..=self.version).all(is_known)
     }
 
+    /// Returns whether an object is the release's own, whoever made it: the deployed revision has it. If the record of that
+    /// one is Helm's, any object that is listed may be its.
+    fn has_settled(&self, key: &ObjectKey) -> bool {
+        match &self.marks {
+            Some(deployed) => deployed.find(key).is_some_and(|known| known.digest.is_some()),
+            None => self.taken_over,
+        }
+    }
+
     /// Returns whether the tests of the deployed revision are due, as far as is known.
     fn has_tests_due(&self) -> bool {
         self.marks.as_ref().is_some_and(|marks| marks.tests == Some(storage::Tests::Due))
@@ -550,7 +559,12 @@ impl Error {
     /// The same action may succeed later. After any other failure, the same action fails again.
     pub fn is_unanswered(&self) -> bool {
         match self {
-            Error::Apply(ApplyError::StillDeleting { .. } | ApplyError::Unrecorded { .. } | ApplyError::Taken(_))
+            Error::Apply(
+                ApplyError::StillDeleting { .. }
+                | ApplyError::Unrecorded { .. }
+                | ApplyError::Taken(_)
+                | ApplyError::Appeared(_),
+            )
             | Error::Prune(_)
             | Error::Manifest(_)
             | Error::Record(_)

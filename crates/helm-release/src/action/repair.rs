@@ -251,7 +251,7 @@ async fn target<'o>(
     let client = known.is_some_and(|known| known.client);
     let previous = if client { Previous::Client { changed: false } } else { Previous::Apply };
     let (observed, changed) = (observed(env, &key, rule), with.is_in_doubt(&key));
-    Ok(Some(Target { object, rule, observed, previous, changed, handed_over, expires }))
+    Ok(Some(Target { object, rule, observed, previous, changed, handed_over, expires, is_new: false }))
 }
 
 /// Returns the object with this key, or else the one that it was while its kind was served in another scope.

@@ -23,6 +23,7 @@ fn target(object: &Object, rule: Rule, observed: Found) -> Target<'_> {
         changed: false,
         handed_over: Vec::new(),
         expires: false,
+        is_new: false,
     }
 }
 
@@ -235,6 +236,30 @@ async fn an_ownership_check_reads_each_object_once_and_names_every_conflict() {
     );
     assert_eq!(server.writes(), 0);
     assert_eq!(server.log().iter().filter(|r| r.contains("/services/")).count(), 6);
+}
+
+#[tokio::test]
+async fn a_new_object_that_somebody_makes_before_the_write_is_not_taken_over_before_that_is_noted() {
+    for live in [service_of("web"), json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}})] {
+        let (server, applier) = server();
+        server.put(SERVICE, live, "somebody");
+        let before = server.object(SERVICE);
+        let (decoration, object, mut other) = (decoration(), service(), service());
+        other.name = "refused".into();
+        other.body["metadata"]["name"] = "refused".into();
+        let new = |object| Target { is_new: true, ..target(object, Rule::Adopt(Adopt::Any), Found::Absent) };
+        server.refuse(|call| call.path.contains("/refused").then(|| Error::from_status(403, "Forbidden", "no")));
+        let options = WriteOptions::new(&decoration, Policy::Auto, &());
+        let error = applier.apply_all(&[new(&other), new(&object)], &options).await.unwrap_err();
+        assert!(matches!(error, ApplyError::Appeared(_)), "whatever else fails: {error}");
+        let error = crate::action::Error::from(error);
+        assert!(error.is_unanswered() && !error.is_ownership_conflict(), "the next attempt takes it over");
+        assert_eq!(server.object(SERVICE), before);
+        server.remove(SERVICE);
+        for answer in ["first", "repeated"] {
+            assert!(applier.apply_all(&[new(&object)], &options).await.is_ok(), "{answer}: it is its own");
+        }
+    }
 }
 
 #[test]

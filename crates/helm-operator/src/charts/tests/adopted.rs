@@ -192,6 +192,90 @@ async fn what_an_attempt_adopted_outlives_the_failure_of_a_later_one() {
     }
 }
 
+/// Refuses every write of a ConfigMap, as a webhook that is away does.
+fn refuse_maps(world: &World) {
+    world.server.refuse(|call| {
+        let is_write = call.method != http::Method::GET && call.path.starts_with(MAPS);
+        is_write.then(|| Error::from_status(503, "ServiceUnavailable", "the webhook is away"))
+    });
+}
+
+/// Returns the metadata of `a`, which somebody has made. Unless it is marked for Helm, the resource asks to adopt it.
+fn precious(world: &World, annotated: bool) -> Value {
+    if !annotated {
+        adopt(world);
+    }
+    if annotated { helms() } else { json!({"name": "a"}) }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_install_leaves_what_appeared_after_its_record_was_written() {
+    for annotated in [false, true] {
+        let world = World::new(spec());
+        let metadata = precious(&world, annotated);
+        refuse_maps(&world);
+        world.reconcile().await;
+        assert_eq!((world.history(), world.maps()), (vec!["1 pending-install".to_owned()], vec![]));
+        world.server.accept();
+        put_precious(&world.server, metadata.clone());
+        let before = uid(&world);
+        refuse_b(&world, 403, "Forbidden");
+        let world = World::on(world.server.clone());
+        world.reconcile().await;
+        assert_eq!((uid(&world), world.maps(), world.history()), (before, vec!["a".into()], vec![]), "{annotated}");
+        assert_eq!(left(&world).each_ref(), [&metadata["labels"], &metadata["annotations"], &Value::Null]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_leaves_what_appeared_after_the_record_of_the_upgrade_was_written() {
+    for (annotated, gives_up) in [(false, false), (true, false), (false, true), (true, true)] {
+        let world = World::new(json!({"maps": ["c"], "value": "1"}));
+        let metadata = precious(&world, annotated);
+        world.reconcile().await;
+        refuse_maps(&world);
+        world.edit(|p| p["spec"] = spec());
+        world.reconcile().await;
+        assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
+        world.server.accept();
+        put_precious(&world.server, metadata);
+        let before = uid(&world);
+        refuse_b(&world, 403, "Forbidden");
+        if gives_up {
+            world.edit(|p| p["spec"]["value"] = "2".into());
+        }
+        let world = World::on(world.server.clone());
+        world.reconcile().await;
+        let newest = if gives_up { "4 deployed" } else { "3 deployed" };
+        assert_eq!(world.history().last().unwrap(), newest, "{annotated}");
+        assert_eq!((uid(&world), world.maps()), (before, vec!["a".into(), "c".into()]), "{annotated} {gives_up}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_appears_while_a_hook_of_the_install_runs_is_taken_over_once_that_is_noted() {
+    for annotated in [false, true] {
+        let world = World::new(hooks::with_hooks(json!([hooks::hook("migrate", "pre-install")])));
+        let metadata = precious(&world, annotated);
+        refuse_b(&world, 403, "Forbidden");
+        hooks::reconcile_while(&world, |world| put_precious(&world.server, metadata.clone())).await;
+        assert_eq!(world.history(), ["1 pending-install"], "{annotated}");
+        let said = world.condition("Irreconcilable").unwrap();
+        assert!(said.contains("ConfigMap \"a\" was made by somebody else since this action began"), "{said}");
+        let before = uid(&world);
+        let expected = [&metadata["labels"], &metadata["annotations"], &Value::Null];
+        assert_eq!(left(&world).each_ref(), expected, "{annotated}");
+        tokio::time::advance(Duration::from_secs(600)).await;
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!((uid(&world), world.maps(), world.history()), (before.clone(), vec!["a".into()], vec![]));
+        assert_eq!(left(&world).each_ref(), expected, "{annotated}");
+        world.server.accept();
+        tokio::time::advance(Duration::from_secs(600)).await;
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!((uid(&world), world.history()), (before, vec!["1 deployed".to_owned()]), "{annotated}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_upgrade_that_is_kept_owns_nothing_that_it_adopted() {
     let world = World::new(json!({"maps": ["c"], "value": "1"}));

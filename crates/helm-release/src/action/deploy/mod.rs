@@ -3,8 +3,9 @@
 //!
 //! `objects` decides what to write to the cluster; `records` builds, writes and completes the record; `dropped` decides
 //! which objects only leave the release; `deletions` notes which unfinished objects are deleted; `forms` finds Jobs
-//! that ran although no record says so.
+//! that ran although no record says so, and `appeared` objects that somebody has made meanwhile.
 
+mod appeared;
 mod deletions;
 mod dropped;
 mod forms;
@@ -84,8 +85,10 @@ pub(super) async fn deploy(
     let attempt = Attempt { env, candidate, keys, current, kind, handover, bases };
     attempt.check_reach().await?;
     let observations = attempt.check_ownership().await?;
+    let adopting = attempt.as_adopting(&observations);
+    let attempt = Attempt { current: adopting.as_ref().or(current), ..attempt };
     let seen = attempt.as_seen(&observations).await?;
-    let attempt = Attempt { current: seen.as_ref().or(current), ..attempt };
+    let attempt = Attempt { current: seen.as_ref().or(attempt.current), ..attempt };
     failure::check_refusal(&attempt, &observations).await?;
     let mut release = pending_release(env, candidate, current, &attempt.kind);
     let mut ahead = attempt.inventory(&release, &observations);

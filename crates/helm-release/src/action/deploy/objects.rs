@@ -197,7 +197,10 @@ impl Attempt<'_> {
         // has those with a record. An adopted object may come from none.
         let is_other = |known: &MarkedObject| known.adopted.is_some() || !is_same(object, known, env);
         let changed = recorded.is_none_or(is_other) || self.current.is_some_and(Current::lacks_revisions);
-        Some(Target { object, rule, observed, previous, changed, handed_over: self.handover.of(key), expires })
+        let is_settled = self.current.is_some_and(|current| current.has_settled(key));
+        let is_new = rule != Rule::Keep && !is_settled && matches!(observed, Found::Absent);
+        let handed_over = self.handover.of(key);
+        Some(Target { object, rule, observed, previous, changed, handed_over, expires, is_new })
     }
 
     /// Returns whether a Job in this form that is missing has finished: the server deletes it after that, and it is known to

@@ -39,6 +39,9 @@ pub(crate) struct Target<'a> {
     /// Whether it was applied in this form and the server deletes it once it finished. A missing one is then not
     /// recreated.
     pub expires: bool,
+    /// Whether it did not exist before the first write, and no deployed revision has it. Somebody may make it until this
+    /// write; the record must say so before the release takes it over.
+    pub is_new: bool,
 }
 
 /// An applied object.
@@ -95,6 +98,10 @@ pub enum ApplyError {
     /// write, as [`ApplyError::Foreign`].
     #[error("{}", describe_all(std::slice::from_ref(.0)))]
     Taken(Conflict),
+    /// Somebody has made this object since the record of the action was written. It was not written, but others may have
+    /// been. The next attempt notes that it was there before, so that no clean-up deletes it, and takes it over.
+    #[error("{0} was made by somebody else since this action began; the next attempt takes it over")]
+    Appeared(ObjectKey),
     /// The release may not contain these objects. Nothing was written.
     #[error("{}", describe_unreached(.0))]
     OutOfReach(Vec<OutOfReach>),
@@ -338,6 +345,9 @@ impl Applier {
             })?;
             if target.expires && matches!(observed, Found::Absent) {
                 return Ok(None);
+            }
+            if target.is_new && matches!(&observed, Found::Read(found) if found.made_by_others().is_some()) {
+                return Err(ApplyError::Appeared(body.key));
             }
             self.leave_replicas(&mut body, &observed, decoration).await.map_err(failed)?;
             if is_known {

@@ -110,6 +110,7 @@ impl Applier {
         let (scaled, kept, whole, adopted) =
             (live.scaled, live.kept, (part == Part::Whole).then_some(object), decoration.adopted(&live));
         let (stays, owner) = (decoration.stays(&live), decoration.ownership(&live));
+        let is_written = live.mark.is_some();
         Ok(Ok(Found::Read(Box::new(Existing {
             uid,
             resource_version,
@@ -117,6 +118,7 @@ impl Applier {
             scaled,
             kept,
             adopted,
+            is_written,
             stays,
             // A whole object is read for the write that follows, metadata perhaps at the start of the action.
             is_ours_now: stays && whole.is_some(),

@@ -109,6 +109,8 @@ pub(crate) struct Existing {
     pub(in crate::kube) whole: Option<Value>,
     /// How the object is adopted by a release that does not contain it yet.
     pub(crate) adopted: Option<Adopted>,
+    /// Whether this operator has written any of its fields.
+    pub(in crate::kube) is_written: bool,
     /// Whether it is the release's, is not being deleted, and does not go with a former resource.
     pub(crate) stays: bool,
     /// Whether it stays by a read for the write that follows, which may find it in any state.
@@ -118,6 +120,13 @@ pub(crate) struct Existing {
 }
 
 impl Existing {
+    /// Returns how the release adopts the object if somebody else has made it: nothing ties it to the resource, and this
+    /// operator has written nothing of it. What an attempt has made shows that, even if no record does.
+    pub(crate) fn made_by_others(&self) -> Option<Adopted> {
+        let is_untied = |adopted: &Adopted| matches!(adopted, Adopted::Claimed | Adopted::Unclaimed);
+        self.adopted.filter(|adopted| !self.is_written && is_untied(adopted))
+    }
+
     /// Describes a live object, from its JSON, for a server-side write that ignores replicas and resource policy. The
     /// caller has checked its owner.
     pub(in crate::kube) fn of(live: &Value) -> Existing {
@@ -131,6 +140,7 @@ impl Existing {
             kept: false,
             whole: None,
             adopted: None,
+            is_written: false,
             stays: false,
             is_ours_now: false,
             owner: Ownership::Ours,

@@ -168,7 +168,9 @@ pub(crate) struct Failures {
 impl Failures {
     pub(crate) fn add(&mut self, failure: ApplyError, options: &WriteOptions<'_>) {
         let stops = !options.continues_after(&failure);
-        if self.decisive.is_none() || (stops && !self.stops) {
+        // After any other failure, a clean-up would not know of that object.
+        let is_unnoted = matches!(failure, ApplyError::Appeared(_));
+        if self.decisive.is_none() || is_unnoted || (stops && !self.stops) {
             self.decisive = Some(failure);
         }
         self.stops |= stops;

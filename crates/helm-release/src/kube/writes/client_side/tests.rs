@@ -250,7 +250,16 @@ async fn apply(
         Mode::Client => (Rule::Keep, ours, Previous::Client { changed: false }),
         Mode::ClientChanged => (Rule::Keep, ours, Previous::Client { changed: true }),
     };
-    let target = Target { object, rule, observed, previous, changed: false, handed_over: Vec::new(), expires: false };
+    let target = Target {
+        object,
+        rule,
+        observed,
+        previous,
+        changed: false,
+        handed_over: Vec::new(),
+        expires: false,
+        is_new: false,
+    };
     Ok(applier.apply(&target, &WriteOptions::new(&decoration(), policy, last)).await?.unwrap())
 }
 
@@ -311,7 +320,16 @@ fn cluster(finalizer: &str) -> Object {
 async fn write_cluster(applier: &Applier, object: &Object, last: &dyn MergeBases) -> Applied {
     let decoration = sample::decoration();
     let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
-    let target = Target { object, rule, observed, previous, changed: true, handed_over: Vec::new(), expires: false };
+    let target = Target {
+        object,
+        rule,
+        observed,
+        previous,
+        changed: true,
+        handed_over: Vec::new(),
+        expires: false,
+        is_new: false,
+    };
     applier.apply(&target, &WriteOptions::new(&decoration, Policy::Client, last)).await.unwrap().unwrap()
 }
 
@@ -534,7 +552,7 @@ fn job(image: &str) -> Object {
 async fn write_job(applier: &Applier, object: &Object, previous: Previous, last: &dyn MergeBases) -> Applied {
     let (decoration, handed_over) = (decoration(), Vec::new());
     let (rule, observed) = (Rule::Keep, Found::Unknown);
-    let target = Target { object, rule, observed, previous, changed: true, handed_over, expires: false };
+    let target = Target { object, rule, observed, previous, changed: true, handed_over, expires: false, is_new: false };
     let options = WriteOptions::new(&decoration, Policy::Auto, last);
     applier.apply_all(&[target], &options).await.unwrap().remove(0)
 }
@@ -782,6 +800,7 @@ async fn new_crd_fields_are_awaited_before_writing_client_side() {
             changed: false,
             handed_over: Vec::new(),
             expires: false,
+            is_new: false,
         };
         let applier = Applier::new(server);
         let targets = [of(&definition), of(&custom)];

@@ -250,7 +250,7 @@ fn named(name: &str, image: &str) -> Object {
 /// Returns an object of the release that the chart has changed.
 fn target(object: &Object) -> Target<'_> {
     let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
-    Target { object, rule, observed, previous, changed: true, handed_over: Vec::new(), expires: false }
+    Target { object, rule, observed, previous, changed: true, handed_over: Vec::new(), expires: false, is_new: false }
 }
 
 async fn apply(applier: &Applier, object: &Object, changed: bool, told: &Told) -> Result<Vec<Applied>, ApplyError> {
@@ -274,7 +274,16 @@ async fn apply_recording(applier: &Applier, object: &Object, told: &Told) -> Res
     let decoration = decoration();
     let options = WriteOptions { slot: told, deletions: told, ..WriteOptions::new(&decoration, Policy::Auto, told) };
     let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
-    let target = Target { object, rule, observed, previous, changed: true, handed_over: Vec::new(), expires: false };
+    let target = Target {
+        object,
+        rule,
+        observed,
+        previous,
+        changed: true,
+        handed_over: Vec::new(),
+        expires: false,
+        is_new: false,
+    };
     applier.apply_all(&[target], &options).await
 }
 
