@@ -160,9 +160,19 @@ impl Kind {
         entries.flat_map(|entry| entry.remove(&name, seen.version(), |found| found <= seen.version())).collect()
     }
 
+    /// Records that the server serves the kind. Returns the users of all queries if that is new: until now, the standing
+    /// of each was that it does not.
+    pub(super) fn serve(&mut self) -> BTreeSet<User> {
+        match std::mem::replace(&mut self.is_unserved, false) {
+            true => self.users(),
+            false => BTreeSet::new(),
+        }
+    }
+
     /// Handles the end of a list: what it did not contain does not exist.
     pub(super) fn sweep(&mut self, scope: &WatchScope, list: Epoch, portion: Portion) -> BTreeSet<User> {
-        self.is_unserved = false;
+        // No search wakes them any longer, and the list may answer only some of the queries.
+        let mut woken = self.serve();
         let covered = |entry: &&mut Entry| scope.covers(&entry.query.namespace) && portion.suffices_for(&entry.query);
         let sweep = |entry: &mut Entry| {
             // The list may be newer than a read that is still running.
@@ -170,7 +180,8 @@ impl Kind {
             entry.objects.retain(|_, found| found.stamp.survives(list));
             entry.is_known |= entry.since < list.began;
         };
-        self.entries.values_mut().filter(covered).flat_map(|entry| entry.change(sweep)).collect()
+        woken.extend(self.entries.values_mut().filter(covered).flat_map(|entry| entry.change(sweep)));
+        woken
     }
 
     /// Handles a refused watch: forgets all objects.

@@ -160,8 +160,10 @@ impl Dependencies {
     pub(crate) fn serve(self: &Arc<Self>, kind: &KindKey, resource: Arc<Resource>) {
         let mut state = self.state();
         if let Some(known) = state.kinds.get_mut(kind) {
-            (known.resource, known.is_unserved) = (Some(resource), false);
+            known.resource = Some(resource);
+            let users = known.serve();
             self.watch(&mut state, kind);
+            state.wake_all(&users);
         }
     }
 
@@ -188,8 +190,8 @@ impl Dependencies {
                 continue;
             };
             if let Some(known) = state.kinds.get_mut(&kind) {
-                (known.resource, known.is_unserved) = (Some(resource), false);
-                let users = known.users();
+                known.resource = Some(resource);
+                let users = known.serve();
                 self.watch(&mut state, &kind);
                 state.wake_all(&users);
             }

@@ -165,6 +165,29 @@ async fn what_goes_while_a_read_runs_does_not_come_back_with_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn whoever_waits_for_a_kind_is_woken_once_it_is_served_although_its_objects_are_not_known_yet() {
+    type Change = fn(&World);
+    let changes: [(&str, Change); 2] = [
+        ("a list that began with the query", |world| {
+            world.registry.sweep(&secrets(), &WatchScope::ALL, event(), Portion::Whole);
+        }),
+        ("another resource's look", |world| {
+            world.registry.serve(&secrets(), Arc::new(resource("v1", "Secret", "secrets")));
+        }),
+    ];
+    for (what, change) in changes {
+        let world = World::new();
+        world.depend("web", &on_secret("tls"));
+        world.registry.unserved(&secrets());
+        assert_eq!(world.missing("web"), Some(Missing::Unserved), "{what}");
+        world.woken.lock().unwrap().clear();
+        change(&world);
+        assert_eq!(world.standing("web"), Standing::Unknown, "{what}");
+        assert_eq!(*world.woken.lock().unwrap(), ["web"], "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_watch_that_begins_to_show_whole_objects_misses_no_deletion() {
     let server = Arc::new(MemoryApi::new());
     server.serve("db.example.com/v1", "Database", "databases");
