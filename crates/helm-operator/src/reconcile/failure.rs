@@ -87,7 +87,8 @@ impl Unanswered {
 
     /// Creates the failure of an action whose cause is not what it was to make.
     fn action(error: &action::Error) -> Unanswered {
-        let hides_group = error.is_group() && error.reached_server();
+        // An outage that a proxy or the server itself answers with a code is one nevertheless.
+        let hides_group = error.is_group() && error.reached_server() && !error.is_outage();
         match error.is_refused_deletion() {
             true => Unanswered::with_reason(Reason::DeletionRefused, chain(error)),
             false => Unanswered { hides_group, ..Unanswered::request(error) },
@@ -153,8 +154,8 @@ impl Failed {
         matches!(self, Failed::Unanswered(unanswered) if unanswered.fault.reason == Reason::DeletionRefused)
     }
 
-    /// Returns whether an ordered release does not go on because the server refuses to show an object of a group. Time without
-    /// contact is no such refusal.
+    /// Returns whether an ordered release does not go on because the server refuses to show an object of a group. An
+    /// outage is no such refusal, with or without an answer.
     pub(crate) fn hides_group(&self) -> bool {
         matches!(self, Failed::Unanswered(unanswered) if unanswered.hides_group)
     }

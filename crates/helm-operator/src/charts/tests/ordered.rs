@@ -381,12 +381,17 @@ async fn a_group_that_fails_or_takes_too_long_fails_the_release_and_says_what_to
     }
 }
 
-/// Refuses all reads of Deployments with this code. With 403, their watch ends, too.
-fn hide_deployments(world: &World, code: u16) {
+/// Refuses all reads of Deployments with this code.
+fn refuse_reads(world: &World, code: u16) {
     world.server.refuse(move |call| {
         let reads = call.method == http::Method::GET && call.path.starts_with(DEPLOYMENTS);
         reads.then(|| Error::from_status(code, "", "no answer"))
     });
+}
+
+/// Refuses all reads of Deployments with this code. With 403, their watch ends, too.
+fn hide_deployments(world: &World, code: u16) {
+    refuse_reads(world, code);
     if code == 403 {
         let kind = Arc::new(resource("apps/v1", "Deployment", "deployments"));
         Dependents(world.shared.clone(), kind).lost(&WatchScope::ALL);
@@ -446,14 +451,16 @@ async fn an_upgrade_whose_objects_cannot_be_read_until_the_limit_is_neither_roll
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_group_that_the_server_refuses_to_show_for_long_counts_as_failed_in_a_rollout() {
-    let rolling = |server: Arc<MemoryApi>, chart| {
-        World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
-            ordered(settings);
-            settings.rollout = Some(Arc::new(rollout_of(None, &[50], "", OnGateFailure::Halt)));
-        })
-    };
+/// Creates a controller that rolls this version of the chart out in steps.
+fn rolling(server: Arc<MemoryApi>, chart: &'static str) -> World {
+    World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
+        ordered(settings);
+        settings.rollout = Some(Arc::new(rollout_of(None, &[50], "", OnGateFailure::Halt)));
+    })
+}
+
+/// Returns a release that is ready with the first version of its chart, and whose database the second one changes.
+async fn before_the_rollout() -> World {
     let mut spec = shop();
     let mut objects = spec["objects"].clone();
     objects[1]["spec"]["paused"] = false.into();
@@ -463,27 +470,58 @@ async fn a_group_that_the_server_refuses_to_show_for_long_counts_as_failed_in_a_
     make_available(&world, "web");
     reconcile(&world).await;
     assert_eq!(world.state("Ready"), "True/Ready");
-    let world = rolling(world.server, "v2");
-    let hide = async || {
+    rolling(world.server, "v2")
+}
+
+/// Checks the state in the rollout of a release that the second version has reached.
+fn check_reached(world: &World, state: Reached, behaviour: &str) {
+    let part = world.shared.turns.part(&key());
+    let is_in = matches!(part, Some(Part::Reached { state: now, .. }) if now == state);
+    assert!(is_in, "{behaviour}: {state:?}: {part:?}");
+}
+
+/// Reconciles while the database waits and, from the first minute on, no Deployment can be read.
+async fn reconcile_refused(world: &World, code: u16) {
+    let refused = async {
         tokio::time::sleep(MINUTE).await;
-        hide_deployments(&world, 500);
+        refuse_reads(world, code);
         std::future::pending::<()>().await;
     };
-    let part = |world: &World| world.shared.turns.part(&key());
-    for state in [Reached::Moving, Reached::Failed] {
-        tokio::select! {
-            _ = world.reconcile() => {}
-            () = hide() => unreachable!("it has no end"),
-        }
-        assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
-        let is_in = matches!(part(&world), Some(Part::Reached { state: now, .. }) if now == state);
-        assert!(is_in, "{state:?}: {:?}", part(&world));
-        tokio::time::advance(MINUTE * 10).await;
+    tokio::select! {
+        _ = world.reconcile() => {}
+        () = refused => unreachable!("it has no end"),
     }
-    world.server.accept();
-    reconcile(&world).await;
-    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
-    assert!(!matches!(part(&world), Some(Part::Reached { state: Reached::Failed, .. })), "{:?}", part(&world));
+    assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"], "{code}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_the_server_refuses_to_show_for_long_counts_as_failed_in_a_rollout_unlike_an_outage() {
+    for (code, at_last) in [(403, Reached::Failed), (500, Reached::Moving), (503, Reached::Moving)] {
+        let world = before_the_rollout().await;
+        for state in [Reached::Moving, at_last] {
+            reconcile_refused(&world, code).await;
+            check_reached(&world, state, &code.to_string());
+            tokio::time::advance(MINUTE * 10).await;
+        }
+        world.server.accept();
+        reconcile(&world).await;
+        assert_eq!(world.history(), ["1 superseded", "2 deployed"], "{code}");
+        let part = world.shared.turns.part(&key());
+        assert!(!matches!(part, Some(Part::Reached { state: Reached::Failed, .. })), "{code}: {part:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_that_the_server_refused_to_show_once_does_not_count_as_failed_however_long_ago() {
+    let world = before_the_rollout().await;
+    reconcile_refused(&world, 403).await;
+    tokio::time::advance(MINUTE * 20).await;
+    // Something wakes the release before its next look.
+    let primary = world.shared.cache.primary(&key()).unwrap();
+    StepContext::new(&world.shared, &key(), &()).note_part(&primary, None);
+    check_reached(&world, Reached::Moving, "refused once");
+    reconcile_refused(&world, 403).await;
+    check_reached(&world, Reached::Failed, "refused again");
 }
 
 #[tokio::test(start_paused = true)]

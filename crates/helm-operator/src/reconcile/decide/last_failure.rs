@@ -23,8 +23,9 @@ pub(crate) struct LastFailure {
     pub(crate) is_own: bool,
     /// Whether the retries are used up, so that only other inputs are tried.
     pub(crate) exhausted: bool,
-    /// When the server first refused to show a group of an ordered release with these inputs, if it has refused ever since.
-    pub(crate) hidden_since: Option<Instant>,
+    /// When the server first and last refused to show a group of an ordered release with these inputs, if it refused
+    /// every look.
+    pub(crate) hidden: Option<(Instant, Instant)>,
 }
 
 impl LastFailure {
@@ -39,7 +40,7 @@ impl LastFailure {
             uncleaned: None,
             is_own: false,
             exhausted: false,
-            hidden_since: None,
+            hidden: None,
         }
     }
 }

@@ -231,12 +231,12 @@ impl StepContext<'_> {
 
     /// Returns whether a pending upgrade goes on only once the server allows more: to delete what the revision drops, or to
     /// look at a group, which it has refused for longer than `progressTimeout`. That may last for ever, and nothing else
-    /// would end a step of the rollout.
+    /// would end a step of the rollout. Only refusals show that it lasts: the time since the last one proves nothing.
     pub(super) fn is_stuck(&self, primary: &Primary, newest: &Revision) -> bool {
         let limit = self.shared.settings.progress_timeout;
         let memory = self.shared.memory.of(self.key);
-        let hidden_since = memory.failure.as_ref().and_then(|failure| failure.hidden_since);
-        let is_hidden = !limit.is_zero() && hidden_since.is_some_and(|since| since.elapsed() >= limit);
+        let hidden = memory.failure.as_ref().and_then(|failure| failure.hidden);
+        let is_hidden = !limit.is_zero() && hidden.is_some_and(|(first, last)| last.duration_since(first) >= limit);
         newest.status == Status::PendingUpgrade
             && self.has_ended(primary, |failed| failed.is_refused_deletion() || (is_hidden && failed.hides_group()))
     }
