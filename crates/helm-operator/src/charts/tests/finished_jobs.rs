@@ -727,6 +727,20 @@ async fn a_rollback_makes_a_job_again_that_its_upgrade_deleted_with_the_chart_on
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rollback_makes_a_running_job_again_that_its_upgrade_deleted_although_no_watch_had_shown_it_yet() {
+    let world = World::on(running().await.server);
+    let before = uid(&world);
+    // A list from before the Job.
+    world.shared.cache.kind_synced(&resource("batch/v1", "Job", "jobs"), &WatchScope::ALL);
+    refuse_check(&world);
+    world.edit(|p| p["spec"] = without_the_job());
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert!(world.server.log().contains(&format!("DELETE {LOAD}")));
+    assert_ne!(uid(&world), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_running_job_that_an_upgrade_dropped_is_made_again_wherever_the_upgrade_was_interrupted_and_taken_back() {
     let before = RefCell::new(Value::Null);
     let prepare = async || {

@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use outside::sync::lock;
 
 use super::Attempt;
-use crate::action::{Cached, Error};
+use crate::action::Error;
 use crate::kube::{ApplyError, DeletionError, Deletions, ObjectKey};
 use crate::release::Release;
 use crate::storage::{MarkedObject, Marks, Storage};
@@ -79,11 +79,9 @@ impl Attempt<'_> {
     }
 
     /// Returns whether an object exists and is unfinished. One that this process has no right to read counts as unfinished.
+    /// Always asks the server: a late watch does not show a Job that has begun since, and the deletion asks, too.
     async fn is_unfinished(&self, object: &MarkedObject) -> Result<bool, Error> {
         let (env, key) = (self.env, &object.key);
-        if env.live.cached(key, &env.decoration) == Cached::Absent {
-            return Ok(false);
-        }
         match env.applier.find_whole(key, &object.api_version).await {
             Ok(live) => Ok(live.is_some_and(|live| !live.deleting && !live.has_finished(&key.group, &key.kind))),
             // What is not known to have finished counts as unfinished: a Job may run twice, as it may anyway if its node is
