@@ -646,7 +646,8 @@ impl LiveView for Cache {
         let Some(dependent) = self.dependent(key) else {
             return if self.is_synced(key) { Cached::Absent } else { Cached::Unknown };
         };
-        let owner = decoration.owner.as_ref().map(|o| ResourceKey::new(&o.namespace, &o.name));
+        // A cluster-scoped resource has the key of its release.
+        let owner = decoration.owner.as_ref().map(|owner| ResourceKey::new(&decoration.namespace, &owner.name));
         if !dependent.ours || dependent.owner != owner {
             return Cached::Unknown;
         }

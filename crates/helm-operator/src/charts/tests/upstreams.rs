@@ -281,6 +281,22 @@ async fn a_cluster_scoped_resource_has_its_release_in_the_configured_namespace()
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_of_a_cluster_scoped_resource_reads_and_writes_no_object_that_it_does_not_change() {
+    let world = cluster_scoped_release().await;
+    let mut edited = world.server.object(CLUSTER_SCOPED).unwrap();
+    edited["spec"]["maps"] = json!(["a", "b", "c", "d"]);
+    edited["metadata"]["generation"] = 2.into();
+    world.server.put(CLUSTER_SCOPED, edited, "user");
+    let before = world.server.log().len();
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a", "b", "c", "d"]);
+    let log = world.server.log()[before..].to_vec();
+    let objects: Vec<&String> = log.iter().filter(|line| line.contains(&format!("{MAPS}/"))).collect();
+    assert!(objects.iter().all(|line| line.contains("/configmaps/d")), "{objects:#?}");
+    assert_eq!(objects.iter().filter(|line| line.starts_with("PATCH")).count(), 1, "{objects:#?}");
+}
+
 /// Returns everything but the resource.
 fn others(world: &World) -> Vec<(String, Value)> {
     let paths = world.server.paths().into_iter().filter(|path| path != CLUSTER_SCOPED);
