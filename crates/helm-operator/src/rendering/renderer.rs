@@ -596,6 +596,12 @@ mod tests {
         assert!(!has_kind().await);
         assert_eq!(find(true).await, gone, "once");
         assert!(!has_kind().await);
+        server.refuse(|call| call.path.starts_with("/api").then(|| Error::from_status(503, "", "away")));
+        tokio::time::advance(SETTLES).await;
+        renderer.discovered.applier.mapper.refresh().await.unwrap_err();
+        server.accept();
+        assert_eq!(find(true).await, gone, "the time of an outage shows nothing");
+        assert!(!has_kind().await);
     }
 
     #[tokio::test(flavor = "multi_thread")]

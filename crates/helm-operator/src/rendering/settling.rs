@@ -9,16 +9,22 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How long discovery must find a kind, or miss it, before that counts: at ten discoveries in a row, each of which may
-/// come from another API server. An API server is replaced in less.
+/// How long discovery must find a kind, or miss it, before that counts: usually at ten discoveries in a row, each of
+/// which may come from another API server. An API server is replaced in less.
 pub(super) const SETTLES: Duration = Duration::from_secs(300);
+
+/// The longest time between two discoveries that counts. Some may fail while a control plane is upgraded, but the time
+/// of an outage shows nothing about any kind.
+const LONGEST_GAP: Duration = Duration::from_secs(90);
 
 /// What discovery has found so far, and what of it counts.
 #[derive(Clone, Debug)]
 pub(super) struct Settling<K> {
     kinds: BTreeMap<K, Found>,
-    /// The first discovery.
+    /// The first discovery. The time of outages is left out: it is later by as much.
     began: Instant,
+    /// The last discovery.
+    last: Instant,
     /// Whether discovery has been read for long enough. Until then, what the last one found counts.
     is_settled: bool,
 }
@@ -27,7 +33,7 @@ pub(super) struct Settling<K> {
 #[derive(Clone, Debug)]
 struct Found {
     is_served: bool,
-    /// The discovery that found this first.
+    /// The discovery that found this first. The time of outages is left out, too.
     since: Instant,
     /// How often discovery has found another state than before.
     changes: usize,
@@ -36,11 +42,12 @@ struct Found {
 
 impl<K: Ord> Settling<K> {
     pub(super) fn begin(at: Instant) -> Settling<K> {
-        Settling { kinds: BTreeMap::new(), began: at, is_settled: false }
+        Settling { kinds: BTreeMap::new(), began: at, last: at, is_settled: false }
     }
 
     /// Adds what the discovery at this time has found. Finding it again without another discovery changes nothing.
     pub(super) fn add(&mut self, found: impl IntoIterator<Item = K>, at: Instant) {
+        self.leave_out_outage(at);
         let mut found: BTreeSet<K> = found.into_iter().collect();
         for (kind, known) in &mut self.kinds {
             let is_served = found.remove(kind);
@@ -65,6 +72,15 @@ impl<K: Ord> Settling<K> {
         self.is_settled |= has_settled;
         let is_settled = self.is_settled;
         self.kinds.retain(|_, known| known.counts || known.is_served || !is_settled);
+    }
+
+    /// Leaves out the time since the last discovery beyond [`LONGEST_GAP`]. All that was found stays earlier than this
+    /// discovery.
+    fn leave_out_outage(&mut self, at: Instant) {
+        let outage = at.saturating_duration_since(self.last).saturating_sub(LONGEST_GAP);
+        self.began += outage;
+        self.kinds.values_mut().for_each(|known| known.since += outage);
+        self.last = at;
     }
 
     /// Returns what counts.
@@ -118,6 +134,28 @@ mod tests {
         settling.add("b".chars(), start + PERIOD * 164);
         (0..100).for_each(|_| settling.add("b".chars(), start + PERIOD * 164));
         assert_eq!(settling.counts().collect::<String>(), "a", "nothing was discovered since");
+    }
+
+    #[test]
+    fn the_time_of_an_outage_settles_nothing() {
+        let start = Instant::now();
+        let mut settling = Settling::begin(start);
+        assert_eq!(add(&mut settling, start, 0, &["ab"], 1), ("ab".to_owned(), false));
+        assert_eq!(add(&mut settling, start, 11, &["a"], 1), ("a".to_owned(), false));
+
+        let mut settling = Settling::begin(start);
+        for (from, times, expected) in [
+            (0, 11, "ab"),
+            // Of each outage, as much counts as of a gap without one.
+            (20, 1, "ab"),
+            (40, 1, "ab"),
+            (60, 1, "ab"),
+            (80, 1, "ab"),
+            (81, 1, "a"),
+        ] {
+            let found = if from == 0 { "ab" } else { "a" };
+            assert_eq!(add(&mut settling, start, from, &[found], times), (expected.to_owned(), true), "from {from}");
+        }
     }
 
     #[test]
