@@ -252,6 +252,14 @@ fn a_chart_with_another_name_keeps_the_objects_of_its_releases() {
     });
     drift();
     drop(operator);
+    // The upgrade has written what it did not change, too, so that another process sees it by the new chart's label.
+    let label = || get(&namespace, ["pvc", "web"])["metadata"]["labels"]["helm.sdk.operatorframework.io/chart"].clone();
+    assert_eq!(label(), "after");
+    let operator = start();
+    operator.logged("Starting Controller");
+    drift();
+    ready(2);
+    drop(operator);
     // A release of the old name that is deleted while no operator runs.
     write_chart(chart.path(), "third");
     namespace.kubectl(["delete", STORES, "web", "--wait=false"]).unwrap();

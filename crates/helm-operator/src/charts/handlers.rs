@@ -39,7 +39,7 @@ impl EventHandler<Received> for Primaries {
         restore::resume(shared);
         let is_drained = primary.is_drained;
         shared.register_dependencies(&primary);
-        shared.watch_chart(&primary);
+        shared.watch_charts(&primary);
         shared.metrics.resource_created(&shared.gvk(), primary.own_namespace(), &key.name, primary.created);
         if store(shared, &key, primary, epoch) {
             shared.wake(key.clone());

@@ -46,7 +46,7 @@ impl<'s> ObjectWatches<'s> {
     pub(super) fn cover(&mut self, request: WatchRequest, tasks: &mut JoinSet<()>) {
         match request {
             WatchRequest::Kind(kind) => self.watch(kind, tasks),
-            WatchRequest::Chart(deployed) => self.add_chart(&deployed, tasks),
+            WatchRequest::Chart(name) => self.add_chart(&name, tasks),
         }
     }
 
@@ -61,9 +61,9 @@ impl<'s> ObjectWatches<'s> {
         self.kinds.push(Watched { kind, _subscriber: subscriber, lists });
     }
 
-    /// Watches the objects of the chart in a status's text, too. Its resource was stored after the first lists.
-    fn add_chart(&mut self, deployed: &str, tasks: &mut JoinSet<()>) {
-        if chart_names::add(&mut self.charts, deployed) {
+    /// Watches the objects of another chart, too. The resource whose release has had it came after the first lists.
+    fn add_chart(&mut self, name: &str, tasks: &mut JoinSet<()>) {
+        if chart_names::add(&mut self.charts, name) {
             // The earlier subscribers end first: the end of a list of fewer charts would remove the objects of the others.
             // The lists that follow show what happens in between, and resources wait for those.
             self.kinds.iter().for_each(|watched| watched.lists.abort());
@@ -74,11 +74,12 @@ impl<'s> ObjectWatches<'s> {
 }
 
 /// Returns the charts whose label the objects of known releases may have. Until its upgrade, a release has that of the
-/// chart that it was deployed with.
+/// chart that it was deployed with. The upgrade writes all objects, but an earlier version of this operator may have
+/// left those that the chart renders as before.
 fn charts(shared: &ControllerContext) -> BTreeSet<String> {
     let primaries = shared.cache.primaries();
-    let deployed = primaries.iter().filter_map(|primary| primary.status.deployed_release.as_ref());
-    chart_names::of_releases(shared.renderer.chart_name(), deployed.map(|release| &*release.chart))
+    let charts = primaries.iter().map(|primary| primary.status.charts());
+    chart_names::of_releases(shared.renderer.chart_name(), charts)
 }
 
 /// Wakes the resources with objects of a kind once its first lists are complete, and once before if that takes long.

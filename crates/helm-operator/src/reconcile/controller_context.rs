@@ -40,7 +40,7 @@ use crate::watches::{Expressions, Watch};
 /// What the watches of objects should cover, too.
 pub(crate) enum WatchRequest {
     Kind(Arc<Resource>),
-    /// The objects of a chart that a release was deployed with instead of the served one, as its status names it.
+    /// The objects of a chart that a release has had instead of the served one.
     Chart(Arc<str>),
 }
 
@@ -298,13 +298,11 @@ impl ControllerContext {
         self.watch_kinds(unwatched.filter_map(|one| self.applier.mapper.known(&one.api_version, &one.key.kind)));
     }
 
-    /// Requests the objects of the chart that a release was deployed with, if another is served now.
-    pub(crate) fn watch_chart(&self, primary: &Primary) {
-        let deployed = primary.status.deployed_release.as_ref().map(|release| &release.chart);
-        let is_other = |chart: &str| chart_names::other_than(self.renderer.chart_name(), chart).is_some();
-        if let Some(chart) = deployed.filter(|chart| is_other(chart)) {
+    /// Requests the objects of the charts that a release has had, if another is served now.
+    pub(crate) fn watch_charts(&self, primary: &Primary) {
+        for chart in chart_names::others(self.renderer.chart_name(), primary.status.charts()) {
             // As for kinds.
-            _ = self.watch_requests.send(WatchRequest::Chart(chart.clone()));
+            _ = self.watch_requests.send(WatchRequest::Chart(chart.into()));
         }
     }
 

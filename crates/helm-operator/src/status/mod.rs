@@ -290,6 +290,12 @@ pub(crate) struct Fault {
 }
 
 impl Status {
+    /// Returns the charts of the deployed revision and of the last ones, such as `memcached-0.1.0`.
+    pub(crate) fn charts(&self) -> impl Iterator<Item = &str> {
+        let deployed = self.deployed_release.iter().map(|release| &*release.chart);
+        deployed.chain(self.history.iter().map(|entry| &*entry.chart))
+    }
+
     pub(crate) fn find(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|c| *c.kind == *kind)
     }

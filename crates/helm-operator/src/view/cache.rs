@@ -14,7 +14,7 @@ use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::{First, WatchScope};
 use helm_release::action::{Cached, CachedObject, LiveView};
-use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Proven, Resource};
+use helm_release::kube::{Applied, Decoration, Live, ObjectKey, Proven, Resource, label_value};
 use helm_release::storage::{Home, Known, RecordMeta};
 use outside::sync;
 use tokio::time::Instant;
@@ -457,6 +457,7 @@ impl Cache {
                 if live.resource_version() != known.resource_version {
                     known.ours = claim.ours;
                     (known.mark, known.deleting, known.kept) = (live.mark, live.deleting, live.kept);
+                    known.chart.clone_from(&live.chart);
                     known.is_bound = is_bound(live);
                 }
             }
@@ -612,6 +613,7 @@ impl State {
             uid: uid.into(),
             resource_version: version,
             mark: live.mark,
+            chart: live.chart.clone(),
             unready: judged.unready,
             whole: judged.whole,
             is_partial: judged.is_partial,
@@ -651,8 +653,11 @@ impl LiveView for Cache {
         if !dependent.ours || dependent.owner != owner {
             return Cached::Unknown;
         }
+        // A process that starts after the upgrade may watch only the objects with the new label. So the upgrade writes
+        // what it does not change, too.
+        let is_labelled = dependent.chart.as_deref() == Some(label_value(&decoration.chart));
         Cached::Ours(CachedObject {
-            mark: dependent.mark.filter(|_| !dependent.deleting),
+            mark: dependent.mark.filter(|_| !dependent.deleting && is_labelled),
             kept: dependent.kept,
             scaled: dependent.scaled,
             proven: Proven { uid: dependent.uid.to_string(), resource_version: dependent.resource_version.to_string() },

@@ -1,5 +1,5 @@
 //! Determines the charts whose label the objects of releases may have: the chart that is served, and those that the
-//! releases were deployed with. Pure.
+//! releases were deployed with, now or in an earlier revision. Pure.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -7,26 +7,30 @@ use std::collections::{BTreeMap, BTreeSet};
 /// The maximum number of charts besides the one that is served. Their names are part of a selector in each request.
 const MAX_NAMES: usize = 16;
 
-/// Returns the chart that is served and the charts in these texts of statuses, such as `shop-1.2.3`; of too many, those
-/// of the most releases. Anyone may have written a status.
-pub(crate) fn of_releases<'c>(served: &str, deployed: impl Iterator<Item = &'c str>) -> BTreeSet<String> {
+/// Returns the chart that is served and the charts in the texts of each release's status, such as `shop-1.2.3`; of too
+/// many, those of the most releases. Anyone may have written a status.
+pub(crate) fn of_releases<'c, C: IntoIterator<Item = &'c str>>(
+    served: &str,
+    releases: impl Iterator<Item = C>,
+) -> BTreeSet<String> {
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
-    deployed.filter_map(|chart| other_than(served, chart)).for_each(|name| *counts.entry(name).or_default() += 1);
+    for charts in releases {
+        others(served, charts).into_iter().for_each(|name| *counts.entry(name).or_default() += 1);
+    }
     let mut others: Vec<(&str, usize)> = counts.into_iter().collect();
     others.sort_by_key(|(_, count)| Reverse(*count));
     let others = others.into_iter().take(MAX_NAMES).map(|(name, _)| name);
     others.chain([served]).map(str::to_owned).collect()
 }
 
-/// Adds the chart in a status's text, unless there are too many already. Returns whether it was added.
-pub(crate) fn add(charts: &mut BTreeSet<String>, deployed: &str) -> bool {
-    let is_room = charts.len() <= MAX_NAMES;
-    recorded(deployed).filter(|_| is_room).is_some_and(|name| charts.insert(name.to_owned()))
+/// Adds a chart, unless there are too many already. Returns whether it was added.
+pub(crate) fn add(charts: &mut BTreeSet<String>, name: &str) -> bool {
+    charts.len() <= MAX_NAMES && charts.insert(name.to_owned())
 }
 
-/// Returns the chart's name in a status's text, unless that chart is served.
-pub(crate) fn other_than<'c>(served: &str, deployed: &'c str) -> Option<&'c str> {
-    recorded(deployed).filter(|name| *name != served)
+/// Returns the charts in a status's texts but for the one that is served.
+pub(crate) fn others<'c>(served: &str, charts: impl IntoIterator<Item = &'c str>) -> BTreeSet<&'c str> {
+    charts.into_iter().filter_map(recorded).filter(|name| *name != served).collect()
 }
 
 /// Returns the chart's name in a status's text, such as `shop-1.2.3`, if it can be a label.
@@ -43,7 +47,7 @@ mod tests {
     use super::*;
 
     fn names(deployed: &[&str]) -> String {
-        of_releases("store", deployed.iter().copied()).into_iter().collect::<Vec<_>>().join(" ")
+        of_releases("store", deployed.iter().map(|chart| [*chart])).into_iter().collect::<Vec<_>>().join(" ")
     }
 
     #[test]
@@ -61,11 +65,9 @@ mod tests {
 
     #[test]
     fn a_chart_is_added_once_while_there_is_room() {
-        let mut charts = of_releases("store", ["shop-1.0.0"].into_iter());
-        let added =
-            ["shop-2.0.0", "store-1.0.0", "a b-1.0.0", "web-1.0.0", "web-1.1.0"].map(|one| add(&mut charts, one));
-        assert_eq!(added, [false, false, false, true, false]);
-        (0..100).for_each(|number| _ = add(&mut charts, &format!("a{number}-1.0.0")));
+        let mut charts = of_releases("store", [["shop-1.0.0"]].into_iter());
+        assert_eq!(["shop", "store", "web", "web"].map(|one| add(&mut charts, one)), [false, false, true, false]);
+        (0..100).for_each(|number| _ = add(&mut charts, &format!("a{number}")));
         assert_eq!(charts.len(), MAX_NAMES + 1);
     }
 
@@ -73,7 +75,17 @@ mod tests {
     fn of_too_many_charts_those_of_the_most_releases_count() {
         let mut all: Vec<String> = (0..100).map(|number| format!("a{number}-1.0.0")).collect();
         all.extend(["shop-1.0.0", "shop-1.1.0"].map(str::to_owned));
-        let found = of_releases("store", all.iter().map(String::as_str));
+        let found = of_releases("store", all.iter().map(|chart| [chart.as_str()]));
         assert_eq!((found.len(), found.contains("shop"), found.contains("store")), (MAX_NAMES + 1, true, true));
+    }
+
+    #[test]
+    fn a_release_counts_once_for_each_chart_that_it_has_had() {
+        let twice = (0..MAX_NAMES).flat_map(|number| [number; 2]).map(|number| vec![format!("a{number}-1.0.0")]);
+        let often: Vec<String> = (0..5).map(|minor| format!("web-1.{minor}.0")).chain(["shop-1.0.0".into()]).collect();
+        assert_eq!(others("store", often.iter().map(String::as_str)), ["shop", "web"].into());
+        let all: Vec<Vec<String>> = twice.chain([often]).collect();
+        let found = of_releases("store", all.iter().map(|charts| charts.iter().map(String::as_str)));
+        assert_eq!((found.len(), found.contains("web")), (MAX_NAMES + 1, false));
     }
 }

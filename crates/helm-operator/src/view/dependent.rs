@@ -23,6 +23,8 @@ pub(crate) struct Dependent {
     pub(crate) uid: Box<str>,
     pub(crate) resource_version: u64,
     pub(crate) mark: Option<Mark>,
+    /// The chart whose label it has, which is the former one if the chart was renamed.
+    pub(crate) chart: Option<Arc<str>>,
     /// The reason why it is not ready.
     pub(crate) unready: Option<Box<Unready>>,
     /// Its JSON, if status fields of watches.yaml read it.

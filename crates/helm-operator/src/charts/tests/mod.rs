@@ -124,6 +124,8 @@ const SECOND: Duration = Duration::from_secs(1);
 /// Its `crds` folder has those in `spec.crds`. Rendering takes `spec.seconds`.
 #[derive(Default)]
 pub(super) struct Stub {
+    /// The chart's name, if it is not `memcached`.
+    name: &'static str,
     /// The version of the chart, which every object contains.
     chart: &'static str,
     overrides: Overrides,
@@ -162,7 +164,7 @@ impl Renderer for Stub {
     }
 
     fn chart_name(&self) -> &str {
-        "memcached"
+        if self.name.is_empty() { "memcached" } else { self.name }
     }
 
     fn chart_version(&self) -> &str {
@@ -174,7 +176,7 @@ impl Renderer for Stub {
     }
 
     fn sources(&self, spec: &Spec, _: OverrideValuesType) -> Option<(Arc<ChartDocument>, Value)> {
-        self.has_sources.then(|| (document(), serde_json::from_str(spec.json().unwrap()).unwrap()))
+        self.has_sources.then(|| (document_of(self.chart_name()), serde_json::from_str(spec.json().unwrap()).unwrap()))
     }
 
     fn chart_with_lines(&self) -> Option<Arc<Chart>> {
@@ -227,7 +229,8 @@ impl Renderer for Stub {
                 tokio::time::sleep(SECOND * seconds as u32).await;
                 self.retries.fetch_sub(usize::from(request.priority == Priority::Retry), Ordering::SeqCst);
             }
-            render(&request).map(Rendered::Done)
+            let named = |candidate: Candidate| Candidate { chart: document_of(self.chart_name()), ..candidate };
+            render(&request).map(|candidate| Rendered::Done(named(candidate)))
         })
     }
 }
@@ -270,8 +273,13 @@ impl Renderer for Slow {
 }
 
 fn document() -> Arc<ChartDocument> {
-    let chart = r#"{"metadata":{"name":"memcached","version":"0.1.0","appVersion":"1.6"}}"#;
-    Arc::new(ChartDocument::from_json(chart).unwrap())
+    document_of("memcached")
+}
+
+/// Returns the chart with this name, as a record contains it.
+fn document_of(chart: &str) -> Arc<ChartDocument> {
+    let chart = format!(r#"{{"metadata":{{"name":"{chart}","version":"0.1.0","appVersion":"1.6"}}}}"#);
+    Arc::new(ChartDocument::from_json(&chart).unwrap())
 }
 
 fn render(request: &Request) -> Result<Candidate, RenderError> {
@@ -1415,14 +1423,18 @@ async fn a_release_whose_record_is_deleted_while_we_are_down_is_uninstalled_by_i
 
 #[tokio::test(start_paused = true)]
 async fn objects_of_a_release_without_a_record_are_found_although_its_chart_has_another_name_now() {
-    let world = World::new(spec());
-    world.reconcile().await;
-    claimed_role(&world);
-    world.server.remove(&record_path(1));
-    world.delete();
-    let world = World::rendering(world.server, Arc::new(Unavailable::new("store", Overrides::default())));
-    world.reconcile().await;
-    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+    for deployed in ["memcached-0.1.0", "shop-0.1.0"] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        claimed_role(&world);
+        world.server.remove(&record_path(1));
+        // An earlier version of this operator has left what an upgrade to this chart did not change.
+        world.edit(|p| p["status"]["deployedRelease"]["chart"] = deployed.into());
+        world.delete();
+        let world = World::rendering(world.server, Arc::new(Unavailable::new("store", Overrides::default())));
+        world.reconcile().await;
+        assert!(world.server.paths().is_empty(), "{deployed}: {:?}", world.server.paths());
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use controller::context::{Context, ControllerConfig};
 use controller::reconciler::Controller;
 use controller::runtime::namespaces::Namespaces;
 use controller::testing::{Requests, client};
-use helm_release::kube::Disturbance;
+use helm_release::kube::{CHART_LABEL, Disturbance};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::ResourceExt as _;
 use tokio_util::sync::CancellationToken;
@@ -151,6 +151,66 @@ async fn objects_are_seen_until_their_upgrade_to_a_chart_of_another_name() {
     assert!(again.asked(selector), "{:#?}", again.asked.lock().unwrap());
 }
 
+/// Returns a controller that serves the same chart under another name.
+fn renamed(rest: &str) -> ChartController {
+    rendering(rest, Arc::new(Stub { name: "store", ..Stub::default() }))
+}
+
+/// Creates a release that was upgraded once its chart had another name: only the ConfigMap `d` is new.
+async fn upgraded_by_renamed() -> Arc<MemoryApi> {
+    let running = Running::new(server());
+    running.until(controller(""), || running.is_ready()).await;
+    let server = running.server;
+    let mut edited = server.object(PRIMARY).unwrap();
+    edited["spec"]["maps"] = json!(["a", "b", "c", "d"]);
+    edited["metadata"]["generation"] = 2.into();
+    server.put(PRIMARY, edited, "user");
+    let running = Running::new(server.clone());
+    let is_upgraded = || server.object(PRIMARY).unwrap()["status"]["deployedRelease"]["revision"] == 2;
+    running.until(renamed(""), || running.is_ready() && is_upgraded()).await;
+    server
+}
+
+/// Checks that a process with the renamed chart sees all objects: none is missing, and none is written.
+async fn check_seen(server: &Arc<MemoryApi>) {
+    let maps = || ["a", "b", "c", "d"].map(|name| server.object(&format!("{MAPS}/{name}")));
+    let (before, began) = (maps(), Instant::now());
+    let running = Running::new(server.clone());
+    let is_over = || {
+        assert!(running.is_ready(), "{:#}", server.object(PRIMARY).unwrap()["status"]);
+        began.elapsed() > 40 * SECOND
+    };
+    running.until(renamed(", drift: {policy: detect}, reconcilePeriod: 10s"), is_over).await;
+    assert_eq!(maps(), before);
+    assert!(!running.asked(&format!("PATCH {MAPS}/")), "{:#?}", running.asked.lock().unwrap());
+    let conditions = server.object(PRIMARY).unwrap()["status"]["conditions"].to_string();
+    assert!(!conditions.contains("Drifted"), "{conditions}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_by_a_renamed_chart_leaves_no_object_that_a_restart_does_not_see() {
+    let server = upgraded_by_renamed().await;
+    for name in ["a", "b", "c", "d"] {
+        let labels = server.object(&format!("{MAPS}/{name}")).unwrap()["metadata"]["labels"].clone();
+        assert_eq!(labels[CHART_LABEL], "store", "{name}");
+    }
+    // Nothing names the former chart any longer.
+    let mut resource = server.object(PRIMARY).unwrap();
+    resource["status"]["history"] = json!([]);
+    server.restore(PRIMARY, resource);
+    check_seen(&server).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_an_upgrade_by_a_renamed_chart_left_is_seen_while_the_history_names_the_former_chart() {
+    let server = upgraded_by_renamed().await;
+    let path = format!("{MAPS}/a");
+    let mut left = server.object(&path).unwrap();
+    left["metadata"]["labels"][CHART_LABEL] = "memcached".into();
+    server.restore(&path, left);
+    check_seen(&server).await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn objects_of_a_release_that_comes_later_are_seen_although_another_chart_deployed_it() {
     let server = server();
@@ -161,6 +221,7 @@ async fn objects_of_a_release_that_comes_later_are_seen_although_another_chart_d
     running.until(controller(""), || running.is_ready() && is_deployed()).await;
     let mut first = server.object(PRIMARY).unwrap();
     first["status"]["deployedRelease"]["chart"] = "store-0.1.0".into();
+    first["status"]["history"] = json!([]);
     server.put(PRIMARY, first, "user");
     // The other namespace's resources are listed long after the controller's start.
     server.disturb("/namespaces/late/memcacheds?", 6, Disturbance::Refused(403));

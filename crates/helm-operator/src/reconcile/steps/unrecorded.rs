@@ -138,12 +138,11 @@ pub(super) async fn add_found(
     Ok(())
 }
 
-/// Finds a release's objects by their own metadata, with the label of the chart that is served or of the one that the
-/// release was deployed with.
+/// Finds a release's objects by their own metadata, with the label of the chart that is served or of one that the
+/// release has had.
 async fn search(env: &Environment<'_>, primary: &Primary, naming: Naming) -> Result<Marks, action::Error> {
     let mut found = search_labelled(env, naming).await?;
-    let deployed = primary.status.deployed_release.as_ref();
-    if let Some(chart) = deployed.and_then(|release| chart_names::other_than(&env.decoration.chart, &release.chart)) {
+    for chart in chart_names::others(&env.decoration.chart, primary.status.charts()) {
         let decoration = Decoration { chart: chart.to_owned(), ..env.decoration.clone() };
         let other = Environment { decoration, options: env.options.clone(), ..*env };
         found.objects.extend(search_labelled(&other, naming).await?.objects);

@@ -4,9 +4,11 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 
 use helm::sequence::{self, Verdict};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use outside::intern;
 use serde::de::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
@@ -17,7 +19,7 @@ use crate::kube::live_state::readiness::{
     READINESS_FIELDS, Readiness, Unready, has_finished, readiness_of, unready_as, unready_of,
 };
 use crate::kube::objects::decorate::{
-    HOOK_RUN_ANNOTATION, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME,
+    CHART_LABEL, HOOK_RUN_ANNOTATION, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME,
     RELEASE_NAMESPACE, RESOURCE_POLICY, is_keep,
 };
 use crate::kube::objects::expiry;
@@ -53,7 +55,7 @@ pub struct Live {
     /// What the conditions in its annotations say; `None` if it has none, or only metadata was read.
     verdict: Option<Verdict>,
     /// Its JSON without managed fields, if it was read as [`Whole`](crate::kube::Whole).
-    pub whole: Option<std::sync::Arc<str>>,
+    pub whole: Option<Arc<str>>,
     /// Whether it is being deleted.
     pub deleting: bool,
     /// The controller among its owner references. In this and the fields below, `…` replaces a text that is too long to
@@ -61,6 +63,8 @@ pub struct Live {
     pub controller: Option<OwnerReference>,
     /// The label `app.kubernetes.io/managed-by`.
     pub managed_by: Option<String>,
+    /// The label by which watches find the objects of a chart: [`CHART_LABEL`]. Interned: few objects differ in it.
+    pub chart: Option<Arc<str>>,
     /// The annotation `meta.helm.sh/release-name`.
     pub release_name: Option<String>,
     /// The annotation `meta.helm.sh/release-namespace`.
@@ -203,6 +207,7 @@ impl Live {
         let mark = mark_of(&meta.managed_fields);
         let scaled = meta.managed_fields.iter().any(|e| e.subresource == "scale" && e.manager != FIELD_MANAGER);
         let mut annotations = meta.annotations.take().unwrap_or_default();
+        let mut labels = meta.labels.take().unwrap_or_default();
         let annotation = |key: &str| annotations.get(key).map(String::as_str);
         let (success, failure) = (annotation(sequence::SUCCESS), annotation(sequence::FAILURE));
         let verdict = reported.as_ref().and_then(|reported| sequence::judge(success, failure, &reported.status));
@@ -218,7 +223,8 @@ impl Live {
             whole: None,
             deleting: meta.deletion_timestamp.is_some(),
             controller: controller.map(bounds::controller),
-            managed_by: meta.labels.and_then(|mut labels| labels.remove(MANAGED_BY_LABEL)).map(bounds::name),
+            managed_by: labels.remove(MANAGED_BY_LABEL).map(bounds::name),
+            chart: labels.remove(CHART_LABEL).map(|chart| intern(&bounds::name(chart))),
             release_name,
             release_namespace,
             kept: annotations.get(RESOURCE_POLICY).is_some_and(|policy| is_keep(policy)),
