@@ -22,14 +22,14 @@ pub(crate) const FIRST_LISTS: Duration = Duration::from_secs(30);
 pub(super) struct ObjectWatches<'s> {
     shared: &'s Arc<ControllerContext>,
     informers: Arc<Informers>,
-    /// The charts whose label the objects may have.
-    charts: BTreeSet<String>,
     kinds: Vec<Watched>,
 }
 
 /// A kind whose objects the watches of the process feed.
 struct Watched {
     kind: Arc<Resource>,
+    /// The number of charts that it selects.
+    charts: usize,
     /// Held so that the watch feeds it.
     _subscriber: Subscriber,
     /// The task that waits for its first lists.
@@ -39,37 +39,39 @@ struct Watched {
 impl<'s> ObjectWatches<'s> {
     /// Returns the watches before any kind is requested.
     pub(super) fn new(shared: &'s Arc<ControllerContext>, informers: Arc<Informers>) -> ObjectWatches<'s> {
-        ObjectWatches { shared, informers, charts: charts(shared), kinds: Vec::new() }
+        shared.charts.begin(charts(shared));
+        ObjectWatches { shared, informers, kinds: Vec::new() }
     }
 
     /// Adds what is requested to the watches.
     pub(super) fn cover(&mut self, request: WatchRequest, tasks: &mut JoinSet<()>) {
         match request {
             WatchRequest::Kind(kind) => self.watch(kind, tasks),
-            WatchRequest::Chart(name) => self.add_chart(&name, tasks),
+            WatchRequest::Chart => self.watch_again(tasks),
         }
     }
 
     /// Watches the objects of a kind, and wakes their resources once these are listed.
     fn watch(&mut self, kind: Arc<Resource>, tasks: &mut JoinSet<()>) {
         tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
-        self.shared.cache.watch_kind_in(&kind, self.informers.scopes(&kind));
+        let charts = self.shared.charts.names();
+        self.shared.cache.watch_kind_in(&kind, self.informers.scopes(&kind), charts.len());
         let subscriber: Subscriber = Arc::new(Dependents(self.shared.clone(), kind.clone()));
-        let listed = self.informers.subscribe(&kind, &self.charts, &subscriber);
+        let listed = self.informers.subscribe(&kind, &charts, &subscriber);
         let (shared, of) = (self.shared.clone(), kind.clone());
         let lists = tasks.spawn(async move { await_lists(&shared, &of, listed).await });
-        self.kinds.push(Watched { kind, _subscriber: subscriber, lists });
+        self.kinds.push(Watched { kind, charts: charts.len(), _subscriber: subscriber, lists });
     }
 
-    /// Watches the objects of another chart, too. The resource whose release has had it came after the first lists.
-    fn add_chart(&mut self, name: &str, tasks: &mut JoinSet<()>) {
-        if chart_names::add(&mut self.charts, name) {
-            // The earlier subscribers end first: the end of a list of fewer charts would remove the objects of the others.
-            // The lists that follow show what happens in between, and resources wait for those.
-            self.kinds.iter().for_each(|watched| watched.lists.abort());
-            let kinds: Vec<_> = std::mem::take(&mut self.kinds).into_iter().map(|watched| watched.kind).collect();
-            kinds.into_iter().for_each(|kind| self.watch(kind, tasks));
-        }
+    /// Watches the objects of an added chart, too. The resource whose release has had it came after the first lists.
+    fn watch_again(&mut self, tasks: &mut JoinSet<()>) {
+        let charts = self.shared.charts.names().len();
+        let narrow: Vec<Watched> = self.kinds.extract_if(.., |watched| watched.charts < charts).collect();
+        // The earlier subscribers end first: the end of a list of fewer charts would remove the objects of the others.
+        // The lists that follow show what happens in between, and resources wait for those.
+        narrow.iter().for_each(|watched| watched.lists.abort());
+        let kinds: Vec<_> = narrow.into_iter().map(|watched| watched.kind).collect();
+        kinds.into_iter().for_each(|kind| self.watch(kind, tasks));
     }
 }
 

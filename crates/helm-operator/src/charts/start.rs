@@ -49,6 +49,7 @@ use crate::rendering::renderer::EngineRenderer;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
 use crate::view::cache::Cache;
+use crate::view::chart_names::SelectedCharts;
 use crate::view::coverage::Loss;
 use crate::view::dependencies::registry::api_version;
 use crate::view::primary::Received;
@@ -143,6 +144,7 @@ pub(super) async fn start(
         api,
         applier,
         resource,
+        charts: SelectedCharts::default(),
         watch_requests,
         action_room: cluster.action_room.clone(),
         diagnoses: cluster.diagnoses.clone(),

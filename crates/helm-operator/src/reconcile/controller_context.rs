@@ -31,7 +31,7 @@ use crate::reconcile::diagnoses::Diagnoses;
 use crate::rendering::request::Renderer;
 use crate::status::declared_fields::Undeclared;
 use crate::view::cache::{Cache, version};
-use crate::view::chart_names;
+use crate::view::chart_names::{self, SelectedCharts};
 use crate::view::dependencies::registry::Dependencies;
 use crate::view::primary::{Primary, Received};
 use crate::view::sources::registry::Sources;
@@ -40,8 +40,8 @@ use crate::watches::{Expressions, Watch};
 /// What the watches of objects should cover, too.
 pub(crate) enum WatchRequest {
     Kind(Arc<Resource>),
-    /// The objects of a chart that a release has had instead of the served one.
-    Chart(Arc<str>),
+    /// The objects of a chart that was added to those that are selected.
+    Chart,
 }
 
 /// The state that all reconciles of one controller share.
@@ -85,6 +85,8 @@ pub(crate) struct ControllerContext {
     pub(crate) shard: Option<Shard>,
     /// The custom resource's kind.
     pub(crate) resource: Arc<Resource>,
+    /// The charts whose objects the watches select.
+    pub(crate) charts: SelectedCharts,
     /// Receives requests for more watches.
     pub(crate) watch_requests: mpsc::UnboundedSender<WatchRequest>,
     /// The memory of the process's actions that may wait for long.
@@ -298,11 +300,15 @@ impl ControllerContext {
         self.watch_kinds(unwatched.filter_map(|one| self.applier.mapper.known(&one.api_version, &one.key.kind)));
     }
 
-    /// Requests the objects of the charts that a release has had, if another is served now.
+    /// Requests the objects of the charts that a release has had, if another is served now. Until they are listed, none
+    /// of them counts as missing: the resource may be reconciled as soon as it is stored.
     pub(crate) fn watch_charts(&self, primary: &Primary) {
         for chart in chart_names::others(self.renderer.chart_name(), primary.status.charts()) {
-            // As for kinds.
-            _ = self.watch_requests.send(WatchRequest::Chart(chart.into()));
+            if let Some(charts) = self.charts.add(chart) {
+                self.cache.widen(charts, &primary.key());
+                // As for kinds.
+                _ = self.watch_requests.send(WatchRequest::Chart);
+            }
         }
     }
 

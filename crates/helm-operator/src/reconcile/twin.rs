@@ -20,6 +20,7 @@ use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::decide::unseen::Unseen;
 use crate::status::declared_fields::Undeclared;
+use crate::view::chart_names::SelectedCharts;
 use crate::view::dependencies::registry::Dependencies;
 use crate::watches::Watch;
 
@@ -63,6 +64,7 @@ impl ControllerContext {
             acceptance: Acceptance { version: None, ..self.acceptance.clone() },
             shard: None,
             resource: self.resource.clone(),
+            charts: SelectedCharts::default(),
             // Nothing is watched for a twin.
             watch_requests: mpsc::unbounded_channel().0,
             action_room: self.action_room.clone(),

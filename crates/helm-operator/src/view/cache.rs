@@ -6,7 +6,7 @@
 //! consistent.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
@@ -475,9 +475,22 @@ impl Cache {
         self.state().coverage.is_started(object)
     }
 
-    /// Records in which scopes a kind is watched.
-    pub(crate) fn watch_kind_in(&self, resource: &Resource, scopes: Vec<WatchScope>) {
-        self.state().coverage.watch_in(kind_key(resource), scopes);
+    /// Records in which scopes a kind is watched, and for how many charts.
+    pub(crate) fn watch_kind_in(&self, resource: &Resource, scopes: Vec<WatchScope>, charts: usize) {
+        self.state().coverage.watch_in(kind_key(resource), scopes, charts);
+    }
+
+    /// Records that the watches must select the objects of this many charts, because of a resource that is not stored
+    /// yet. What their lists lack so far may exist. Resources with objects of listed kinds wait for the new lists.
+    pub(crate) fn widen(&self, charts: usize, late: &ResourceKey) {
+        let kinds = self.state().coverage.listed_for_fewer(charts);
+        let waiting = |kind: KindKey| {
+            let mut waiting: HashSet<ResourceKey> = self.with_objects_of(&kind).into_iter().collect();
+            waiting.extend(Some(late).filter(|late| self.has_objects_of(late, &kind)).cloned());
+            (kind, waiting)
+        };
+        let waiting = kinds.into_iter().map(waiting).collect();
+        self.changing().coverage.widen(charts, waiting);
     }
 
     /// Makes the resources whose releases have objects of a kind wait for its first list.
@@ -539,10 +552,19 @@ impl Cache {
 
     /// Returns the resources whose releases have objects of a kind.
     pub(crate) fn resources_with(&self, resource: &Resource) -> Vec<ResourceKey> {
-        let has = |release: &ReleaseRecords| release.objects().any(|key| is_of(key, resource));
+        self.with_objects_of(&kind_key(resource))
+    }
+
+    fn with_objects_of(&self, kind: &KindKey) -> Vec<ResourceKey> {
         let mut keys: Vec<ResourceKey> = self.state().primaries.keys().cloned().collect();
-        keys.retain(|key| self.releases.read(&self.record_of(key), has).unwrap_or(false));
+        keys.retain(|key| self.has_objects_of(key, kind));
         keys
+    }
+
+    /// Returns whether a resource's release has objects of a kind.
+    fn has_objects_of(&self, key: &ResourceKey, (group, kind): &KindKey) -> bool {
+        let has = |release: &ReleaseRecords| release.objects().any(|key| key.group == *group && key.kind == *kind);
+        self.releases.read(&self.record_of(key), has).unwrap_or(false)
     }
 
     /// Returns the kinds of all objects in the releases of known resources, as `(apiVersion, kind)`.

@@ -1,8 +1,11 @@
 //! Determines the charts whose label the objects of releases may have: the chart that is served, and those that the
-//! releases were deployed with, now or in an earlier revision. Pure.
+//! releases were deployed with, now or in an earlier revision.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Mutex;
+
+use outside::sync::lock;
 
 /// The maximum number of charts besides the one that is served. Their names are part of a selector in each request.
 const MAX_NAMES: usize = 16;
@@ -23,9 +26,40 @@ pub(crate) fn of_releases<'c, C: IntoIterator<Item = &'c str>>(
     others.chain([served]).map(str::to_owned).collect()
 }
 
-/// Adds a chart, unless there are too many already. Returns whether it was added.
-pub(crate) fn add(charts: &mut BTreeSet<String>, name: &str) -> bool {
-    charts.len() <= MAX_NAMES && charts.insert(name.to_owned())
+/// The charts whose objects a controller's watches select. None is ever removed.
+#[derive(Default)]
+pub(crate) struct SelectedCharts(Mutex<Selection>);
+
+#[derive(Default)]
+struct Selection {
+    names: BTreeSet<String>,
+    /// Whether watches have started.
+    is_used: bool,
+}
+
+impl SelectedCharts {
+    /// Adds a chart, unless there are too many already. Returns their number if watches have started without it.
+    pub(crate) fn add(&self, name: &str) -> Option<usize> {
+        let mut selection = lock(&self.0);
+        (add(&mut selection.names, name) && selection.is_used).then_some(selection.names.len())
+    }
+
+    /// Begins with the charts of the known releases, and those that were added before.
+    pub(crate) fn begin(&self, known: BTreeSet<String>) {
+        let mut selection = lock(&self.0);
+        // A resource may have come while the charts of the others were counted.
+        let early = std::mem::replace(&mut selection.names, known);
+        early.iter().for_each(|name| _ = add(&mut selection.names, name));
+        selection.is_used = true;
+    }
+
+    pub(crate) fn names(&self) -> BTreeSet<String> {
+        lock(&self.0).names.clone()
+    }
+}
+
+fn add(names: &mut BTreeSet<String>, name: &str) -> bool {
+    names.len() <= MAX_NAMES && names.insert(name.to_owned())
 }
 
 /// Returns the charts in a status's texts but for the one that is served.
@@ -65,10 +99,13 @@ mod tests {
 
     #[test]
     fn a_chart_is_added_once_while_there_is_room() {
-        let mut charts = of_releases("store", [["shop-1.0.0"]].into_iter());
-        assert_eq!(["shop", "store", "web", "web"].map(|one| add(&mut charts, one)), [false, false, true, false]);
-        (0..100).for_each(|number| _ = add(&mut charts, &format!("a{number}")));
-        assert_eq!(charts.len(), MAX_NAMES + 1);
+        let charts = SelectedCharts::default();
+        assert_eq!(charts.add("early"), None, "the watches have not started yet");
+        charts.begin(of_releases("store", [["shop-1.0.0"]].into_iter()));
+        assert_eq!(["shop", "store", "web", "web"].map(|one| charts.add(one)), [None, None, Some(4), None]);
+        assert_eq!(charts.names(), ["early", "shop", "store", "web"].map(str::to_owned).into());
+        (0..100).for_each(|number| _ = charts.add(&format!("a{number}")));
+        assert_eq!(charts.names().len(), MAX_NAMES + 1);
     }
 
     #[test]

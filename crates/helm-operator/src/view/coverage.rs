@@ -39,15 +39,21 @@ pub(crate) enum Watching {
 }
 
 #[derive(Clone, Default)]
-pub(crate) struct Coverage(HashMap<KindKey, Kind>);
+pub(crate) struct Coverage {
+    kinds: HashMap<KindKey, Kind>,
+    /// How many charts watches must select the objects of. Charts are only added.
+    charts: usize,
+}
 
 #[derive(Clone, Default)]
 struct Kind {
     /// Whether they were requested.
     is_started: bool,
+    /// How many charts the watches select the objects of.
+    charts: usize,
     /// The scopes to list; empty before the watches start.
     scopes: Vec<WatchScope>,
-    /// The scopes whose objects are all known.
+    /// The scopes whose objects are all known, of as many charts as must be selected.
     listed: Vec<WatchScope>,
     /// The resources that wait for the first list while it is running.
     waiting: Option<HashSet<ResourceKey>>,
@@ -63,6 +69,11 @@ impl Kind {
         self.listed.iter().any(|scope| scope.covers(namespace))
     }
 
+    /// Returns whether objects are known, but only those of fewer charts.
+    fn is_listed_for_fewer(&self, charts: usize) -> bool {
+        self.charts < charts && !self.listed.is_empty()
+    }
+
     /// Returns whether every scope is listed.
     fn is_complete(&self) -> bool {
         !self.scopes.is_empty() && self.scopes.iter().all(|scope| self.listed.contains(scope))
@@ -75,9 +86,26 @@ impl Coverage {
         !std::mem::replace(&mut self.kind(kind).is_started, true)
     }
 
-    /// Records in which scopes a kind is watched.
-    pub(crate) fn watch_in(&mut self, kind: KindKey, scopes: Vec<WatchScope>) {
-        self.kind(kind).scopes = scopes;
+    /// Records in which scopes a kind is watched, and for how many charts.
+    pub(crate) fn watch_in(&mut self, kind: KindKey, scopes: Vec<WatchScope>, charts: usize) {
+        let kind = self.kind(kind);
+        (kind.scopes, kind.charts) = (scopes, charts);
+    }
+
+    /// Returns the kinds with listed objects whose watches select fewer charts.
+    pub(crate) fn listed_for_fewer(&self, charts: usize) -> Vec<KindKey> {
+        let listed = self.kinds.iter().filter(|(_, kind)| kind.is_listed_for_fewer(charts));
+        listed.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Records that the watches must select this many charts. The lists of those that select fewer prove nothing any
+    /// longer, and these resources wait for the new ones, by kind.
+    pub(crate) fn widen(&mut self, charts: usize, mut waiting: HashMap<KindKey, HashSet<ResourceKey>>) {
+        self.charts = self.charts.max(charts);
+        for (key, kind) in self.kinds.iter_mut().filter(|(_, kind)| kind.is_listed_for_fewer(charts)) {
+            kind.listed.clear();
+            kind.waiting.get_or_insert_default().extend(waiting.remove(key).into_iter().flatten());
+        }
     }
 
     /// Makes resources wait for a kind's first list.
@@ -95,18 +123,22 @@ impl Coverage {
 
     /// Returns whether a resource waits for the first list of a kind.
     pub(crate) fn is_awaited_by(&self, key: &ResourceKey) -> bool {
-        self.0.values().any(|kind| kind.waiting.as_ref().is_some_and(|waiting| waiting.contains(key)))
+        self.kinds.values().any(|kind| kind.waiting.as_ref().is_some_and(|waiting| waiting.contains(key)))
     }
 
-    /// Records that all of a kind's objects in this scope are known; returns whether its watch may have been refused
-    /// before.
+    /// Records that all of a kind's objects in this scope are known, unless the list is of fewer charts than must be
+    /// selected by now; returns whether its watch may have been refused before.
     pub(crate) fn synced(&mut self, kind: KindKey, scope: &WatchScope) -> bool {
+        let charts = self.charts;
         let kind = self.kind(kind);
+        (kind.is_started, kind.is_unserved) = (true, false);
+        if kind.charts < charts {
+            return false;
+        }
         let is_new = !kind.listed.contains(scope);
         if is_new {
             kind.listed.push(scope.clone());
         }
-        (kind.is_started, kind.is_unserved) = (true, false);
         let was_refused = kind.is_refused;
         kind.is_refused &= !kind.is_complete();
         is_new && was_refused
@@ -132,7 +164,7 @@ impl Coverage {
             Kind { listed, .. } if listed.is_empty() => Watching::Listing,
             _ => Watching::Listed,
         };
-        let started = self.0.iter().filter(|(_, kind)| kind.is_started);
+        let started = self.kinds.iter().filter(|(_, kind)| kind.is_started);
         let mut all: Vec<(KindKey, Watching)> = started.map(|(key, kind)| (key.clone(), state(kind))).collect();
         all.sort_by(|(a, _), (b, _)| a.cmp(b));
         all
@@ -160,11 +192,11 @@ impl Coverage {
     }
 
     fn kind(&mut self, kind: KindKey) -> &mut Kind {
-        self.0.entry(kind).or_default()
+        self.kinds.entry(kind).or_default()
     }
 
     fn of(&self, object: &ObjectKey) -> Option<&Kind> {
-        self.0.get(&(object.group.clone(), object.kind.clone()))
+        self.kinds.get(&(object.group.clone(), object.kind.clone()))
     }
 }
 
@@ -213,7 +245,7 @@ mod tests {
         let (mut coverage, [a, b]) = (Coverage::default(), ["a", "b"].map(WatchScope::namespace));
         let state = |coverage: &Coverage| coverage.watched()[0].1;
         coverage.start(kind());
-        coverage.watch_in(kind(), vec![a.clone(), b.clone()]);
+        coverage.watch_in(kind(), vec![a.clone(), b.clone()], 1);
         coverage.listed(kind(), Some(First::Refused));
         assert!(coverage.synced(kind(), &a) && state(&coverage) == Watching::Refused);
         assert!(coverage.synced(kind(), &b) && state(&coverage) == Watching::Listed);
@@ -230,6 +262,31 @@ mod tests {
         assert!(!coverage.lost(kind(), &WatchScope::ALL, Loss::Unserved), "no news");
         assert_eq!(known(&coverage), [(false, false, true); 2]);
         assert!(coverage.start(kind()), "it is watched once it is served");
+    }
+
+    #[test]
+    fn a_list_of_fewer_charts_proves_nothing_once_more_are_selected() {
+        let (mut coverage, [a, b]) = (Coverage::default(), ["a", "b"].map(WatchScope::namespace));
+        let [web, late] = ["web", "late"].map(|name| ResourceKey::new("ns", name));
+        coverage.watch_in(kind(), vec![a.clone(), b.clone()], 1);
+        coverage.synced(kind(), &a);
+        coverage.synced(kind(), &b);
+        assert_eq!((known(&coverage), coverage.listed_for_fewer(1)), ([COVERED; 2], vec![]));
+        assert_eq!(coverage.listed_for_fewer(2), [kind()]);
+        coverage.widen(2, [(kind(), [web.clone(), late.clone()].into())].into());
+        assert_eq!((known(&coverage), coverage.listed_for_fewer(2)), ([UNKNOWN; 2], vec![]));
+        assert!(coverage.is_awaited_by(&web) && coverage.is_awaited_by(&late));
+        assert!(!coverage.synced(kind(), &a));
+        assert_eq!(known(&coverage), [UNKNOWN; 2], "the list that has just ended is of one chart");
+        coverage.watch_in(kind(), vec![a.clone(), b.clone()], 2);
+        coverage.synced(kind(), &a);
+        coverage.listed(kind(), Some(First::Refused));
+        assert_eq!(known(&coverage), [COVERED, REFUSED], "the new list of the other namespace is refused");
+        assert!(!coverage.is_awaited_by(&web) && !coverage.is_awaited_by(&late));
+        coverage.widen(2, HashMap::new());
+        assert_eq!(known(&coverage), [COVERED, REFUSED], "they select as many");
+        assert!(coverage.synced(kind(), &b));
+        assert_eq!(known(&coverage), [COVERED; 2]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use tokio::task::JoinSet;
 
 use super::kinds::Process;
 use super::*;
-use crate::charts::object_watches::ObjectWatches;
+use crate::charts::object_watches::{FIRST_LISTS, ObjectWatches};
 use crate::reconcile::controller_context::WatchRequest;
 
 /// Returns the release's ConfigMaps, as a list or a watch shows them.
@@ -16,6 +16,59 @@ fn objects(world: &World) -> Vec<Live> {
         Live::clone(&live(object))
     };
     world.maps().iter().map(object).collect()
+}
+
+/// Shows the controller that its release has had the chart `a`, as when the resource comes from another shard.
+fn show_another_chart(world: &World) {
+    let mut resource = world.server.object(PRIMARY).unwrap();
+    resource["status"]["deployedRelease"]["chart"] = "a-1.0.0".into();
+    world.server.put(PRIMARY, resource, "another shard");
+    let mut resource = world.server.object(PRIMARY).unwrap();
+    resource["metadata"]["namespace"] = "ns".into();
+    let epoch = Epoch { number: 99, began: Instant::now(), is_list: false };
+    Primaries(world.shared.clone()).changed(serde_json::from_value::<Received>(resource).unwrap(), epoch);
+}
+
+/// Returns whether the ConfigMap was written since this many requests.
+fn is_written(world: &World, path: &str, since: usize) -> bool {
+    world.server.log()[since..].contains(&format!("PATCH {path}"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_of_an_added_chart_is_not_missing_before_it_is_listed() {
+    let (world, process) = (World::unwatched(World::new(spec()).server, |_| {}), Process::new());
+    world.reconcile().await;
+    let other = process.first().await;
+    let (mut watches, mut tasks) = (ObjectWatches::new(&world.shared, process.kinds.clone()), JoinSet::new());
+    watches.cover(WatchRequest::Kind(Arc::new(config_maps())), &mut tasks);
+    tokio::time::advance(SECOND).await;
+    // The list lacks an object with the label of another chart.
+    let listed = objects(&world).into_iter().filter(|live| live.metadata.name.as_deref() != Some("b"));
+    for event in std::iter::once(Event::Init).chain(listed.map(Event::InitApply)).chain([Event::InitDone]) {
+        process.server.send(1, event);
+    }
+    other.until("sweep 2").await;
+    let (b, path) = (object_key("ConfigMap", "b"), format!("{MAPS}/b"));
+    assert!(world.shared.cache.is_synced(&b) && world.shared.cache.dependent(&b).is_none());
+
+    let before = world.server.log().len();
+    process.server.fail();
+    show_another_chart(&world);
+    assert!(!world.shared.cache.is_synced(&b), "it may have the label of the added chart");
+    assert!(world.shared.cache.is_listing(&key()));
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
+    watches.cover(WatchRequest::Chart, &mut tasks);
+    // Its lists fail for longer than resources wait.
+    tokio::time::sleep(FIRST_LISTS + SECOND).await;
+    assert!(!world.shared.cache.is_listing(&key()) && !world.shared.cache.is_synced(&b));
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
+    assert!(!is_written(&world, &path, before), "{:#?}", world.server.log());
+
+    process.server.answer_with(objects(&world));
+    while tasks.join_next().await.is_some() {}
+    assert!(world.shared.cache.is_synced(&b) && world.shared.cache.dependent(&b).is_some());
+    reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
+    assert!(!is_written(&world, &path, before), "{:#?}", world.server.log());
 }
 
 #[tokio::test(start_paused = true)]
@@ -33,7 +86,8 @@ async fn an_object_that_goes_while_a_chart_is_added_comes_back() {
 
     // The watch selects this chart already, so that the controller lists by itself, which fails at first.
     process.server.fail();
-    watches.cover(WatchRequest::Chart("a".into()), &mut tasks);
+    show_another_chart(&world);
+    watches.cover(WatchRequest::Chart, &mut tasks);
     let [_, lost, _]: [Live; 3] = objects(&world).try_into().unwrap();
     let path = format!("{MAPS}/b");
     let uid = world.server.object(&path).unwrap()["metadata"]["uid"].clone();
@@ -58,7 +112,8 @@ async fn resources_wait_for_the_lists_with_an_added_chart_although_earlier_ones_
     let (mut watches, mut tasks) = (ObjectWatches::new(&world.shared, process.kinds.clone()), JoinSet::new());
     watches.cover(WatchRequest::Kind(kind), &mut tasks);
     // The watch selects this chart already, so that the controller lists by itself.
-    watches.cover(WatchRequest::Chart("a".into()), &mut tasks);
+    show_another_chart(&world);
+    watches.cover(WatchRequest::Chart, &mut tasks);
     let listed = objects(&world).into_iter().map(Event::InitApply);
     for event in std::iter::once(Event::Init).chain(listed).chain([Event::InitDone]) {
         process.server.send(1, event);

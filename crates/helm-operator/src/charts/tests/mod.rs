@@ -52,6 +52,7 @@ use crate::status::declared_fields::Undeclared;
 use crate::values::Spec;
 use crate::values_from::SourceKind;
 use crate::view::cache::Cache;
+use crate::view::chart_names::SelectedCharts;
 use crate::view::dependencies::registry::Dependencies;
 use crate::view::finalizers::FINALIZER;
 use crate::view::primary::{Primary, Received};
@@ -636,6 +637,7 @@ impl World {
             }),
             shard: acceptance.share.clone().map(Shard::new),
             acceptance,
+            charts: SelectedCharts::default(),
             watch_requests: mpsc::unbounded_channel().0,
             action_room: ActionRoom::within(Some(128 << 20)),
             diagnoses: Arc::default(),
