@@ -1,10 +1,13 @@
-//! The README's reconciler on a real control plane, in this process.
+//! Reconcilers on a real control plane, in this process: the README's, and one that copies what tests put into it.
 
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
 use controller::Manager;
 use controller::manager::Config;
+use controller::reconciler::{Cache, Next, Reconciler, Rights, Scope, Watching, WriteError};
 use controller::testing::InProcess;
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt as _;
 use serde_json::json;
 use test_cluster::{TestCluster, eventually};
 
@@ -32,6 +35,14 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: greeter}
 subjects: [{kind: ServiceAccount, name: greeter}]
 "#;
 
+/// Returns the settings of a manager that serves one namespace.
+fn config(namespace: &str) -> Config {
+    let mut config =
+        Config { metrics_bind_address: "0".into(), health_probe_bind_address: "0".into(), ..Config::default() };
+    config.controllers.namespaces = controller::context::Namespaces::parse(namespace);
+    config
+}
+
 #[test]
 fn a_manager_runs_in_the_tests_process_with_the_rights_of_its_account() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
@@ -41,10 +52,7 @@ fn a_manager_runs_in_the_tests_process_with_the_rights_of_its_account() {
     let account = format!("--as=system:serviceaccount:{}:greeter", namespace.name());
     eventually("the rights", || namespace.kubectl(["auth", "can-i", "patch", "configmaps", &account]));
     let kubeconfig = cluster.kubeconfig_of(namespace.name(), "greeter").unwrap();
-    let mut config =
-        Config { metrics_bind_address: "0".into(), health_probe_bind_address: "0".into(), ..Config::default() };
-    config.controllers.namespaces = controller::context::Namespaces::parse(namespace.name());
-    let manager = Manager::new(config).reconciler(greeter::Greeter);
+    let manager = Manager::new(config(namespace.name())).reconciler(greeter::Greeter);
     let running = InProcess::start(&kubeconfig, |client, shutdown| manager.run_until(client, shutdown)).unwrap();
 
     namespace.kubectl(["create", "configmap", "ada"]).unwrap();
@@ -62,4 +70,47 @@ fn a_manager_runs_in_the_tests_process_with_the_rights_of_its_account() {
     // Without permission to list leases, it does not warn of other operators.
     let refused = requests.filter(|request| request.code == 403 && request.resource != "leases");
     assert_eq!(refused.collect::<Vec<_>>(), []);
+}
+
+/// Keeps a copy of each ConfigMap that is labelled `copy`.
+struct Copier;
+
+impl Reconciler for Copier {
+    type Resource = ConfigMap;
+    type Error = WriteError;
+    type Caches = Cache<ConfigMap>;
+
+    fn watch(&self, watching: &mut Watching<ConfigMap>) -> Cache<ConfigMap> {
+        watching.labels("copy").owned("copied")
+    }
+
+    fn rights(&self) -> Rights {
+        Rights::none().applies::<ConfigMap>()
+    }
+
+    async fn reconcile(&self, scope: &Scope<'_, ConfigMap>, copies: &Cache<ConfigMap>) -> Result<Next, WriteError> {
+        let original = scope.resource();
+        let mut copy = ConfigMap { data: original.data.clone(), ..ConfigMap::default() };
+        copy.metadata.name = Some(format!("{}-copy", original.name_any()));
+        copy.metadata.labels = Some([("copied".to_owned(), String::new())].into());
+        scope.apply(copies, copy).await?;
+        Ok(Next::Wait)
+    }
+}
+
+/// The server reads an apply as YAML, which rejects some of these characters and changes the others.
+#[test]
+fn what_yaml_reads_differently_is_stored_unchanged() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("copier").unwrap();
+    let manager = Manager::new(config(namespace.name())).reconciler(Copier);
+    let kubeconfig = cluster.operator_kubeconfig_path();
+    let running = InProcess::start(&kubeconfig, |client, shutdown| manager.run_until(client, shutdown)).unwrap();
+    let text = "a\u{85}b\u{7f}\u{2028}c\u{feff}\u{fffe}d";
+    let metadata = json!({"name": "odd", "labels": {"copy": ""}});
+    let odd = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": text}});
+    let create = ["create", "-n", namespace.name(), "-f", "-"];
+    cluster.kubectl_with_input(create, &odd.to_string()).unwrap();
+    cluster.wait_for(&["configmap", "odd-copy", "-n", namespace.name()], "/data/text", &json!(text));
+    running.stop().unwrap();
 }

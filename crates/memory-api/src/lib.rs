@@ -10,7 +10,8 @@
 //! - Conversion between versions: a kind has the same fields in all of them.
 //! - Authentication and authorization, quotas, and admission plugins except for namespaces and the webhooks that tests
 //!   add ([`Server::mutate`]).
-//! - Encodings other than JSON, tables, the schemas in OpenAPI documents.
+//! - Encodings other than JSON, tables, the schemas in OpenAPI documents. The body of an apply must be JSON as well; it is
+//!   refused if YAML would read it differently.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic, reason = "tests end here"))]
 
 mod changes;
@@ -31,6 +32,7 @@ mod store;
 mod tests;
 mod watch;
 mod write;
+mod yaml;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -42,6 +44,7 @@ pub use request::{Request, Target, group_of, object_path, written_path};
 pub use status::Status;
 pub use store::Backup;
 pub use watch::{Watch, error_event};
+pub use yaml::needs_escape;
 
 use kinds::{Kind, Kinds};
 use schema::schema;

@@ -38,6 +38,24 @@ fn an_apply_that_changes_nothing_keeps_the_version() {
     assert_eq!(first, second);
 }
 
+/// A real server reads the body as YAML, and stores another text or refuses it.
+#[test]
+fn an_apply_must_escape_what_yaml_reads_differently() {
+    let mut server = Server::cluster();
+    let path = format!("{MAPS}/a?fieldManager=one");
+    for c in ['\u{7F}', '\u{85}', '\u{2028}', '\u{FEFF}', '\u{FFFF}'] {
+        let text = format!("a{c}b");
+        let refused = send(&mut server, &format!("APPLY {path}"), map(json!({"a": text}))).unwrap_err();
+        assert!(refused.code == 400 && refused.message.contains(&format!("{:04X}", u32::from(c))), "{refused:?}");
+        let body = map(json!({"a": text})).to_string().replace(c, &format!("\\u{:04x}", u32::from(c)));
+        let (method, content_type) = ("PATCH", "application/apply-patch+yaml");
+        let escaped = Request { method, path: &path, content_type, body: body.as_bytes(), accept: "" };
+        assert_eq!(server.serve(&escaped).unwrap()["data"]["a"], text.as_str());
+    }
+    let plain = send(&mut server, &format!("APPLY {path}"), map(json!({"a": "~\u{A0}\u{10000}"}))).unwrap();
+    assert_eq!(plain["data"]["a"], "~\u{A0}\u{10000}");
+}
+
 #[test]
 fn what_was_written_since_a_version_is_told_in_order() {
     let mut server = Server::cluster();

@@ -1,12 +1,12 @@
 //! Writes JSON so that the server's YAML parser reads the same value, for the body of an apply.
-//!
-//! Counterpart: the character classes of libyaml's reader and scanner, as go.yaml.in/yaml/v2 has them.
+
+use memory_api::needs_escape;
 
 /// Maximum length of a simple key in bytes, quotes included. YAML searches 1,024 characters for the colon after a key.
 const MAX_SIMPLE_KEY: usize = 1000;
 
-/// Converts compact JSON to YAML with the same meaning.
-pub(super) fn as_yaml(json: Vec<u8>) -> Vec<u8> {
+/// Converts compact JSON to YAML with the same meaning: the form that the body of a server-side apply needs.
+pub fn as_yaml(json: Vec<u8>) -> Vec<u8> {
     with_long_keys(escaped(json))
 }
 
@@ -43,31 +43,24 @@ fn text_end(json: &[u8], open: usize) -> usize {
     json.len()
 }
 
-/// Escapes characters that YAML rejects or changes; in JSON they occur only inside strings.
+/// Escapes characters that YAML rejects or changes; in JSON they occur only in strings.
 fn escaped(json: Vec<u8>) -> Vec<u8> {
     let text = match String::from_utf8(json) {
         Ok(text) => text,
         Err(error) => return error.into_bytes(),
     };
-    if !text.contains(is_special) {
+    if !text.contains(needs_escape) {
         return text.into_bytes();
     }
     let mut escaped = String::with_capacity(text.len() + 64);
     for c in text.chars() {
-        if is_special(c) {
+        if needs_escape(c) {
             escaped.push_str(&format!("\\u{:04x}", u32::from(c)));
         } else {
             escaped.push(c);
         }
     }
     escaped.into_bytes()
-}
-
-/// Returns whether a character needs an escape. YAML rejects control characters and non-characters, folds line breaks
-/// and drops byte order marks. It accepts everything beyond the basic plane, where it would reject JSON's surrogate
-/// escapes.
-fn is_special(c: char) -> bool {
-    matches!(c, '\u{7F}'..='\u{9F}' | '\u{2028}' | '\u{2029}' | '\u{FEFF}' | '\u{FFFE}' | '\u{FFFF}')
 }
 
 #[cfg(test)]

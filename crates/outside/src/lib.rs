@@ -18,6 +18,7 @@ mod memory;
 pub use api::{
     ActingAs, Api, Call, DISCOVERY, Error, MAX_RESPONSE_BYTES, PAGE, Pieces, Purpose, Response, read_within,
 };
+pub use as_yaml::as_yaml;
 pub use cause::chain;
 pub use head::{Head, Headed};
 pub use intern::intern;

@@ -1,6 +1,7 @@
 //! Creates the process's client, which finds its cluster as kubectl does, sets a user agent, counts requests, and
 //! limits the time and size of responses.
 
+mod apply;
 mod as_of;
 mod bounded;
 mod certificates;
@@ -34,6 +35,7 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Layer, Service, ServiceBuilder};
 use tracing::Instrument as _;
 
+pub(crate) use crate::client::apply::apply;
 pub use crate::client::as_of::AsOf;
 pub(crate) use crate::client::as_of::as_of_now;
 use crate::client::bounded::{Bounded, TooLarge};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, Patch, PatchParams, Preconditions};
+use kube::api::{DeleteParams, PatchParams, Preconditions};
 use kube::core::object::HasStatus;
 use kube::{Api, ResourceExt as _};
 use serde::Serialize;
@@ -17,6 +17,7 @@ use super::options::{Apply, Conflicts, Ownership};
 use super::status::{STATUS, without_copies};
 use super::store::Store;
 use crate::ResourceKey;
+use crate::client;
 use crate::context::Context;
 use crate::events;
 use crate::report::{Outcome, Reason};
@@ -215,7 +216,7 @@ impl<'a, R: Kind> Scope<'a, R> {
         }
         wanted["metadata"]["uid"] = live.uid().into();
         let params = PatchParams::apply(&manager).force();
-        let written = self.api_of(live).patch(&live.name_any(), &params, &Patch::Apply(wanted)).await;
+        let written = client::apply(self.api_of(live), (&live.name_any(), ""), &params, &wanted).await;
         let written: K = written.map_err(|source| failed(live, source))?;
         cache.wrote(written.clone());
         let change = if applied.change == Change::Created { Change::Created } else { Change::Updated };
@@ -291,7 +292,7 @@ impl<'a, R: Kind> Scope<'a, R> {
             Some(uid) => wanted["metadata"]["uid"] = uid.into(),
             None => wanted["metadata"]["resourceVersion"] = "1".into(),
         }
-        let written = self.api_of(object).patch(&object.name_any(), &params, &Patch::Apply(wanted)).await;
+        let written = client::apply(self.api_of(object), (&object.name_any(), ""), &params, &wanted).await;
         written.map_err(|source| failed(object, source))
     }
 
@@ -360,7 +361,7 @@ impl<'a, R: Kind> Scope<'a, R> {
             return Ok(false);
         }
         let (api, name, params) = (self.api::<R>(), self.resource.name_any(), PatchParams::apply(self.manager).force());
-        match api.patch_status(&name, &params, &Patch::Apply(patch)).await {
+        match client::apply(api.clone(), (&name, STATUS), &params, &patch).await {
             Ok(written) => {
                 self.resources.wrote(written);
                 Ok(true)

@@ -135,6 +135,28 @@ async fn an_object_is_created_then_left_alone_and_written_only_when_it_differs()
     assert_eq!(world.server.object(MAP).unwrap()["data"]["text"], "two");
 }
 
+/// An apply's only content type is YAML, which rejects some characters of JSON and changes others.
+#[tokio::test]
+async fn what_yaml_reads_differently_is_applied_unchanged() {
+    let (world, text) = (World::new(), "a\u{85}b\u{7f}\u{2028}\u{feff}\u{ffff}");
+    let note = world.add("a", "one");
+    let sent = Arc::new(Mutex::new(String::new()));
+    let noted = sent.clone();
+    world.server.refuse(move |call| {
+        if let Some((_, body)) = &call.body {
+            lock(&noted).push_str(&String::from_utf8_lossy(body));
+        }
+        None
+    });
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    scope.apply(&world.cached(), map(text)).await.unwrap();
+    assert_eq!(world.server.object(MAP).unwrap()["data"]["text"], text);
+    assert_eq!(scope.apply(&world.cached(), map(text)).await.unwrap().change, Change::Unchanged);
+    assert!(scope.status(&NoteStatus { text: text.into() }).await.unwrap());
+    assert_eq!(world.note("a").unwrap()["status"]["text"], text);
+    assert_eq!(lock(&sent).matches(r"a\u0085b\u007f\u2028\ufeff\uffff").count(), 2);
+}
+
 #[tokio::test]
 async fn an_object_that_the_cache_has_not_seen_yet_is_not_created_twice() {
     let world = World::new();

@@ -24,6 +24,7 @@ use super::follow::Certificates;
 use super::inherited::Inherited;
 use super::registry::Webhooks;
 use super::settings::Replicas;
+use crate::client;
 use crate::context::Context;
 use crate::reconciler::{Controller, Error};
 use crate::report::{Outcome, chain};
@@ -313,7 +314,7 @@ impl Publishing {
             content["metadata"]["uid"] = uid.into();
         }
         let params = PatchParams::apply(&self.certificates.place.name).force();
-        updated(object, self.api(object).patch(name, &params, &Patch::Apply(&content)).await)
+        updated(object, client::apply(self.api(object), (name, ""), &params, &content).await)
     }
 
     /// Replaces the certificate that the process makes, in steps. Returns when the next one is due.

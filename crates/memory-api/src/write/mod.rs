@@ -21,7 +21,10 @@ use crate::schema::normal::{normalise, zero};
 use crate::schema::{METADATA, Type};
 use crate::status::Status;
 use crate::store::Key;
-use crate::{Fidelity, Server};
+use crate::{Fidelity, Server, yaml};
+
+/// The content type of an apply.
+const APPLY: &str = "application/apply-patch+yaml";
 
 /// A write, as its path, query and headers describe it.
 pub(crate) struct Write<'a> {
@@ -87,6 +90,9 @@ impl Server {
         query: Query,
         request: &Request,
     ) -> Result<Value, Status> {
+        if request.method == "PATCH" && request.content_type == APPLY {
+            yaml::check(request.body)?;
+        }
         let body = match request.body {
             [] => Value::Null,
             body => serde_json::from_slice(body).map_err(|error| Status::bad_request(error.to_string()))?,
@@ -104,7 +110,7 @@ impl Server {
             ("PUT" | "PATCH", "scale") => self.write_scale(&write, request.content_type, &body),
             ("PUT", _) if has_name => self.replace(&write, body),
             ("PATCH", _) if has_name => match request.content_type {
-                "application/apply-patch+yaml" => self.apply(&write, body),
+                APPLY => self.apply(&write, body),
                 content_type => self.patch(&write, content_type, &body),
             },
             _ => Err(Status::new(

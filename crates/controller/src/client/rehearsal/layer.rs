@@ -316,7 +316,13 @@ impl Sent {
         if let Some(metadata) = sent["metadata"].as_object_mut() {
             metadata.remove("resourceVersion");
         }
-        Sent { parts, body: sent.to_string().into_bytes() }
+        Sent { parts, body: self.body_of(sent) }
+    }
+
+    /// Returns the body that this request has for another object.
+    pub(super) fn body_of(&self, object: &Value) -> Vec<u8> {
+        let json = object.to_string().into_bytes();
+        if self.is_apply() { outside::as_yaml(json) } else { json }
     }
 
     fn whole(&self, uri: Uri) -> Request<Body> {

@@ -38,7 +38,7 @@ impl Substitute {
             parts.uri = format!("{}{other}{query}", path.strip_suffix(&name)?).parse().ok()?;
         }
         parts.headers.remove(http::header::CONTENT_LENGTH);
-        let request = Sent { parts, body: object.to_string().into_bytes() };
+        let request = Sent { parts, body: request.body_of(&object) };
         Some(Substitute { request, name, other })
     }
 
@@ -95,6 +95,16 @@ mod tests {
         let made = substitute("POST", "/apis/batch/v1/namespaces/a/jobs", &long).unwrap();
         assert_eq!(made.other, "a-".repeat(28) + "a" + SUFFIX, "63 bytes, without the double hyphen");
         assert!(substitute("DELETE", PATH, PATH).is_none(), "no object");
+    }
+
+    #[test]
+    fn what_yaml_reads_differently_stays_escaped_in_an_apply() {
+        let apply = Request::patch(PATH).header("content-type", "application/apply-patch+yaml").body(()).unwrap();
+        let (parts, ()) = apply.into_parts();
+        let body = br#"{"kind":"Job","metadata":{"name":"load"},"x":"a\u0085b"}"#.to_vec();
+        let made = Substitute::of(&Sent { parts, body }, PATH).unwrap();
+        let body = String::from_utf8(made.request.body).unwrap();
+        assert!(body.contains(r#""a\u0085b""#), "{body}");
     }
 
     #[test]
