@@ -114,3 +114,47 @@ fn what_yaml_reads_differently_is_stored_unchanged() {
     cluster.wait_for(&["configmap", "odd-copy", "-n", namespace.name()], "/data/text", &json!(text));
     running.stop().unwrap();
 }
+
+/// Go has this time, Rust's type does not.
+const FAR: &str = "9999-12-31T23:59:59Z";
+
+/// Replaces a ConfigMap, with a new label and this time in its managed fields. The server ignores a new time alone.
+fn date(cluster: &TestCluster, namespace: &str, name: &str, label: &str) {
+    let object = ["configmap", name, "-n", namespace, "--show-managed-fields"];
+    let mut map = cluster.get(&object).unwrap();
+    map["metadata"]["managedFields"][0]["time"] = FAR.into();
+    map["metadata"]["labels"][label] = "".into();
+    cluster.kubectl_with_input(["replace", "-n", namespace, "-f", "-"], &map.to_string()).unwrap();
+    let stored = cluster.get(&object).unwrap();
+    let entries = stored["metadata"]["managedFields"].as_array().into_iter().flatten();
+    assert!(entries.map(|entry| &entry["time"]).any(|time| *time == FAR), "{stored}");
+}
+
+/// Whoever may write one object can set such a time.
+#[test]
+fn a_time_beyond_those_of_rust_stops_nothing_at_a_start_or_by_event() {
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    let namespace = cluster.namespace("dated").unwrap();
+    let create = |name: &str| {
+        namespace.kubectl(["create", "configmap", name, "--from-literal=text=x"]).unwrap();
+        namespace.kubectl(["label", "configmap", name, "copy="]).unwrap();
+    };
+    let is_copied = |name: &str, text: &str| {
+        let copy = format!("{name}-copy");
+        cluster.wait_for(&["configmap", &copy, "-n", namespace.name()], "/data/text", &json!(text));
+    };
+    create("dated");
+    date(cluster, namespace.name(), "dated", "one");
+    create("other");
+    let manager = Manager::new(config(namespace.name())).reconciler(Copier);
+    let kubeconfig = cluster.operator_kubeconfig_path();
+    let running = InProcess::start(&kubeconfig, |client, shutdown| manager.run_until(client, shutdown)).unwrap();
+    is_copied("other", "x");
+    is_copied("dated", "x");
+    date(cluster, namespace.name(), "dated", "two");
+    create("later");
+    is_copied("later", "x");
+    namespace.kubectl(["patch", "configmap", "dated", "--patch", r#"{"data": {"text": "y"}}"#]).unwrap();
+    is_copied("dated", "y");
+    running.stop().unwrap();
+}

@@ -75,6 +75,7 @@ fn key_of(metadata: &ObjectMeta) -> ResourceKey {
 mod tests {
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::CustomResource;
+    use kube::core::PartialObjectMeta;
     use schemars::JsonSchema;
     use serde::{Deserialize, Deserializer, Serialize};
     use serde_json::json;
@@ -109,6 +110,26 @@ mod tests {
         assert_eq!(invalid.metadata.uid.as_deref(), Some("u"));
         let cause = "data.key: invalid type: map, expected a string at line 1 column ";
         assert!(invalid.cause.starts_with(cause), "{}", invalid.cause);
+    }
+
+    /// Go has times that Rust's type does not.
+    #[test]
+    fn an_object_decodes_whatever_times_its_managed_fields_have() {
+        let managed = json!([{"manager": "x", "time": "9999-12-31T23:59:59Z"}, {"manager": "y"}]);
+        let object = json!({"metadata": {"name": "a", "uid": "u", "managedFields": managed}, "data": {"key": "value"}});
+        let object = object.to_string();
+        let check = |metadata: &ObjectMeta| {
+            let managers = metadata.managed_fields.iter().flatten().filter_map(|entry| entry.manager.as_deref());
+            assert_eq!((metadata.uid.as_deref(), managers.collect::<Vec<_>>()), (Some("u"), vec!["y"]));
+        };
+        let Decoded::Valid(map) = Decoded::<ConfigMap>::of(serde_json::from_str(&object).unwrap()) else {
+            unreachable!()
+        };
+        check(&map.metadata);
+        assert_eq!(map.data.unwrap()["key"], "value");
+        let partial = Decoded::<PartialObjectMeta<ConfigMap>>::of(serde_json::from_str(&object).unwrap());
+        let Decoded::Valid(partial) = partial else { unreachable!() };
+        check(&partial.metadata);
     }
 
     #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]

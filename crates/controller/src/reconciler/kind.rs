@@ -2,12 +2,15 @@
 
 use std::fmt::Debug;
 
+use kube::api::PatchParams;
 use kube::core::{ClusterResourceScope, NamespaceResourceScope};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Serialize;
-use serde::de::DeserializeOwned;
+use serde::de::{DeserializeOwned, Error as _};
+use serde_json::Value;
 
-use crate::ResourceKey;
+use super::decoded::Decoded;
+use crate::{ResourceKey, client};
 use outside::group_of;
 
 /// A kind with a Rust type, such as `Deployment`, `Node` or a custom resource. With `PartialObjectMeta<K>`, only the
@@ -67,6 +70,20 @@ pub(super) const fn is_namespaced<K: Kind>() -> bool {
 /// Returns the API of a kind in a namespace, see [`KindScope::api`].
 pub(super) fn api<K: Resource<DynamicType = (), Scope: KindScope>>(client: Client, namespace: &str) -> Api<K> {
     <K::Scope as KindScope>::api(client, namespace)
+}
+
+/// Applies an object, or one of its subresources, see [`client::apply()`]. Reads the response as watches read objects:
+/// what the type does not need must not make a write that was done look like a failure.
+pub(super) async fn apply<K: Kind>(
+    api: Api<K>,
+    what: (&str, &str),
+    params: &PatchParams,
+    content: &Value,
+) -> kube::Result<K> {
+    match Decoded::of(client::apply(api, what, params, content).await?) {
+        Decoded::Valid(object) => Ok(object),
+        Decoded::Invalid(invalid) => Err(kube::Error::SerdeError(serde_json::Error::custom(invalid.cause))),
+    }
 }
 
 /// Returns the resource of kind `R` that the object's controller reference names.

@@ -17,7 +17,6 @@ use super::options::{Apply, Conflicts, Ownership};
 use super::status::{STATUS, without_copies};
 use super::store::Store;
 use crate::ResourceKey;
-use crate::client;
 use crate::context::Context;
 use crate::events;
 use crate::report::{Outcome, Reason};
@@ -216,8 +215,8 @@ impl<'a, R: Kind> Scope<'a, R> {
         }
         wanted["metadata"]["uid"] = live.uid().into();
         let params = PatchParams::apply(&manager).force();
-        let written = client::apply(self.api_of(live), (&live.name_any(), ""), &params, &wanted).await;
-        let written: K = written.map_err(|source| failed(live, source))?;
+        let written = kind::apply(self.api_of(live), (&live.name_any(), ""), &params, &wanted).await;
+        let written = written.map_err(|source| failed(live, source))?;
         cache.wrote(written.clone());
         let change = if applied.change == Change::Created { Change::Created } else { Change::Updated };
         Ok(Applied { change, object: Arc::new(written) })
@@ -292,7 +291,7 @@ impl<'a, R: Kind> Scope<'a, R> {
             Some(uid) => wanted["metadata"]["uid"] = uid.into(),
             None => wanted["metadata"]["resourceVersion"] = "1".into(),
         }
-        let written = client::apply(self.api_of(object), (&object.name_any(), ""), &params, &wanted).await;
+        let written = kind::apply(self.api_of(object), (&object.name_any(), ""), &params, &wanted).await;
         written.map_err(|source| failed(object, source))
     }
 
@@ -361,7 +360,7 @@ impl<'a, R: Kind> Scope<'a, R> {
             return Ok(false);
         }
         let (api, name, params) = (self.api::<R>(), self.resource.name_any(), PatchParams::apply(self.manager).force());
-        match client::apply(api.clone(), (&name, STATUS), &params, &patch).await {
+        match kind::apply(api.clone(), (&name, STATUS), &params, &patch).await {
             Ok(written) => {
                 self.resources.wrote(written);
                 Ok(true)

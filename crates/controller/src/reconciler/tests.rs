@@ -784,6 +784,42 @@ async fn a_resource_that_nests_too_deeply_is_reported_at_a_start_and_by_event_an
     }
 }
 
+/// Go has times that Rust's type does not, and whoever may write an object may set those of its managed fields.
+#[tokio::test(start_paused = true)]
+async fn a_time_beyond_those_of_rust_stops_nothing_at_a_start_or_by_event() {
+    let world = World::new().delivering();
+    let date = |path: &str, mut object: Value| {
+        let entry = json!({"manager": "x", "operation": "Update", "apiVersion": object["apiVersion"],
+            "time": "9999-12-31T23:59:59Z", "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": {}}});
+        let version = (world.server.version() + 1).to_string();
+        object["metadata"]["managedFields"] = json!([entry]);
+        (object["metadata"]["resourceVersion"], object["metadata"]["uid"]) = (version.into(), path.into());
+        world.server.restore(path, object);
+    };
+    let write = |dated: &str, plain: &str| {
+        let metadata = json!({"name": dated, "namespace": "ns", "generation": 1});
+        let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "metadata": metadata, "spec": {"text": "x"}});
+        date(&format!("/apis/example.com/v1/namespaces/ns/notes/{dated}"), note);
+        let metadata = json!({"name": format!("other-{dated}"), "namespace": "ns"});
+        let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+        date(&format!("/api/v1/namespaces/ns/configmaps/other-{dated}"), map);
+        world.add(plain, "x");
+    };
+    write("a", "b");
+    let story = async {
+        pass(10).await;
+        write("c", "d");
+    };
+    let notes = Notes::default();
+    tokio::join!(run(&world, &notes, 60), story);
+    for name in ["a", "b", "c", "d"] {
+        let map = world.server.object(&format!("/api/v1/namespaces/ns/configmaps/{name}"));
+        assert_eq!(map.unwrap()["data"]["text"], "x", "{name}");
+        assert_eq!(world.note(name).unwrap()["status"]["text"], "x", "{name}");
+        assert_eq!(world.events(name), Vec::<String>::new(), "{name}");
+    }
+}
+
 /// Watches that end on request, with 410, so that the objects are listed again; or with 403, as do the lists of
 /// ConfigMaps, while those are refused.
 #[derive(Clone, Default)]

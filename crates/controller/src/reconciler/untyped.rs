@@ -30,7 +30,8 @@ pub(super) struct Untyped {
 #[derive(Clone, Debug)]
 pub(super) enum Contents {
     Values(Value),
-    /// Its text without its managed fields, because it nests more deeply than values may.
+    /// Its text without its managed fields, because it nests more deeply than values may, or because its managed fields
+    /// cannot be read.
     Text(String),
 }
 
@@ -45,14 +46,15 @@ impl<'de> Deserialize<'de> for Untyped {
 type Fields = BTreeMap<String, Box<RawValue>>;
 
 fn read(text: &str) -> serde_json::Result<Untyped> {
-    let Ok(value) = serde_json::from_str::<Value>(text) else { return read_deep(text) };
-    let metadata = ObjectMeta::deserialize(&value["metadata"])?;
+    let Ok(value) = serde_json::from_str::<Value>(text) else { return read_leniently(text) };
+    let Ok(metadata) = ObjectMeta::deserialize(&value["metadata"]) else { return read_leniently(text) };
     Ok(Untyped { metadata, contents: Contents::Values(value) })
 }
 
-/// Reads an object that nests more deeply than serde_json reads values, which is 127 levels. An API server accepts
-/// 10,000.
-fn read_deep(text: &str) -> serde_json::Result<Untyped> {
+/// Reads an object that nests more deeply than serde_json reads values, which is 127 levels, or whose managed fields
+/// have a time after 9999-12-30, which Rust's type does not have. An API server accepts 10,000 levels, and such a time
+/// from anyone who may write the object.
+fn read_leniently(text: &str) -> serde_json::Result<Untyped> {
     let mut object: Fields = serde_json::from_str(text)?;
     let mut fields: Fields = serde_json::from_str(object.get("metadata").map_or("null", |metadata| metadata.get()))?;
     let managed = fields.remove("managedFields");

@@ -1,6 +1,6 @@
 //! Lists in pages, whose sizes [`PAGE`] leaves to the client. Lists again when the server cannot resume a watch from
 //! the last seen version, after a list failed, after the server refused a watch, and after it sent an object that the
-//! process does not serve.
+//! process does not serve, or an event that cannot be decoded.
 
 use std::fmt::Debug;
 use std::pin::Pin;
@@ -101,6 +101,12 @@ impl<K: Send + 'static> Pages<K> {
     }
 }
 
+/// Returns whether an event could not be decoded. kube would continue with the next one and miss this one. It reads a
+/// JSON object that is not an event as a `Status`, whose fields are all optional.
+fn is_undecodable(error: &watcher::Error) -> bool {
+    matches!(error, watcher::Error::WatchFailed(kube::Error::SerdeError(_) | kube::Error::Api(_)))
+}
+
 impl<K: Send + 'static> Stream for Pages<K> {
     type Item = watcher::Result<Event<K>>;
 
@@ -118,6 +124,7 @@ impl<K: Send + 'static> Stream for Pages<K> {
             Poll::Ready(Some(Err(error))) if reflector::is_expired(error) => self.open_anew(),
             Poll::Ready(Some(Err(watcher::Error::NoResourceVersion))) => self.open_after_refusal(),
             Poll::Ready(Some(Err(error))) if reflector::is_refused(error) => self.open_after_refusal(),
+            Poll::Ready(Some(Err(error))) if is_undecodable(error) => self.open_after_refusal(),
             Poll::Ready(Some(Ok(Event::InitDone))) => {
                 (self.listed, self.failed) = (Instant::now(), Refusals::default());
             }
@@ -198,11 +205,17 @@ mod tests {
         }
     }
 
+    /// An event of an object that is no ConfigMap.
+    const UNDECODABLE: &str =
+        r#"{"type": "ADDED", "object": {"metadata": {"name": "b", "resourceVersion": "6"}, "data": 7}}"#;
+
     /// How the first watch ends.
     #[derive(Clone, Copy, Debug)]
     enum Ends {
         /// It delivers `b` and then expires, by an event.
         Expired,
+        /// It sends this line.
+        Undecodable(&'static str),
         /// The server refuses to start it, with this status and cause.
         Unstarted(u16, &'static str),
     }
@@ -228,6 +241,7 @@ mod tests {
                         let end = json!({"type": "ERROR", "object": status(410, "Expired")});
                         answer(200, format!("{b}\n{end}\n"))
                     }
+                    (true, 2, Ends::Undecodable(line)) => answer(200, format!("{line}\n")),
                     (true, 2, Ends::Unstarted(code, cause)) => answer(code, status(code, cause).to_string()),
                     (true, ..) => std::future::pending().await,
                     (false, ..) => {
@@ -245,6 +259,8 @@ mod tests {
     async fn after_a_watch_that_cannot_go_on_a_new_list_says_what_is_gone() {
         for ends in [
             Ends::Expired,
+            Ends::Undecodable(UNDECODABLE),
+            Ends::Undecodable("7"),
             Ends::Unstarted(410, "Expired"),
             Ends::Unstarted(403, "Forbidden"),
             // A server that was restored from a backup does not know the version yet.
@@ -364,6 +380,7 @@ mod tests {
             ("lists without a version", (200, unversioned), (200, ""), 10..20),
             ("ends watches at once", (200, list), (200, ""), 15..40),
             ("ends watches as expired", (200, list), (200, &*expired), 20..60),
+            ("sends what cannot be decoded", (200, list), (200, UNDECODABLE), 20..60),
         ] {
             let asked = asked_in_five_minutes(lists, watches).await;
             assert!(expected.contains(&asked), "it {what}: {asked} requests");
