@@ -6,7 +6,7 @@ use std::fmt::Display;
 use outside::Headed;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::answer::decode;
 use super::deep::Shallow;
@@ -16,6 +16,9 @@ use crate::reconciler::{Kind, KindScope as _};
 
 /// The maximum weight of one object.
 pub(super) const MAX_WEIGHT: usize = 12 << 20;
+
+/// The metadata that no conversion gets.
+const MANAGED_FIELDS: &str = "managedFields";
 
 /// A question about objects, as text.
 #[derive(Deserialize)]
@@ -108,9 +111,14 @@ impl Versions {
         }
         let path = self.path(from, to).ok_or_else(|| because(self.known()))?;
         let mut converted = object.clone();
+        // They may have a time that Rust's type does not, and one object that is not converted fails its whole list.
+        let managed = metadata_of(&mut converted).and_then(|metadata| metadata.remove(MANAGED_FIELDS));
         for step in path {
             let next = step(&converted).map_err(because)?;
             converted = self.finish(&converted, next);
+        }
+        if let (Some(managed), Some(metadata)) = (managed, metadata_of(&mut converted)) {
+            metadata.insert(MANAGED_FIELDS.to_owned(), managed);
         }
         converted["apiVersion"] = to.into();
         Ok(converted)
@@ -156,7 +164,7 @@ impl Versions {
             for (key, value) in new[field].as_object().into_iter().flatten() {
                 metadata[field][key] = value.clone();
             }
-            if metadata[field].as_object().is_none_or(serde_json::Map::is_empty)
+            if metadata[field].as_object().is_none_or(Map::is_empty)
                 && let Some(metadata) = metadata.as_object_mut()
             {
                 metadata.remove(field);
@@ -166,6 +174,10 @@ impl Versions {
         converted["kind"] = self.kind.as_str().into();
         converted
     }
+}
+
+fn metadata_of(object: &mut Value) -> Option<&mut Map<String, Value>> {
+    object.get_mut("metadata")?.as_object_mut()
 }
 
 /// Returns namespace and name of an object, without the memory that its other values would take.
@@ -396,6 +408,17 @@ mod tests {
         let answer = versions().conversions[0].review(json!({"request": request}).to_string().as_bytes()).unwrap();
         let why = "it has too many values; shorten it in example.com/v1";
         assert!(answer.contains(&format!("cannot convert Shop ns/a to example.com/v2: {why}")), "{answer}");
+    }
+
+    /// Go has times that Rust's type does not.
+    #[test]
+    fn an_object_is_converted_whatever_times_its_managed_fields_have() {
+        let entry = json!({"manager": "x", "time": "9999-12-31T23:59:59Z", "fieldsV1": {"f:spec": {}}});
+        let metadata = json!({"name": "a", "managedFields": [entry]});
+        let one = shop("v1", &metadata, &json!({"owner": "ada"}));
+        let three = convert(&one, "v3").unwrap();
+        assert_eq!(three, shop("v3", &metadata, &json!({"people": ["ada"]})));
+        assert_eq!(convert(&three, "v1").unwrap(), one);
     }
 
     #[test]
