@@ -22,8 +22,8 @@ use crate::events;
 use crate::report::{Outcome, Reason};
 use crate::runtime::readiness;
 
-/// How often the deletion of an object that keeps changing is tried in one reconcile.
-const DELETIONS: u32 = 5;
+/// How often the write or deletion of an object that keeps changing is tried in one reconcile.
+const ATTEMPTS: u32 = 5;
 
 /// A resource that is being reconciled, with helpers for the common cases: apply what it owns, write a status, publish
 /// an event.
@@ -155,9 +155,9 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// resource owns cluster-scoped objects, and objects in the namespaces that they name, if these are watched.
     ///
     /// # Errors
-    /// Fails if an object of that name has another controller, or none, if the resource cannot own the object there, or
-    /// if the server rejects it. When a foreign object that `cache` contains changes or is deleted, the resource is
-    /// reconciled again.
+    /// Fails if an object of that name has another controller, or none, if the resource cannot own the object there, if
+    /// an object that it controls changes before each of several attempts, or if the server rejects the object. When a
+    /// foreign object that `cache` contains changes or is deleted, the resource is reconciled again.
     pub async fn apply<K: Kind>(&self, cache: &Cache<K>, apply: impl Into<Apply<K>>) -> Result<Applied<K>, WriteError> {
         let apply = self.placed(apply.into())?;
         let cached = cache.newest(&ResourceKey::of(&apply.object));
@@ -169,8 +169,8 @@ impl<'a, R: Kind> Scope<'a, R> {
             }
             Some(live) if live.meta().deletion_timestamp.is_some() => Ok(unchanged(live)),
             Some(live) if !differs(&wanted, &encode(&*live)?, self.manager) => Ok(unchanged(live)),
-            Some(live) => self.write(&apply, wanted, live.uid()).await.map(|object| update_of(&apply, &live, object)),
-            None => self.create(&apply, wanted).await,
+            Some(live) => self.write(&apply, &wanted, live.meta()).await.map(|object| update_of(&apply, &live, object)),
+            None => self.create(&apply, &wanted).await,
         }?;
         // Nothing older than a new object can be cached.
         if applied.change == Change::Updated && !apply.dry_run {
@@ -268,31 +268,59 @@ impl<'a, R: Kind> Scope<'a, R> {
 
     /// Creates an object that the cache does not contain. It may exist nevertheless, because the cache may lag behind
     /// or select other labels.
-    async fn create<K: Kind>(&self, apply: &Apply<K>, wanted: Value) -> Result<Applied<K>, WriteError> {
+    async fn create<K: Kind>(&self, apply: &Apply<K>, wanted: &Value) -> Result<Applied<K>, WriteError> {
         let object = &apply.object;
         let found = self.api_of(object).get_metadata_opt(&object.name_any()).await;
         match found.map_err(|source| failed(object, source))? {
             Some(found) if !self.may_write(apply, &found.metadata) => Err(foreign(object)),
-            Some(found) => self.write(apply, wanted, found.metadata.uid).await.map(updated),
+            Some(found) => self.write(apply, wanted, &found.metadata).await.map(updated),
             None => {
-                let created = self.write(apply, wanted, None).await?;
+                let created = self.send(apply, wanted, &ObjectMeta::default()).await;
+                let created = created.map_err(|source| failed(object, source))?;
                 Ok(Applied { change: Change::Created, object: Arc::new(created) })
             }
         }
     }
 
-    /// Applies the object. The `uid` prevents the apply from changing another object of that name. Without a `uid`, the
-    /// apply asks for resource version 1, which no object has: it creates the object, or conflicts with an existing one.
-    async fn write<K: Kind>(&self, apply: &Apply<K>, mut wanted: Value, uid: Option<String>) -> Result<K, WriteError> {
-        let object = &apply.object;
+    /// Applies the object in the state that was judged. If the resource must be its controller, an object that has
+    /// changed since is read and judged again: it may have been handed over.
+    async fn write<K: Kind>(&self, apply: &Apply<K>, wanted: &Value, judged: &ObjectMeta) -> Result<K, WriteError> {
+        let (object, mut judged) = (&apply.object, judged.clone());
+        for _ in 1..ATTEMPTS {
+            let conflict = match self.send(apply, wanted, &judged).await {
+                Err(error) if is_conflict(&error) && apply.ownership == Ownership::Controller => error,
+                written => return written.map_err(|source| failed(object, source)),
+            };
+            let found = self.api_of(object).get_metadata_opt(&object.name_any()).await;
+            judged = match found.map_err(|source| failed(object, source))? {
+                Some(found) if has_changed(&judged, &found.metadata) => found.metadata,
+                // Another manager has a field, or the object has gone.
+                _ => return Err(failed(object, conflict)),
+            };
+            if !self.owns(&judged) {
+                return Err(foreign(object));
+            }
+        }
+        self.send(apply, wanted, &judged).await.map_err(|source| failed(object, source))
+    }
+
+    /// Applies the object once. The uid of the judged state prevents the apply from changing another object of that
+    /// name, and its version from taking back an object that was handed over. Without a uid, the apply asks for
+    /// resource version 1, which no object has: it creates the object, or conflicts with an existing one.
+    async fn send<K: Kind>(&self, apply: &Apply<K>, wanted: &Value, judged: &ObjectMeta) -> kube::Result<K> {
+        let (object, uid, mut wanted) = (&apply.object, judged.uid.as_deref(), wanted.clone());
+        let version = match (uid, apply.ownership) {
+            (None, _) => Some("1"),
+            (Some(_), Ownership::Controller) => judged.resource_version.as_deref(),
+            // Whoever owns the object, it may be written.
+            (Some(_), Ownership::Owner | Ownership::None) => None,
+        };
+        for (field, value) in [("uid", uid), ("resourceVersion", version)] {
+            value.into_iter().for_each(|value| wanted["metadata"][field] = value.into());
+        }
         let force = uid.is_some() && apply.conflicts == Conflicts::TakeOver;
         let params = PatchParams { force, dry_run: apply.dry_run, ..PatchParams::apply(self.manager) };
-        match uid {
-            Some(uid) => wanted["metadata"]["uid"] = uid.into(),
-            None => wanted["metadata"]["resourceVersion"] = "1".into(),
-        }
-        let written = kind::apply(self.api_of(object), (&object.name_any(), ""), &params, &wanted).await;
-        written.map_err(|source| failed(object, source))
+        kind::apply(self.api_of(object), (&object.name_any(), ""), &params, &wanted).await
     }
 
     fn api_of<K: Kind>(&self, object: &K) -> Api<K> {
@@ -321,7 +349,7 @@ impl<'a, R: Kind> Scope<'a, R> {
             match api.delete(&key.name, &deletion_of(&judged)).await {
                 Ok(_) => return Ok(true),
                 Err(error) if is_missing(&error) => return Ok(false),
-                Err(error) if is_conflict(&error) && attempt < DELETIONS => attempt += 1,
+                Err(error) if is_conflict(&error) && attempt < ATTEMPTS => attempt += 1,
                 Err(source) => return Err(failed(&*live, source)),
             }
             match api.get_metadata_opt(&key.name).await.map_err(|source| failed(&*live, source))? {
@@ -416,6 +444,11 @@ fn foreign<K: Kind>(object: &K) -> WriteError {
 
 fn failed<K: Kind>(object: &K, source: kube::Error) -> WriteError {
     WriteError::Write { kind: kind(object), name: object.name_any(), source }
+}
+
+/// Returns whether this is another state of the same object.
+fn has_changed(judged: &ObjectMeta, found: &ObjectMeta) -> bool {
+    found.uid == judged.uid && found.resource_version != judged.resource_version
 }
 
 /// Returns the options that delete an object in exactly this state, and its dependents in the background.

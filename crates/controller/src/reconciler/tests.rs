@@ -260,11 +260,16 @@ async fn only_the_object_that_was_judged_is_deleted() {
     assert!(!scope.delete(&seen, &key("missing")).await.unwrap());
 }
 
-/// Changes the ConfigMap just before each of the next `deletions` arrives.
-fn change_before_deletions(world: &World, deletions: usize, change: impl Fn(&mut Value) + Send + Sync + 'static) {
-    let (server, left) = (world.server.clone(), Mutex::new(deletions));
+/// Changes the ConfigMap just before each of the next `requests` with this method arrives.
+fn change_before(
+    world: &World,
+    method: http::Method,
+    requests: usize,
+    change: impl Fn(&mut Value) + Send + Sync + 'static,
+) {
+    let (server, left) = (world.server.clone(), Mutex::new(requests));
     world.server.refuse(move |call| {
-        if call.method == http::Method::DELETE && *lock(&left) > 0 {
+        if call.method == method && *lock(&left) > 0 {
             *lock(&left) -= 1;
             let mut changed = server.object(MAP).unwrap();
             change(&mut changed);
@@ -280,7 +285,7 @@ async fn an_object_that_is_handed_over_before_its_deletion_arrives_stays() {
     let note = world.add("a", "one");
     let scope = Scope::new(&world.context, &note, MANAGER);
     scope.apply(&world.cached(), map("one")).await.unwrap();
-    change_before_deletions(&world, 1, |map| {
+    change_before(&world, http::Method::DELETE, 1, |map| {
         map["metadata"].as_object_mut().unwrap().remove("ownerReferences");
     });
     world.asked();
@@ -296,10 +301,62 @@ async fn an_object_that_changes_before_its_deletion_arrives_is_deleted_unless_it
         let note = world.add("a", "one");
         let scope = Scope::new(&world.context, &note, MANAGER);
         scope.apply(&world.cached(), map("one")).await.unwrap();
-        change_before_deletions(&world, changes, |map| map["data"]["more"] = "theirs".into());
+        change_before(&world, http::Method::DELETE, changes, |map| map["data"]["more"] = "theirs".into());
         let deleted = scope.delete(&world.cached(), &key("a")).await.map_err(|error| error.reason());
         assert_eq!((deleted, world.server.object(MAP).is_none()), (outcome, outcome.is_ok()));
     }
+}
+
+#[tokio::test]
+async fn an_object_that_is_handed_over_before_its_apply_arrives_is_not_taken_back() {
+    for is_dry_run in [false, true] {
+        let world = World::new();
+        let note = world.add("a", "one");
+        let scope = Scope::new(&world.context, &note, MANAGER);
+        scope.apply(&world.cached(), map("one")).await.unwrap();
+        change_before(&world, http::Method::PATCH, 1, |map| {
+            map["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+        });
+        world.asked();
+        let two = Apply::from(map("two"));
+        let refused = scope.apply(&world.cached(), if is_dry_run { two.dry_run() } else { two }).await.unwrap_err();
+        assert_eq!(
+            (refused.reason(), world.asked()),
+            ("ObjectConflict", vec![format!("PATCH {MAP}"), format!("GET {MAP}")])
+        );
+        let live = world.server.object(MAP).unwrap();
+        assert_eq!((&live["data"]["text"], &live["metadata"]["ownerReferences"]), (&json!("one"), &json!(null)));
+    }
+}
+
+#[tokio::test]
+async fn an_object_that_changes_before_its_apply_arrives_is_written_unless_it_never_rests() {
+    for (changes, outcome) in [(2, Ok(Change::Updated)), (99, Err("WriteFailed"))] {
+        let world = World::new();
+        let note = world.add("a", "one");
+        let scope = Scope::new(&world.context, &note, MANAGER);
+        scope.apply(&world.cached(), map("one")).await.unwrap();
+        change_before(&world, http::Method::PATCH, changes, |map| map["data"]["more"] = "theirs".into());
+        let applied = scope.apply(&world.cached(), map("two")).await;
+        assert_eq!(applied.map(|applied| applied.change).map_err(|error| error.reason()), outcome);
+        let text = if outcome.is_ok() { "two" } else { "one" };
+        assert_eq!(world.server.object(MAP).unwrap()["data"], json!({"text": text, "more": "theirs"}));
+    }
+}
+
+#[tokio::test]
+async fn a_conflict_over_a_field_is_no_reason_for_another_attempt() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    scope.apply(&world.cached(), map("one")).await.unwrap();
+    let mut theirs = world.server.object(MAP).unwrap();
+    theirs["data"]["text"] = "theirs".into();
+    world.server.put(MAP, theirs, "user");
+    world.asked();
+    let refused = scope.apply(&world.cached(), Apply::from(map("two")).on_conflict(Conflicts::Fail)).await.unwrap_err();
+    assert_eq!((refused.reason(), world.asked()), ("WriteFailed", vec![format!("PATCH {MAP}"), format!("GET {MAP}")]));
+    assert_eq!(world.server.object(MAP).unwrap()["data"]["text"], "theirs");
 }
 
 /// Without a propagation policy, the server keeps a Job until its pods are orphaned.
