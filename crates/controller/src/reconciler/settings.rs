@@ -116,8 +116,9 @@ fn is_alike<R: Kind>(a: &R, b: &R) -> bool {
     let (a, b) = (a.meta(), b.meta());
     b.generation.is_some()
         && is_as_new(b, a)
-        && (&a.uid, a.generation, &a.deletion_timestamp, &a.labels, &a.annotations, &a.finalizers)
-            == (&b.uid, b.generation, &b.deletion_timestamp, &b.labels, &b.annotations, &b.finalizers)
+        && (&a.uid, a.generation, &a.deletion_timestamp) == (&b.uid, b.generation, &b.deletion_timestamp)
+        && (&a.labels, &a.annotations, &a.finalizers, &a.owner_references)
+            == (&b.labels, &b.annotations, &b.finalizers, &b.owner_references)
 }
 
 #[cfg(test)]
@@ -137,6 +138,25 @@ mod tests {
         assert!(
             is_alike(&map(Some(1), "one"), &map(Some(1), "two")) && !is_alike(&map(Some(1), ""), &map(Some(2), ""))
         );
+    }
+
+    #[test]
+    fn a_change_of_the_metadata_is_more_than_one_of_the_status() {
+        let map = |field: &str, value: serde_json::Value| -> ConfigMap {
+            let mut metadata = json!({"name": "a", "uid": "u", "generation": 1});
+            metadata[field] = value;
+            serde_json::from_value(json!({"metadata": metadata})).unwrap()
+        };
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "o"});
+        for (field, value, alike) in [
+            ("labels", json!({"a": "b"}), false),
+            ("annotations", json!({"a": "b"}), false),
+            ("finalizers", json!(["example.com/a"]), false),
+            ("ownerReferences", json!([owner]), false),
+            ("managedFields", json!([{"manager": "m"}]), true),
+        ] {
+            assert_eq!(is_alike(&map(field, json!(null)), &map(field, value)), alike, "{field}");
+        }
     }
 
     #[test]

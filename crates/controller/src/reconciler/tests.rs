@@ -1016,6 +1016,25 @@ async fn a_status_that_is_lost_in_a_restore_from_a_backup_is_written_again() {
     tokio::join!(run(&world, &notes, 200), story);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_new_owner_is_noticed_where_the_status_is_ignored() {
+    let world = World::new().delivering();
+    world.add("a", "one");
+    let notes = Notes { ignores_status: true, mapping: Some(|_| None), ..Notes::default() };
+    let count = || lock(&notes.reconciled).len();
+    let story = async {
+        pass(5).await;
+        assert_eq!(count(), 1, "its own status is no change");
+        let mut owned = world.note("a").unwrap();
+        let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "o", "uid": "o"});
+        owned["metadata"]["ownerReferences"] = json!([owner]);
+        world.server.put("/apis/example.com/v1/namespaces/ns/notes/a", owned, "user");
+        pass(5).await;
+        assert_eq!(count(), 2);
+    };
+    tokio::join!(run(&world, &notes, 20), story);
+}
+
 #[tokio::test]
 async fn objects_in_their_own_namespace_belong_to_no_resource_elsewhere() {
     let world = World::new();
