@@ -96,8 +96,8 @@ impl<K: Kind> Cache<K> {
     pub(super) fn wake_on_change(&self, object: &K, resource: ResourceKey) {
         let key = ResourceKey::of(object);
         lock(&self.index.waiting).entry(key.clone()).or_default().insert(resource);
-        // The object may have changed since it was read.
-        if self.get(&key).is_none_or(|now| now.meta().resource_version != object.meta().resource_version) {
+        // The object may have changed since it was read. This process's own write, if that was read, is no change.
+        if self.newest(&key).is_none_or(|now| now.meta().resource_version != object.meta().resource_version) {
             self.index.wake_waiting(&key);
         }
     }
@@ -317,5 +317,25 @@ mod tests {
         older.metadata.resource_version = Some("0".into());
         cache.wake_on_change(&older, ResourceKey::new("ns", "a"));
         assert_eq!(*lock(&woken), ["ns/a"], "it changed before anything waited");
+    }
+
+    #[test]
+    fn who_waits_for_an_object_that_this_process_has_just_written_is_woken_by_its_event() {
+        let woken = Arc::new(Mutex::new(Vec::new()));
+        let noted = woken.clone();
+        let index = Index::new(|_: &ConfigMap| None, move |key: ResourceKey, _, _| lock(&noted).push(key.to_string()));
+        let [first, second] = ["1", "2"].map(|version| {
+            let mut map = (*map("x", "")).clone();
+            map.metadata.resource_version = Some(version.into());
+            Arc::new(map)
+        });
+        let cache = Cache::new(Arc::new(Store::with([(*first).clone()])), index);
+        cache.wrote((*second).clone());
+        cache.wake_on_change(&second, ResourceKey::new("ns", "a"));
+        assert!(lock(&woken).is_empty(), "it would be reconciled over and over until the event arrives");
+        let delivered = || cache.index.changed(&ResourceKey::new("ns", "x"), Some(&first), Some(&second));
+        delivered();
+        delivered();
+        assert_eq!(*lock(&woken), ["ns/a"]);
     }
 }
