@@ -8,7 +8,6 @@ use std::time::Duration;
 
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::jiff::tz::TimeZone;
 use k8s_openapi::jiff::{SignedDuration, Timestamp};
 use kube::core::ObjectMeta;
 use rcgen::{
@@ -87,6 +86,8 @@ pub(super) enum Step {
 
 impl Certificate {
     pub(super) fn make(hosts: &[String], now: Timestamp) -> Result<Certificate, rcgen::Error> {
+        // Certificates count whole seconds.
+        let now = Timestamp::from_second(now.as_second()).unwrap_or(now);
         let signed = |span: Duration| SignedDuration::try_from(span).unwrap_or_default();
         let (from, expires) = (now - signed(VALID_BEFORE), now + signed(LIFETIME));
         let valid = |mut params: CertificateParams, name: &str| {
@@ -225,17 +226,18 @@ impl Stored {
     }
 }
 
-/// Sets the days from and to which a certificate is valid.
+/// Sets the seconds from and to which a certificate is valid.
 fn set_validity(params: &mut CertificateParams, from: Timestamp, to: Timestamp) {
-    let [from, to] = [from, to].map(|at| {
-        let at = at.to_zoned(TimeZone::UTC);
-        date_time_ymd(at.year().into(), at.month().unsigned_abs(), at.day().unsigned_abs())
-    });
-    (params.not_before, params.not_after) = (from, to);
+    let epoch = date_time_ymd(1970, 1, 1);
+    let since = |at: Timestamp| Duration::from_secs(u64::try_from(at.as_second()).unwrap_or_default());
+    (params.not_before, params.not_after) = (epoch + since(from), epoch + since(to));
 }
 
 #[cfg(test)]
 mod tests {
+    use rustls::pki_types::CertificateDer;
+    use rustls::pki_types::pem::PemObject as _;
+
     use super::*;
 
     const SETTLE: Duration = Duration::from_secs(30);
@@ -254,6 +256,17 @@ mod tests {
 
     fn step(stored: &Stored, days: i64, trusted_for: Option<Duration>) -> Step {
         stored.step(&hosts(), now() + SignedDuration::from_hours(24 * days), (trusted_for, SETTLE))
+    }
+
+    #[test]
+    fn a_certificate_ends_at_the_recorded_second() {
+        let made = Certificate::make(&hosts(), now() + SignedDuration::from_millis(500)).unwrap();
+        assert_eq!(made.about.expires.to_string(), "2026-04-01T12:00:00Z");
+        for pem in [&made.certificate, &made.authority] {
+            let certificate = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap();
+            let has = |time: &str| certificate.windows(time.len()).any(|window| window == time.as_bytes());
+            assert_eq!(["251231120000Z", "260401120000Z"].map(has), [true, true]);
+        }
     }
 
     #[test]
