@@ -61,6 +61,8 @@ impl<K: Kind> Cache<K> {
 
     /// Adds an index, which finds objects by what `keys` returns for each, such as the names of the Secrets that a pod
     /// mounts. Call it in [`Reconciler::watch`](super::Reconciler::watch), and return the result among the caches.
+    ///
+    /// `keys` must not read a cache: it is called while one is locked.
     pub fn indexed<I, Keys>(&self, keys: impl Fn(&K) -> Keys + Send + Sync + 'static) -> Indexed<I, K>
     where
         I: Clone + Eq + Hash + Send + Sync + 'static,
@@ -130,6 +132,8 @@ pub(super) struct Index<I, K> {
     wake: Box<Wake<I, K>>,
     on_invalid: Box<OnInvalid>,
     objects: RwLock<HashMap<I, Objects<K>>>,
+    /// The keys under which each object is filed. `keys_of` may have returned others for it than it would now.
+    filed: Mutex<HashMap<ResourceKey, Vec<I>>>,
     /// The keys that wait for the next change of an object.
     waiting: Mutex<HashMap<ResourceKey, HashSet<I>>>,
 }
@@ -146,6 +150,7 @@ impl<I: Clone + Eq + Hash, K> Index<I, K> {
             wake: Box::new(wake),
             on_invalid: Box::new(|_, _| ()),
             objects: RwLock::default(),
+            filed: Mutex::default(),
             waiting: Mutex::default(),
         }
     }
@@ -161,6 +166,16 @@ impl<I: Clone + Eq + Hash, K> Index<I, K> {
     fn get(&self, key: &I) -> Vec<Arc<K>> {
         let objects = sync::read(&self.objects);
         objects.get(key).into_iter().flat_map(|all| all.values().cloned()).collect()
+    }
+
+    /// Records the keys that the object has now. Returns those under which it was filed.
+    fn refile(&self, key: &ResourceKey, has: &[I]) -> Vec<I> {
+        let mut filed = lock(&self.filed);
+        let had = match has {
+            [] => filed.remove(key),
+            _ => filed.insert(key.clone(), has.to_vec()),
+        };
+        had.unwrap_or_default()
     }
 
     /// Moves the object to the keys that it has now.
@@ -187,11 +202,8 @@ impl<I: Clone + Eq + Hash, K> Index<I, K> {
 
 impl<I: Clone + Eq + Hash + Send + Sync, K: Send + Sync> StoreListener<K> for Index<I, K> {
     fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
-        let keys_of = |object: Option<&Arc<K>>| {
-            let keys = object.and_then(|object| guarded::<K, _>(key, || (self.keys_of)(object)));
-            keys.unwrap_or_default()
-        };
-        let (had, has) = (keys_of(before), keys_of(now));
+        let has = now.and_then(|object| guarded::<K, _>(key, || (self.keys_of)(object))).unwrap_or_default();
+        let had = self.refile(key, &has);
         let left: Vec<I> = had.iter().filter(|of| !has.contains(of)).cloned().collect();
         self.file(key, &left, &has, now);
         let (before, now) = (before.map(|object| &**object), now.map(|object| &**object));
@@ -211,6 +223,7 @@ impl<I: Clone + Eq + Hash + Send + Sync, K: Send + Sync> StoreListener<K> for In
 #[cfg(test)]
 mod tests {
     use std::sync::Mutex;
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     use k8s_openapi::api::core::v1::ConfigMap;
     use kube::ResourceExt as _;
@@ -274,10 +287,35 @@ mod tests {
             (object.metadata.uid, object.metadata.generation) = (Some("1".into()), Some(1));
             Arc::new(object)
         };
-        index.changed(&ResourceKey::new("ns", "x"), Some(&object("a.b")), Some(&object("b.c")));
+        let (key, before) = (ResourceKey::new("ns", "x"), object("a.b"));
+        index.changed(&key, None, Some(&before));
+        lock(&woken).clear();
+        index.changed(&key, Some(&before), Some(&object("b.c")));
         let all = lock(&woken);
         let woken: Vec<_> = all.iter().map(|(key, before, now, matters)| (&**key, *before, *now, *matters)).collect();
         assert_eq!(woken, [("a", true, false, true), ("b", true, true, false), ("c", false, true, true)]);
+    }
+
+    #[test]
+    fn an_object_leaves_the_key_under_which_it_is_filed_whatever_the_mapping_returns_now() {
+        let (is_other, woken) = (Arc::new(AtomicBool::new(false)), Arc::new(Mutex::new(Vec::new())));
+        let (now, noted) = (is_other.clone(), woken.clone());
+        let of = move |_: &ConfigMap| [if now.load(Ordering::SeqCst) { "b" } else { "a" }];
+        let index = Index::new(of, move |key: &'static str, before: Option<&ConfigMap>, now: Option<&ConfigMap>| {
+            lock(&noted).push((key, before.is_some(), now.is_some()));
+        });
+        let (key, object) = (ResourceKey::new("ns", "x"), map("x", ""));
+        let filed = || ["a", "b"].map(|of| index.get(&of).len());
+        index.changed(&key, None, Some(&object));
+        assert_eq!(filed(), [1, 0]);
+        is_other.store(true, Ordering::SeqCst);
+        index.changed(&key, Some(&object), Some(&object));
+        assert_eq!(filed(), [0, 1]);
+        is_other.store(false, Ordering::SeqCst);
+        index.changed(&key, Some(&object), None);
+        assert_eq!((filed(), lock(&index.filed).len()), ([0, 0], 0));
+        let expected = [("a", false, true), ("a", true, false), ("b", false, true), ("b", true, false)];
+        assert_eq!(*lock(&woken), expected);
     }
 
     #[test]

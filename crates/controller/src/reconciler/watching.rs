@@ -73,6 +73,8 @@ impl<R: Kind> Watching<R> {
 
     /// Watches objects that belong to resources in another way: any change wakes the resources that `resources_of`
     /// returns for the object before and after the change. Objects that outlive their resource wake nothing.
+    ///
+    /// `resources_of` must not read a cache: it is called while one is locked.
     pub fn mapped<K: Kind, I: IntoIterator<Item = ResourceKey>>(
         &mut self,
         selector: impl Into<Selector>,
@@ -167,6 +169,8 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
     /// Ignores changes that `matters` rejects; it gets the object before and after a change, or `None` where it did not
     /// exist or did not belong to the resource. If it panics, the change counts. The cache contains ignored changes
     /// nevertheless. [`generation_changed`] is the usual choice.
+    ///
+    /// `matters` must not read a cache: it is called while one is locked.
     pub fn when(self, matters: impl Fn(Option<&K>, Option<&K>) -> bool + Send + Sync + 'static) -> Self {
         let matters = move |before: Option<&K>, now: Option<&K>| match before.or(now) {
             Some(object) => guarded::<K, _>(&ResourceKey::of(object), || matters(before, now)).unwrap_or(true),
@@ -192,6 +196,8 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
 
     /// Watches objects that belong to resources in another way: a change wakes the resources that `resources_of`
     /// returns for the object before and after the change. Objects that outlive their resource wake nothing.
+    ///
+    /// `resources_of` must not read a cache: it is called while one is locked.
     pub fn mapped<I: IntoIterator<Item = ResourceKey>>(
         self,
         resources_of: impl Fn(&K) -> I + Send + Sync + 'static,
