@@ -13,6 +13,8 @@ pub(super) enum Failure<E> {
     Reconciler(E),
     /// The finalizers could not be written.
     Finalizer(kube::Error),
+    /// The server accepted this finalizer, and stored the resource without it.
+    FinalizerDropped(String),
     /// The resource could not be given up to another shard.
     Drain(kube::Error),
     /// The server refuses a watch, so the cache may be outdated; the text names what the cache lacks.
@@ -29,7 +31,7 @@ impl<E: Reason + 'static> Failure<E> {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Failure::Reconciler(error) => error.reason(),
-            Failure::Finalizer(_) => "FinalizerFailed",
+            Failure::Finalizer(_) | Failure::FinalizerDropped(_) => "FinalizerFailed",
             Failure::Drain(_) => "DrainFailed",
             Failure::WatchRefused(_) => "WatchRefused",
             Failure::Undecodable(_) => "Undecodable",
@@ -42,6 +44,10 @@ impl<E: Reason + 'static> Failure<E> {
         match self {
             Failure::Reconciler(error) => chain(error),
             Failure::Finalizer(error) => format!("cannot write the finalizer: {}", chain(error)),
+            Failure::FinalizerDropped(name) => format!(
+                "the API server stores the resource without the finalizer {name:?}, which a webhook may remove: \
+                 nothing is done until the finalizer stays"
+            ),
             Failure::Drain(error) => format!("cannot give the resource up to another shard: {}", chain(error)),
             Failure::WatchRefused(what) => format!(
                 "cannot list and watch {what}, so what is cached may be outdated: nothing is done until it has been \
@@ -70,7 +76,11 @@ impl<E: Reason + 'static> Failure<E> {
         match self {
             Failure::Reconciler(error) => error.is_terminal(),
             Failure::Undecodable(_) | Failure::WatchRefused(_) => true,
-            Failure::Finalizer(_) | Failure::Drain(_) | Failure::Timeout(_) | Failure::Panicked => false,
+            Failure::Finalizer(_)
+            | Failure::FinalizerDropped(_)
+            | Failure::Drain(_)
+            | Failure::Timeout(_)
+            | Failure::Panicked => false,
         }
     }
 }

@@ -101,8 +101,7 @@ impl<R: Reconciler> Serving<R> {
     async fn step(&self, context: &Context, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
         let scope = Scope::new(context, resource, &self.manager).of(&self.resources);
         if resource.meta().deletion_timestamp.is_none() {
-            let own = self.reconciler.finalizers().iter().copied();
-            let missing: Vec<&str> = own.filter(|name| !has_finalizer(&**resource, name)).collect();
+            let missing = missing(self.reconciler.finalizers(), resource.meta());
             return match &missing[..] {
                 [] => self.reconciler.reconcile(&scope, &self.caches).await.map_err(Failure::Reconciler),
                 _ => {
@@ -161,7 +160,8 @@ impl<R: Reconciler> Serving<R> {
     }
 
     /// Writes the finalizers; the event of that change continues the work. If the resource changed in the meantime, the
-    /// work continues without an event, because the event of an irrelevant change queues nothing.
+    /// work continues without an event, because the event of an irrelevant change queues nothing. A response without
+    /// the finalizers is a failure: if nothing changed, no event follows.
     async fn set_finalizers(
         &self,
         context: &Context,
@@ -169,7 +169,10 @@ impl<R: Reconciler> Serving<R> {
         finalizers: Vec<&str>,
     ) -> Result<Next, Failure<R::Error>> {
         match self.write_finalizers(context, resource.meta(), finalizers).await {
-            Ok(_) => Ok(Next::Wait),
+            Ok(stored) => match missing(self.reconciler.finalizers(), &stored).first() {
+                None => Ok(Next::Wait),
+                Some(dropped) => Err(Failure::FinalizerDropped((*dropped).to_owned())),
+            },
             Err(error) if is_conflict(&error) => Ok(Next::After(SEEN)),
             Err(error) if is_gone(&error) => Ok(Next::Wait),
             Err(error) => Err(Failure::Finalizer(error)),
@@ -334,6 +337,12 @@ impl<R: Reconciler> Serving<R> {
 /// Returns the first of the reconciler's finalizers that the resource has: the next one to clean up for.
 pub(super) fn due_finalizer<'r, R: Reconciler>(reconciler: &'r R, resource: &R::Resource) -> Option<&'r str> {
     reconciler.finalizers().iter().copied().find(|name| has_finalizer(resource, name))
+}
+
+/// Returns which of these finalizers a resource lacks.
+fn missing<'f>(finalizers: &[&'f str], resource: &ObjectMeta) -> Vec<&'f str> {
+    let has = |name: &str| resource.finalizers.iter().flatten().any(|known| known == name);
+    finalizers.iter().copied().filter(|name| !has(name)).collect()
 }
 
 /// Returns whether a cleanup for one state of a resource also counts for another. Without a generation, any part of them

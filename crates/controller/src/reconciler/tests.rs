@@ -1124,6 +1124,34 @@ async fn a_finalizer_is_set_before_the_first_reconcile_and_removed_after_the_cle
     assert_eq!(world.note("a").unwrap()["metadata"]["finalizers"], json!(["other"]));
 }
 
+/// No event follows a write that changed nothing.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_the_server_drops_is_a_failure_and_tried_again_after_growing_pauses() {
+    let world = World::new().delivering();
+    world.add("a", "fine");
+    let patches = Arc::new(Mutex::new(0));
+    let count = patches.clone();
+    world.server.refuse(move |call| {
+        if call.method == http::Method::PATCH && call.path.contains("/notes/a") {
+            *lock(&count) += 1;
+        }
+        None
+    });
+    world.server.change(|server| {
+        server.mutate(|_, object| {
+            object["metadata"].as_object_mut().unwrap().remove("finalizers");
+        });
+    });
+    let notes = Notes { finalizers: &["example.com/note"], ..Notes::default() };
+    run(&world, &notes, 40).await;
+    let tried = *lock(&patches);
+    assert!((5..=8).contains(&tried), "after 0.5, 1, 2, … s: {tried}");
+    assert!(lock(&notes.reconciled).is_empty());
+    let why = "Warning FinalizerFailed: the API server stores the resource without the finalizer \"example.com/note\", \
+               which a webhook may remove: nothing is done until the finalizer stays";
+    assert_eq!(world.events("a"), [why]);
+}
+
 /// A process whose watches deliver, or do not in time, while the cleanup or another manager writes.
 #[tokio::test(start_paused = true)]
 async fn a_cleanup_is_repeated_after_a_change_of_the_spec_and_after_no_other_write() {
