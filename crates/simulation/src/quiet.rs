@@ -231,7 +231,7 @@ fn readiness(resource: &Value) -> (bool, String) {
     (ready.is_some_and(|ready| ready["status"] == "True"), why)
 }
 
-/// Returns the records of a release. Those that are beside it do not count once others are elsewhere.
+/// Returns the records of a release. Records in its own namespace are ignored once it has records elsewhere.
 pub(crate) fn records<'o>(name: &'o str, objects: &'o Objects) -> impl Iterator<Item = (&'o Arc<str>, &'o Arc<Value>)> {
     let is_own = move |path: &str| names::record(path).is_some_and(|(release, _)| release == name);
     let own = || objects.iter().filter(move |(path, _)| is_own(path));
@@ -239,7 +239,7 @@ pub(crate) fn records<'o>(name: &'o str, objects: &'o Objects) -> impl Iterator<
     own().filter(move |(path, _)| names::place(path).is_some() == have_moved)
 }
 
-/// Returns whether records are beside a release.
+/// Returns whether a release has records in its own namespace.
 pub(crate) fn is_beside(name: &str, objects: &Objects) -> bool {
     let is_own = |path: &str| names::record(path).is_some_and(|(release, _)| release == name);
     objects.keys().any(|path| is_own(path) && names::place(path).is_none())

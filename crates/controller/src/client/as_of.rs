@@ -19,7 +19,7 @@ pub struct AsOf {
     pub api: Arc<dyn Api>,
     /// The contact with its server.
     pub contact: Contact,
-    /// When the decision was made that the requests carry out.
+    /// When the decision behind these requests was made.
     pub decided: Instant,
 }
 

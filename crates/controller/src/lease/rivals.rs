@@ -3,9 +3,10 @@
 //!
 //! A shard waits while the leader's lease is held. A leader, once it holds its own, waits while a shard that names that
 //! lease holds one. Each writes its own lease before it looks, so at least one of two that begin at the same time sees
-//! the other; then the shard gives way. Neither waits for one that serves other kinds, such as those that a ring refuses.
-//! Requests are sent only before a process begins to serve. A lease that a crashed process left counts as held for its
-//! duration, as in an election: the time in it is by a clock that may differ from ours.
+//! the other; then the shard gives way. Neither waits for a process that serves other kinds, for instance a
+//! cluster-scoped kind, which a ring refuses. Requests are sent only before a process begins to serve. A lease that a
+//! crashed process left counts as held for its duration, as in an election: the time in it is by a clock that may
+//! differ from ours.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

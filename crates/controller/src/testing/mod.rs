@@ -144,7 +144,8 @@ impl Server {
     }
 }
 
-/// Returns the server's events about objects with such names, oldest first: `Normal Scaled: from 1 to 2`.
+/// Returns the server's events about the objects that `about` selects by name, oldest first, as
+/// `Normal Scaled: from 1 to 2`.
 pub(crate) fn events(server: &MemoryApi, about: impl Fn(&str) -> bool) -> Vec<String> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let paths = server.paths();

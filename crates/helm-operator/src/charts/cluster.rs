@@ -138,7 +138,7 @@ impl Cluster {
         self.read_whole.add(expressions.clone());
     }
 
-    /// Also watches the records in this namespace.
+    /// Adds a namespace to those whose records are watched.
     pub(crate) fn record_in(&self, namespace: Option<&str>) {
         lock(&self.homes).extend(namespace.map(str::to_owned));
     }

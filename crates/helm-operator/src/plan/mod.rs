@@ -103,7 +103,7 @@ pub(crate) enum ChangeKind {
     /// It is changed and changed back, because a later write is refused.
     Revert,
     Hook,
-    /// Someone else changed the object, or has one of its name.
+    /// Another manager changed the object, or an object with its name belongs to someone else.
     Conflict,
     /// The API server refuses it.
     Refused,

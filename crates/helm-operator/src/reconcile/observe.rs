@@ -83,8 +83,8 @@ impl StepContext<'_> {
                 Recorded::Lost
             }
             Recorded::Foreign | Recorded::InFlight => recorded,
-            // Another operator may have taken the release over: its records and hooks are no longer this one's to delete
-            // and to run.
+            // Another operator may have taken the release over: this operator must then neither delete its records nor
+            // run its hooks.
             _ if primary.deleting && self.is_displaced(primary) => match is_cleared(primary, &memory) {
                 true => Recorded::Foreign,
                 false => Recorded::Lost,

@@ -209,7 +209,7 @@ pub(crate) async fn publish_progress<T>(
     }
 }
 
-/// Returns whether pods of a hook's object can explain why it does not end, or have its log.
+/// Returns whether a hook's object is or has pods, whose state and logs show why it has not finished.
 fn has_pods(object: &HookObject) -> bool {
     matches!((&*object.key.group, &*object.key.kind), ("batch", "Job") | ("", "Pod"))
 }

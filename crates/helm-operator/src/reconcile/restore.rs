@@ -102,7 +102,7 @@ pub(crate) fn lost(context: &ControllerContext, scope: &WatchScope, loss: Loss) 
     resume(context);
 }
 
-/// Restores the upgrade slots of the resources whose records can be watched only now.
+/// Restores the upgrade slots of the resources whose records have just become visible.
 pub(crate) fn see_records(context: &ControllerContext) {
     let mut seen = context.unseen.unrecorded();
     seen.retain(|key| !context.cache.is_blind(key));

@@ -1,6 +1,6 @@
-//! Adds the labels and annotations of watches.yaml to a rendered release, in the text that the record keeps:
-//! `helm get manifest` shows them, and a change of them is a revision. Selectors, and the metadata of pods in
-//! templates, stay as they are.
+//! Adds the labels and annotations in watches.yaml to a rendered release, in the text that the record keeps:
+//! `helm get manifest` shows them, and changing them creates a revision. Selectors and the metadata of pod templates
+//! stay unchanged.
 
 use std::collections::BTreeMap;
 

@@ -95,9 +95,9 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     Ok(left_out)
 }
 
-/// Ends the hooks of the uninstall that still run, as far as the record says, and deletes what those that succeeded left.
-/// Those that failed by themselves stay for their owner to look at. A lost or damaged record ends none, because disabling
-/// hooks is the remedy for it. The record still says that the uninstall has begun.
+/// Ends the uninstall's hooks that are still running according to the record, and deletes what succeeded hooks left.
+/// Objects of hooks that failed by themselves stay for their owner to inspect. If the record is lost or damaged, no
+/// hook is ended, because disabling hooks is the remedy for that. The record still says that the uninstall has begun.
 ///
 /// # Errors
 /// The record cannot be read or written.
@@ -112,8 +112,8 @@ pub async fn end_delete_hooks(env: &Environment<'_>, at: &mut Uninstalling) -> R
     Ok(())
 }
 
-/// Ends the hooks of a release that still run, as far as its record says, or else deletes what those that succeeded left.
-/// Returns whether any ran, so that the record changes.
+/// Ends the hooks that are still running according to the release's record. If none are, deletes what succeeded hooks
+/// left. Returns whether any hook was still running, in which case the release has changed.
 async fn end_running(env: &Environment<'_>, release: &mut Release, marks: &Marks) -> Result<bool, Error> {
     let records = Records { storage: env.storage, marks };
     let run = env.hook_run(&records);

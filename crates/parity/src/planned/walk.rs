@@ -112,7 +112,7 @@ impl Journey<'_, '_> {
         Ok(copy::spec(change, values(case)?))
     }
 
-    /// Makes what a change is about, apart from the resource: someone else's objects and fields, watches and charts.
+    /// Prepares what a change needs besides the resource: someone else's objects and fields, watches and charts.
     async fn prepare(&mut self, change: Change) -> anyhow::Result<()> {
         match change {
             Change::Adopted => {

@@ -211,7 +211,7 @@ impl Reader {
             Ok(read) => Some(read),
             Err(error) => {
                 let why = chain(&error);
-                // The server's text about a missing permission repeats what it is about.
+                // A `forbidden` response only repeats what was being read.
                 let why = if why.contains("forbidden") { String::new() } else { format!(" ({why})") };
                 lock(&self.hidden).insert(format!("{what}{why}"));
                 None

@@ -34,7 +34,7 @@ struct State {
     namespaces: BTreeMap<Arc<str>, usize>,
     /// The number of times that something missing was found or had gone.
     finds: Finds,
-    /// Which of these have had their effect.
+    /// The finds that have already taken effect.
     settled: Finds,
     /// Whether what the log names may have changed.
     is_news: bool,

@@ -147,9 +147,10 @@ fn causes(recorded: &str, current: &str, generation: Option<i64>, charts: Charts
     causes
 }
 
-/// Returns whether two digests may belong to the same chart and values, although they differ: neither the resource, nor
-/// the author's code, nor labels, annotations or patches of watches.yaml, nor the cluster's capabilities changed, as
-/// after a restart with one more optional source. Only the record itself can confirm it.
+/// Returns whether two different digests may belong to the same chart and values, as after a restart with one more
+/// optional source. They may if none of these changed: the resource, the author's code, the cluster's capabilities, and
+/// the labels, annotations and patches in watches.yaml. Only the record itself can confirm that chart and values are
+/// equal.
 pub(crate) fn may_be_equal(recorded: &str, current: &str) -> bool {
     let changed = inputs::changed_parts(recorded, current);
     !changed.own && !NamedInput::iter().any(|input| input.is_decisive() && changed.has(input))

@@ -367,7 +367,7 @@ async fn give_up(
             Ok(())
         }
         Ok(GivenUp::Unproven) => Ok(()),
-        // It was deleted a moment ago.
+        // The record has just been deleted.
         Err(action::Error::Storage(error)) if error.is_missing() => Ok(()),
         Err(error) => Err(error),
     }

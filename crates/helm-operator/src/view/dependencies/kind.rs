@@ -296,9 +296,8 @@ impl Entry {
         reading
     }
 
-    /// Stores the result of a read, of all objects or of more than the query may mean; returns the users if that changes
-    /// the standing. A read is void if a list ended while it ran: then either the list has the answer, or the objects are
-    /// read again.
+    /// Stores the result of a read that covers at least the query's objects; returns the users whose standing changed.
+    /// A read is void if a list ended while it ran: then either the list has the answer, or the objects are read again.
     pub(super) fn store(&mut self, objects: Vec<Judged>, reading: &Reading) -> Vec<User> {
         let is_it = |read: &Read| std::ptr::eq(read.of.as_ptr(), Arc::as_ptr(reading));
         let Some(at) = self.reads.iter().position(is_it) else { return Vec::new() };

@@ -164,8 +164,8 @@ impl Sources {
         digest.map_or(Known::Unread(object.changes), |digest| Known::Digest(digest.clone()))
     }
 
-    /// Returns the keys of an object that resources name, for one read on behalf of all, and how often the object has
-    /// changed.
+    /// Returns the keys of an object that any resource uses, so that one read serves them all, and how often the object
+    /// has changed.
     pub(crate) fn begin_read(&self, key: &SourceKey) -> (BTreeSet<Box<str>>, u64) {
         let state = self.state();
         let Some(object) = state.objects.get(key) else { return Default::default() };

@@ -144,7 +144,7 @@ fn full_name(resource: &Name) -> String {
     if namespace.is_empty() { format!("{kind} {name}") } else { format!("{kind} {namespace}/{name}") }
 }
 
-/// Returns the way back to a release from one of its views.
+/// Returns the breadcrumbs from a view back to its release.
 fn back(resource: &Name) -> Markup {
     html! { p.way { a href="/" { "All releases" } " › " a href=(link(resource)) { (text(&full_name(resource), LINE)) } } }
 }

@@ -302,7 +302,7 @@ impl Attempt<'_> {
     }
 }
 
-/// Notes in the marks of an action that these objects are applied.
+/// Records these objects as applied in an action's marks.
 fn note(ahead: &mut Marks, applied: impl IntoIterator<Item = MarkedObject>) {
     for one in applied {
         if let Some(object) = ahead.objects.iter_mut().find(|object| object.key == one.key) {

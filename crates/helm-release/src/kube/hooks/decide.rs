@@ -16,8 +16,8 @@ pub(super) fn order(hooks: &[Hook], event: HookEvent) -> Vec<usize> {
     order
 }
 
-/// Returns the hooks of an event that are deleted once they have succeeded, in the order in which they run. One that has
-/// begun at the `next` event is left out: what it made is of that run, or is needed by it.
+/// Returns the hooks of an event that are deleted once they have succeeded, in the order in which they run. A hook
+/// already begun for the `next` event is left out: its objects belong to that run, or are needed by it.
 pub(super) fn to_clean_up(hooks: &[Hook], event: HookEvent, next: Option<HookEvent>) -> Vec<usize> {
     let is_of_next = |hook: &Hook| next.is_some_and(|next| hook.events.contains(&next));
     let has_begun_again = |hook: &Hook| is_of_next(hook) && hook.last_run.phase != HookPhase::NotRun;

@@ -308,7 +308,7 @@ impl Applier {
     async fn take_over(&self, body: &Body, mut live: Value) -> Result<Live, Error> {
         let managers = &live["metadata"]["managedFields"];
         let migrated = migrated_managers(managers, &body.owner);
-        // No apply follows that would do it.
+        // No apply follows, so field ownership is settled here.
         let settled = as_applied(migrated.as_ref().unwrap_or(managers)).or(migrated);
         if let Some(managers) = settled {
             live = self.set_managers_of(&live, &body.path, &managers).await?.parse()?;
