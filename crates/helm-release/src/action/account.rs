@@ -37,7 +37,8 @@ pub struct Made<'a> {
 }
 
 impl Attempt<'_> {
-    /// Asks the caller what the action did. `ahead` has its objects, and then those that leave the release.
+    /// Asks the caller what the action did. `ahead` lists the revision's objects first, then the objects that leave the
+    /// release.
     pub(super) fn account(&self, release: &Release, before: Option<&Release>, ahead: &Marks) -> Option<Vec<u8>> {
         let (objects, former) = ahead.objects.split_at_checked(self.keys.len()).unwrap_or((&ahead.objects, &[]));
         let is_continued = self.current.is_some_and(|current| current.is_continued_by(self.candidate));

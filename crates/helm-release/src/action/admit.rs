@@ -17,9 +17,9 @@ use crate::storage::{Content, Sealed, Unproven};
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant, reason = "one at a time, and taken apart at once")]
 pub enum Admission {
-    /// It counts.
+    /// The release counts as this operator's.
     Admitted(Admitted),
-    /// It does not; names the part that the chart does not render.
+    /// The release does not count; holds the part that the chart does not render.
     Refused(String),
 }
 
@@ -84,7 +84,7 @@ pub async fn admit(
         if chart.is_some_and(|chart| chart.digest(namespace) == object.digest(namespace)) {
             continue;
         }
-        // What is out of reach is not even read: the answer would tell whoever wrote the record.
+        // An object out of reach is not even read: the outcome would reveal its content to whoever wrote the record.
         if let Err(refused) = env.options.reach.admits(key, namespace) {
             return Ok(Admission::Refused(refused.to_string()));
         }
@@ -112,8 +112,8 @@ fn run_the_same(recorded: &[Hook], rendered: &[Hook]) -> bool {
     recorded.len() == rendered.len() && recorded.into_iter().zip(rendered).all(same)
 }
 
-/// Returns whether everything that an object has beyond the chart's is live, in an object that the release may have. A
-/// missing Job counts as live if the server deletes it once it finished.
+/// Returns whether every part of a recorded object that the chart does not render is live, in an object that the
+/// release may own. A missing Job counts as live if the server deletes it once it finished.
 async fn is_live(
     env: &Environment<'_>,
     (key, object): (&ObjectKey, &Object),
@@ -125,7 +125,7 @@ async fn is_live(
         return Ok(object.expires());
     };
     let Ok(found) = serde_json::from_value::<Live>(live.clone()) else { return Ok(false) };
-    // Whoever wrote the record must not learn what another's object contains.
+    // Whoever wrote the record must not learn what someone else's object contains.
     if Rule::for_new(env.options.adopt).admits(&env.decoration, &found, &key.namespace).is_err() {
         return Ok(false);
     }

@@ -35,7 +35,7 @@ pub struct Unpruned {
     refused: kube::Error,
 }
 
-/// Returns what helps if the server refuses to do this to an object that a revision drops.
+/// Returns the remedy if the server refuses this verb for an object that a revision drops.
 fn remedy(verb: &str) -> &'static str {
     match verb {
         "delete" => {
@@ -46,8 +46,8 @@ fn remedy(verb: &str) -> &'static str {
 }
 
 impl Error {
-    /// Returns the error of a deletion that a revision asks for. What the server refuses of it concerns no object of the
-    /// revision.
+    /// Returns the error of a deletion that a revision requests. The deleted object is not part of the revision, so a
+    /// refusal is no fault of the revision's objects.
     pub(super) fn of_prune(self) -> Error {
         match self {
             Error::Apply(ApplyError::Failed { verb, object, source: refused }) if !refused.is_unanswered() => {
@@ -90,7 +90,7 @@ pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observat
     let options = attempt.write_options();
     let is_same = |error: &ApplyError| Refusal::of(error).as_ref() == Some(refusal);
     let answer = match env.applier.dry_run(target.object, &env.decoration).await {
-        // What an apply never accepts may have been rejected client-side, for another reason.
+        // An object that an apply never accepts may have been rejected client-side, for a different reason.
         Err(error) if !is_same(&error) && !kube::is_unanswered(&error) => {
             env.applier.dry_run_merge(target.object, &options).await
         }
@@ -148,8 +148,8 @@ pub(super) fn unread(error: Error, current: Option<&Current>) -> Failure {
 }
 
 /// Deletes the oldest revisions beyond the limit, except deployed ones, the last good one, the one that this revision
-/// returns to, because the next attempt needs it, and the one that a person wants to return to by now. Returns those
-/// deleted.
+/// returns to (the next attempt needs it), and the one that a person now wants to return to. Returns the deleted
+/// revisions.
 pub(super) async fn drop_old(env: &Environment<'_>, current: Option<&Current>, release: &Release) -> Vec<Known> {
     let Some(current) = current else { return Vec::new() };
     let mut dropped = Vec::new();

@@ -1,5 +1,5 @@
-//! Gives up what a dead process began and nothing continues: an interrupted action, whose hooks end and whose revision
-//! has failed, and the tests of a deployed revision.
+//! Gives up work that a dead process began and nothing continues: an interrupted action, whose hooks are ended and
+//! whose revision is marked failed, and the tests of a deployed revision.
 
 use super::test::DeployedRecord;
 use super::{Environment, Error, Records};
@@ -27,7 +27,7 @@ pub enum GivenUp {
 pub async fn give_up(env: &Environment<'_>, version: u32, why: &str) -> Result<GivenUp, Error> {
     let Decoration { namespace, release, .. } = &env.decoration;
     let record = match env.storage.get(namespace, release, version).await {
-        // What is damaged cannot be rewritten, and no longer counts.
+        // A damaged record cannot be rewritten, and no longer counts.
         Err(error) if error.is_missing() || error.is_damage() => return Ok(GivenUp::Unproven),
         record => record?,
     };

@@ -12,8 +12,9 @@ use crate::storage::{Elsewhere, Listing, MarkedObject, Marks, Record, Stored, Un
 /// An imported release.
 #[derive(Clone, Debug)]
 pub struct Imported {
-    /// Its revision: one more than the newest revision elsewhere, because earlier names may be taken. If its install or its
-    /// uninstall has begun, the same as there, because the objects of its hooks name that.
+    /// Its revision: one more than the newest revision elsewhere, because the names of earlier ones may be taken. If
+    /// its install or uninstall has begun, it is the same as there, because the objects of its hooks name that
+    /// revision.
     pub version: u32,
     /// Its status: deployed, or uninstalling if its uninstall has begun. If only its install has, failed or to be continued.
     pub status: Status,
@@ -25,24 +26,24 @@ pub struct Imported {
     pub marks: Marks,
 }
 
-/// What becomes of an install that was interrupted before its records moved.
+/// How to treat an install that was interrupted before its records moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Begun {
     /// It is continued.
     Continued,
-    /// It is continued if something of it remains. Otherwise, it counts as failed: it may have failed, and its objects may have
-    /// been deleted, since then.
+    /// It is continued if any of its objects remains. Otherwise it counts as failed: since then, it may have failed and
+    /// its objects may have been deleted.
     Doubtful,
 }
 
 /// What is known of a release that may be recorded elsewhere.
 #[derive(Clone, Copy, Debug)]
 pub struct Sought {
-    /// What its newest revision there is at least. An older one was imported before.
+    /// The minimum of its newest revision there. An older one was imported before.
     pub at_least: u32,
-    /// What becomes of an install that did not succeed.
+    /// How to treat an install that did not succeed.
     pub begun: Begun,
-    /// What must prove that a release that was deployed, or is being uninstalled, still exists.
+    /// The evidence required that a release that was deployed, or is being uninstalled, still exists.
     pub evidence: Evidence,
 }
 
@@ -52,15 +53,15 @@ pub struct Sought {
 pub enum Evidence {
     /// None: it is known to exist.
     Unneeded,
-    /// Any one, unless the release has no object whose absence would prove that it is gone.
+    /// Any object, unless the release has no object whose absence would prove that it is gone.
     IfAny,
-    /// Any one.
+    /// Any object.
     Needed,
 }
 
 /// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
-/// release. Changes no object and keeps the other records. An install that did not succeed is imported only if this operator
-/// wrote its record. A deployed revision that was another resource's is judged as in a takeover.
+/// release. Changes no object and keeps the other records. An install that did not succeed is imported only if this
+/// operator wrote its record. A deployed revision that belonged to another resource is judged as in a takeover.
 ///
 /// # Errors
 /// The records or the objects cannot be read or decoded, or the new record exceeds a Secret.
@@ -85,14 +86,14 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
     Ok(Some(Imported { version, status, packed, resource_version, marks }))
 }
 
-/// Returns the present owner if the revision with these marks was a former one's: a later revision of the present
-/// owner's own did not succeed.
+/// Returns the present owner if the revision with these marks belonged to a former one: no later revision of the
+/// present owner succeeded.
 fn successor<'a>(env: &'a Environment<'_>, known: &Marks) -> Option<&'a Owner> {
     env.decoration.owner.as_ref().filter(|owner| known.is_anothers(owner))
 }
 
-/// Returns the marks as those of the release's owner. What another resource did is judged as in a takeover: its tests are
-/// due again, and so are its Jobs if they were deleted with everything else that it had.
+/// Returns the marks as they apply to the release's owner. What another resource did is judged as in a takeover: its
+/// tests are due again, and so are its Jobs if all of its objects were deleted.
 async fn as_owners(env: &Environment<'_>, known: Marks, others: &Unsuccessful<Marks>) -> Result<Marks, Error> {
     let Some(owner) = successor(env, &known) else {
         let owner_type = env.decoration.owner.as_ref().map(Owner::annotated_type).unwrap_or_default();
@@ -104,7 +105,7 @@ async fn as_owners(env: &Environment<'_>, known: Marks, others: &Unsuccessful<Ma
     Ok(noted.unwrap_or(known).taken_by(owner))
 }
 
-/// Returns the Jobs that finished for another resource than this owner, as far as records say.
+/// Returns the Jobs that finished for a resource other than this owner, according to the records.
 fn finished_for_former(known: &Marks, others: &Unsuccessful<Marks>, owner: &Owner) -> Vec<ObjectKey> {
     let has_run = |job: &ObjectKey| {
         let mut own = others.before.iter().chain(&others.later).filter(|marks| *marks.owner == *owner.uid);
@@ -115,11 +116,12 @@ fn finished_for_former(known: &Marks, others: &Unsuccessful<Marks>, owner: &Owne
     known.objects.iter().filter(is_formers).map(|job| job.key.clone()).collect()
 }
 
-/// Returns what the marks of a revision that is recorded elsewhere, or else its manifest, say of its objects.
+/// Returns the objects of a revision that is recorded elsewhere: from its marks or, if they list none, from its
+/// manifest.
 async fn inventory(env: &Environment<'_>, release: &Release, marks: Option<Marks>) -> Result<Marks, Error> {
     match marks {
         Some(marks) if marks.complete || !marks.objects.is_empty() => Ok(marks),
-        // They do not list the objects, which were too many.
+        // They do not list the objects, because there were too many.
         Some(marks) => Ok(marks.with_inventory(marks_of(env, release, Some(&marks)).await?.objects)),
         None => marks_of(env, release, None).await,
     }
@@ -132,7 +134,7 @@ async fn begun_as(env: &Environment<'_>, begun: Begun, release: &Release, known:
     Ok(if is_continued { Status::PendingInstall } else { Status::Failed })
 }
 
-/// Returns as which revision, in which status, a release is imported that was deployed; `None` if it is not.
+/// Returns the revision and status under which a release that was deployed is imported; `None` if it is not imported.
 async fn established_as(
     env: &Environment<'_>,
     evidence: Evidence,
@@ -234,7 +236,7 @@ async fn all_listed(
     Ok(Unsuccessful { before: listed(env, before).await?, later })
 }
 
-/// Returns what revisions say of their objects.
+/// Returns the marks of these revisions, with their objects.
 async fn listed(env: &Environment<'_>, revisions: Vec<Listing>) -> Result<Vec<Marks>, Error> {
     let mut all = Vec::with_capacity(revisions.len());
     for one in revisions {
@@ -267,7 +269,7 @@ async fn marked_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error>
     Ok(found.map(|(known, unsuccessful)| with_others(known, &unsuccessful)))
 }
 
-/// Adds what later revisions did, which did not succeed.
+/// Adds what later, unsuccessful revisions did.
 fn with_later(mut known: Marks, later: &[Marks]) -> Marks {
     if later.is_empty() {
         return known;
@@ -290,8 +292,9 @@ fn with_objects_of(mut known: Marks, others: &[Marks]) -> Marks {
 }
 
 /// Drops the mark of an imported object, because a later revision may have changed it, and its digest if that revision
-/// renders it differently and may have recreated it. A Job that finished is in doubt only if the later one ran as well, or
-/// was to take its place. Whether a missing Job has finished depends on the last revision that ran or deleted it.
+/// renders it differently and may have recreated it. A finished Job is in doubt only if the later revision's Job ran as
+/// well, or was about to replace it. Whether a missing Job has finished depends on the last revision that ran or
+/// deleted it.
 fn doubt(object: &mut MarkedObject, later: &[Marks]) {
     let others: Vec<&MarkedObject> = later.iter().filter_map(|marks| marks.find(&object.key)).collect();
     let may_be_live = |other: &&MarkedObject| {

@@ -45,8 +45,8 @@ pub async fn install(
     deploy(env, candidate, current, kind).await
 }
 
-/// Applies the definitions in the chart's `crds` folder, if the policy is to replace existing ones. Those in the release's
-/// inventory stay the release's for now: the action may fail and be rolled back.
+/// Applies the definitions in the chart's `crds` folder, if the policy is to replace existing ones. Definitions in the
+/// release's inventory remain part of the release for now, because the action may fail and be rolled back.
 ///
 /// # Errors
 /// A definition must not be replaced, or the server rejects it.
@@ -81,7 +81,7 @@ async fn create_crds(env: &Environment<'_>, crds: &[Object], inventory: Option<&
     Ok(())
 }
 
-/// Returns who has the definition, as far as the release knows.
+/// Returns the definition's owner, as far as the release knows.
 fn owner_of(crd: &Object, inventory: Option<&Marks>, namespace: &str) -> DefinitionOf {
     let mut known = inventory.into_iter().flat_map(|known| &known.objects);
     match known.any(|object| crd.has_key(&object.key, namespace)) {

@@ -1,5 +1,5 @@
-//! Finds the keys of objects, and keeps the last of several with one key. A cluster-scoped object may name a namespace,
-//! which does not count; only discovery shows that such objects are the same.
+//! Finds the keys of objects, and keeps the last of several with the same key. A cluster-scoped object may name a
+//! namespace, which is ignored; only discovery shows that two such objects are the same.
 
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -35,7 +35,7 @@ pub async fn deduplicated(
     Ok(candidate)
 }
 
-/// Returns for each object whether another one has its name, in whichever namespace.
+/// Returns for each object whether another object has its name, in any namespace.
 fn have_namesakes(objects: &[Object]) -> Vec<bool> {
     fn name(object: &Object) -> (&str, &str, &str) {
         (object.group(), &object.kind, &object.name)
@@ -47,7 +47,8 @@ fn have_namesakes(objects: &[Object]) -> Vec<bool> {
     objects.iter().map(|object| counts[&name(object)] > 1).collect()
 }
 
-/// Returns the candidate with the last of several objects with one key, and the keys of its objects, in the same order.
+/// Returns the candidate with only the last of several objects with the same key, and the keys of its objects in the
+/// same order.
 pub(super) async fn keyed<'c>(
     env: &Environment<'_>,
     candidate: &'c Candidate,
@@ -62,7 +63,7 @@ pub(super) async fn keyed<'c>(
     Ok((Cow::Owned(Candidate { objects, ..candidate.clone() }), keys))
 }
 
-/// Returns the objects of served kinds, with their keys; of several with one key, the last.
+/// Returns the objects of served kinds with their keys; of several with the same key, the last.
 pub(super) async fn served(env: &Environment<'_>, objects: Vec<Object>) -> Result<Vec<(ObjectKey, Object)>, Error> {
     let mut keyed = Vec::with_capacity(objects.len());
     for object in objects {
@@ -73,13 +74,14 @@ pub(super) async fn served(env: &Environment<'_>, objects: Vec<Object>) -> Resul
     Ok(last_of_each(keyed).0)
 }
 
-/// Returns whether the key of one of these objects is that of a scope in which its kind is no longer served, while another
-/// of them has it in the one that is. Its deletion would hit that one, which may be adopted or kept.
+/// Returns whether one of these objects has a key in a scope in which its kind is no longer served, while another of
+/// them is its counterpart in the served scope. Deleting the first would delete the second, which may be adopted or
+/// kept.
 pub(super) async fn is_outscoped(env: &Environment<'_>, all: &[MarkedObject], object: &MarkedObject) -> bool {
     if !all.iter().any(|other| other.key.is_in_other_scope(&object.key)) {
         return false;
     }
     let found = env.applier.mapper.any_version(&object.api_version, &object.key.kind).await;
-    // What is not found is not deleted, either.
+    // An object that is not found is not deleted either.
     found.is_ok_and(|resource| resource.namespaced == object.key.namespace.is_empty())
 }

@@ -14,8 +14,8 @@ type Objects = Vec<(ObjectKey, Object)>;
 /// The revisions that may have applied what is live, newest first.
 ///
 /// Usually that is the deployed one. Failed attempts also count: a merge over the deployed revision alone would leave
-/// fields that only a failed attempt has applied. Where the deployed one is not ours, because a person ran `helm
-/// upgrade`, the last one that is ours counts as well.
+/// fields that only a failed attempt has applied. If the deployed one is not ours, because a person ran `helm upgrade`,
+/// our last one counts as well.
 pub(super) struct RecordedBases<'a> {
     env: &'a Environment<'a>,
     records: Vec<Source<'a>>,
@@ -46,7 +46,8 @@ impl<'a> RecordedBases<'a> {
             is_last: current.last_good.is_some_and(|deployed| version <= deployed),
         };
         let records = current.iter().flat_map(|c| c.records.iter().rev().map(|known| record(c, known.version)));
-        // A takeover has dropped what failed before an import. Since then, others may have set the same fields.
+        // A takeover has already dropped the fields of revisions that failed before an import. Since then, others may
+        // have set the same fields.
         let is_taken = |current: &Current| current.marks.as_ref().is_some_and(|marks| marks.complete);
         let untaken = current.filter(|current| !is_taken(current));
         let oldest = untaken.and_then(|current| current.records.first()).map(|known| known.version);
@@ -58,8 +59,8 @@ impl<'a> RecordedBases<'a> {
         RecordedBases { env, records: vec![Source::Release(release)], oldest: None, objects: OnceCell::new() }
     }
 
-    /// Creates the bases of a takeover, which also drops the fields that only a revision set which failed before this one was
-    /// imported. Later, they may be others'.
+    /// Creates the bases of a takeover. It also drops fields that only a revision set that failed before this one was
+    /// imported; after the takeover, those fields may belong to others.
     pub(super) fn of_takeover(env: &'a Environment<'a>, release: &'a Sealed<Release>) -> RecordedBases<'a> {
         RecordedBases { oldest: Some(release.get().version), ..RecordedBases::of(env, release) }
     }
@@ -104,7 +105,8 @@ impl<'a> RecordedBases<'a> {
         self.objects_of(release).await
     }
 
-    /// Reads the revisions that did not succeed before the oldest one was imported. They are recorded only where that was.
+    /// Reads the unsuccessful revisions from before the oldest one was imported. They are recorded only where it was
+    /// imported from.
     async fn before_import(&self) -> Result<Vec<Objects>, kube::Error> {
         let Decoration { namespace, release, owner, .. } = &self.env.decoration;
         let Some((imported, owner)) = self.oldest.zip(owner.as_ref()) else { return Ok(Vec::new()) };

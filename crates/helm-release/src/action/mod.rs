@@ -222,7 +222,7 @@ pub struct Environment<'a> {
     pub live: &'a dyn LiveView,
     /// The caller's worker slot, released while hooks run.
     pub slot: &'a dyn Slot,
-    /// Says at the end what the action did.
+    /// Describes at the end what the action did.
     pub account: &'a dyn Account,
     /// The user's options.
     pub options: Options,
@@ -241,8 +241,8 @@ pub struct Options {
     pub max_history: usize,
     /// How long one hook may run; `None` sets no limit. Default: [`HOOK_TIMEOUT`].
     pub hook_timeout: Option<Duration>,
-    /// Which hook objects without an owner may be replaced, in addition to those that may be taken over: those of a
-    /// release that Helm made a revision of. Default: [`Adopt::Never`].
+    /// Which hook objects without an owner may be replaced, in addition to those that may be taken over, in a release
+    /// with a revision that Helm made. Default: [`Adopt::Never`].
     pub unclaimed_hooks: Adopt,
     /// Whether objects are written by server-side apply, client-side, or either. Default: [`Policy::Auto`].
     pub apply: Policy,
@@ -260,7 +260,7 @@ pub struct Options {
     pub refused: Option<Refusal>,
     /// The release's state before an upgrade that takes an upgrade permit, for the marks. Default: none.
     pub before: Option<Before>,
-    /// Whether the test hooks of what is installed or upgraded are to run afterwards ([`test()`]). Default: false.
+    /// Whether the test hooks run after an install or upgrade ([`test()`]). Default: false.
     pub tests: bool,
     /// The revision that a rollback undoes because its tests failed, for the marks. Default: none.
     pub rejected: Option<Box<Rejected>>,
@@ -325,14 +325,14 @@ pub trait LiveView: Send + Sync {
     /// Returns the cached state of an object of this release.
     fn cached(&self, key: &ObjectKey, decoration: &Decoration) -> Cached;
 
-    /// Takes over the responses to applies in the middle of an action, and sees to it that changes of these objects
-    /// become known. Default: nothing.
+    /// Stores the responses to applies in the middle of an action, and makes sure that changes of these objects become
+    /// known. Default: does nothing.
     fn applied<'a>(&'a self, _: &'a [Applied]) -> BoxFuture<'a, ()> {
         Box::pin(ready(()))
     }
 
-    /// Takes over that the server accepted the deletion of the object with this uid, before the event says so. Default:
-    /// nothing.
+    /// Records that the server accepted the deletion of the object with this uid, before the event arrives. Default:
+    /// does nothing.
     fn deleted(&self, _: &ObjectKey, _uid: &str) {}
 
     /// Reports that an object of the release is not deleted, because only Helm's annotations name the release, outside its
@@ -344,7 +344,8 @@ pub trait LiveView: Send + Sync {
         Health::Unwatched
     }
 
-    /// Returns what reads objects that the action's own account may not read, to learn whether they are ready. Default: none.
+    /// Returns an applier that reads the readiness of objects that the action's own account may not read. Default:
+    /// none.
     fn reader(&self) -> Option<&Applier> {
         None
     }
@@ -355,7 +356,7 @@ pub trait LiveView: Send + Sync {
         None
     }
 
-    /// Takes over what the server has just answered about an object, which does not exist if there is no state. Returns
+    /// Stores the state of an object that the server has just returned; `None` if the object does not exist. Returns
     /// whether it is ready. Default: judges it by its own fields alone.
     fn answered(&self, key: &ObjectKey, live: Option<&Live>) -> Health {
         live.map_or(Health::Absent, |live| Health::by_itself(key, live))
@@ -460,15 +461,15 @@ pub struct Current {
 }
 
 impl Current {
-    /// Returns the number of the next revision with these inputs: that of the interrupted action that it continues, if
-    /// there is one.
+    /// Returns the number of the next revision with these inputs: the interrupted revision's if the action continues
+    /// it.
     pub fn next_version(&self, inputs: &str) -> u32 {
         let is_continued = self.pending && self.interrupted.as_deref() == Some(inputs);
         if is_continued { self.version } else { self.version + 1 }
     }
 
-    /// Returns whether the history has been trimmed of a revision that may have applied what is live: of one since the last
-    /// good one.
+    /// Returns whether a revision since the last good one has been trimmed from the history, although it may have
+    /// applied what is live.
     fn lacks_revisions(&self) -> bool {
         let is_known = |version: u32| self.records.iter().any(|known| known.version == version);
         !(self.last_good.unwrap_or(1)..=self.version).all(is_known)
@@ -488,7 +489,7 @@ impl Current {
         self.marks.as_ref().is_some_and(|marks| marks.tests == Some(storage::Tests::Due))
     }
 
-    /// Returns the release as an action sees it that does not continue the interrupted one.
+    /// Returns the release as seen by an action that does not continue the interrupted one.
     fn giving_up(&self) -> Current {
         Current { interrupted: None, ..self.clone() }
     }
@@ -535,7 +536,7 @@ pub enum Error {
     /// A group of an ordered release did not become ready.
     #[error(transparent)]
     Group(#[from] GroupError),
-    /// An object that the revision drops cannot be deleted. Only that is left to be done before the post hooks.
+    /// An object that the revision drops cannot be deleted. Only this deletion is left to do before the post hooks.
     #[error(transparent)]
     Prune(Box<Unpruned>),
     #[error("cannot read the stored manifest")]
@@ -586,8 +587,8 @@ impl Error {
         matches!(self, Error::Hook(HookError::Unanswered { .. })) || kube::is_outage(self)
     }
 
-    /// Returns whether the API server answered the request that failed. Such an outage may last for ever, because it may
-    /// be that of a webhook.
+    /// Returns whether the API server answered the request that failed. Such an outage may last forever, because it may
+    /// be a webhook's.
     pub fn reached_server(&self) -> bool {
         kube::reached_server(self)
     }
@@ -659,7 +660,8 @@ impl Error {
         matches!(self, Error::Storage(storage::Error::TakenOver { .. }))
     }
 
-    /// Returns whether the server forbids to look for records beside the release, where the operator keeps none.
+    /// Returns whether the server forbids looking for records in the release's namespace, where the operator keeps
+    /// none.
     fn is_forbidden_list(&self) -> bool {
         matches!(self, Error::Storage(storage::Error::Forbidden { .. }))
     }
@@ -710,7 +712,7 @@ pub struct RecordedFailure {
     pub version: u32,
     /// `failed`, or pending if the next attempt continues it.
     pub status: Status,
-    /// The record's resource version; 0 if no answer says which one was written.
+    /// The record's resource version; 0 if the response to the write was lost.
     pub resource_version: u64,
     /// Marks with every object that may exist now.
     pub marks: Marks,

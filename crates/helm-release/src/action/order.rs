@@ -1,6 +1,6 @@
 //! The rounds of an ordered release: which objects are applied together, and how an action waits for them. The wait
-//! holds no worker, and sends no request for objects that a watch covers, unless the release is about to fail because of
-//! one: only an answer of the server is a verdict.
+//! holds no worker, and sends no request for objects that a watch covers, unless the release is about to fail because
+//! of one of them: only the server's answer decides that.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -102,7 +102,7 @@ pub(super) fn rounds(objects: &[Object]) -> Vec<Vec<usize>> {
 pub(super) struct Awaited<'a> {
     pub(super) object: &'a Object,
     pub(super) key: &'a ObjectKey,
-    /// Whether the server deletes it once it finished: a missing one is ready.
+    /// Whether the server deletes it once it finished: if it is missing, it is ready.
     pub(super) expires: bool,
 }
 
@@ -132,7 +132,7 @@ impl State {
         match health {
             Health::Ready => None,
             Health::Unready(unready) => Some(State::Unready(unready)),
-            // One that the server deletes once it finished has done so.
+            // The server deletes the object once it finished, so it has finished.
             Health::Absent if awaited.expires => None,
             Health::Absent => Some(State::Unready(Unready::because("it does not exist"))),
             Health::Unlisted | Health::Unwatched => Some(State::Unlisted),
@@ -186,7 +186,7 @@ fn progress(pending: &[Pending<'_>]) -> Option<Progress> {
     pending.iter().map(|one| Some((one.awaited.key.clone(), one.unready()?.progress))).collect()
 }
 
-/// Waits until objects are ready. `round` is the number of their round, and how many there are.
+/// Waits until objects are ready. `round` is the number of their round, and the number of rounds.
 ///
 /// # Errors
 /// An object failed, nothing changed for too long, the server did not answer whether that is so, or the slot ended the

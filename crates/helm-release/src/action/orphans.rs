@@ -18,14 +18,14 @@ const MAX_LISTS: usize = 2;
 /// applied again.
 const LIST_AGAIN: Duration = Duration::from_secs(10);
 
-/// Finds every object in the cluster that carries the chart's label and provably belongs to this release, with one paged
-/// list per kind. Leaves out what hooks made, definitions included: no uninstall deletes it.
+/// Finds every object in the cluster that carries the chart's label and provably belongs to this release, with one
+/// paged list per kind. Leaves out objects that hooks made, definitions included, because no uninstall deletes them.
 ///
 /// A kind that may not be listed cluster-wide is listed in the release's namespace; kinds that may not be listed at all
 /// are skipped, and so are kinds that discovery names but that are not served even after a pause.
 ///
 /// # Errors
-/// The server is unreachable, or rejects a list for another reason than missing permissions, or than a kind that is not served.
+/// The server is unreachable, or rejects a list for a reason other than missing permissions or an unserved kind.
 pub async fn orphans(env: &Environment<'_>) -> Result<Marks, Error> {
     found(env, |_| true).await
 }
@@ -73,8 +73,9 @@ async fn objects_of_kind(
     match found {
         // Without permission to list a kind, we cannot have created any of its objects.
         Err(error) if error.is_forbidden() || error.is_missing_object() => Ok(Vec::new()),
-        // Discovery names the kind, but an aggregated API does not serve it. That may last for ever, and must not block the
-        // uninstall: while it lasts, no object of the kind can be found or deleted. One that was made before it is left.
+        // Discovery names the kind, but an aggregated API does not serve it. That may last for ever, and must not block
+        // the uninstall: while it lasts, no object of the kind can be found or deleted. An object that was made before
+        // the outage is left behind.
         Err(error) if error.is_unserved_path() => {
             let release = &*env.decoration.release;
             tracing::warn!(release, kind = %kind.plural, "skipped a kind that is discovered but not served");
@@ -98,8 +99,8 @@ async fn list_where_allowed(
     }
 }
 
-/// Lists the objects of a kind that are ours and count. Keeps nothing else of a page: all releases of a chart have its
-/// label.
+/// Lists the objects of a kind that belong to this release and that `counts` selects. Keeps nothing else of a page,
+/// because the objects of all releases of a chart have its label.
 async fn list(
     env: &Environment<'_>,
     kind: &Resource,

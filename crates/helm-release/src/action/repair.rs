@@ -22,8 +22,8 @@ pub struct Repaired {
     pub losses: Vec<(ObjectKey, OwnershipLoss)>,
     /// Jobs of a taken-over revision that finished and were deleted by the server. They are not recreated.
     pub finished: Vec<MarkedObject>,
-    /// The first failure. Objects of all kinds were applied nevertheless, unless contact to the server was lost: then it
-    /// is that failure. After a takeover, those of later kinds were not applied.
+    /// The first failure; if contact to the server was lost, that one. Otherwise, objects of all kinds were applied
+    /// nevertheless, except in a takeover, which does not apply objects of later kinds.
     pub failed: Option<Error>,
 }
 
@@ -78,8 +78,9 @@ pub struct Unbound {
     pub failed: Option<Error>,
 }
 
-/// Removes the owner reference from these objects, which a person keeps, so that the garbage collector leaves them. Changes
-/// nothing else of them: an apply may be refused for another reason. One that is no longer kept stays as it is.
+/// Removes the owner reference from these objects, which a person keeps, so that the garbage collector leaves them.
+/// Changes nothing else, because an apply might be refused for another reason. An object that is no longer kept is left
+/// unchanged.
 pub async fn unbind(env: &Environment<'_>, kept: &[&MarkedObject]) -> Unbound {
     let mut unbound = Unbound::default();
     for object in kept {
@@ -131,10 +132,11 @@ pub async fn check_takeover(env: &Environment<'_>, release: &Admitted) -> Result
 /// Which objects of a revision to apply.
 #[derive(Clone, Copy)]
 enum With<'a> {
-    /// All of them, of which these marks are known.
+    /// All objects, with the marks that are known.
     All(&'a Marks),
     These(&'a [&'a MarkedObject]),
-    /// Only objects that differ in more than what others own. This many of the rest are inspected.
+    /// Only objects that differ in more than the fields of other managers. `inspected` of the rest are read to find who
+    /// changed them.
     Drifted {
         objects: &'a [&'a MarkedObject],
         inspected: usize,
@@ -202,8 +204,8 @@ async fn apply(
     Ok(repaired)
 }
 
-/// Returns how to write an object; `None` if it is left as it is, which is noted, or if one of the `later` ones has its
-/// key.
+/// Returns how to write an object; `None` if it is left unchanged, which is noted, or if one of the `later` objects has
+/// its key.
 async fn target<'o>(
     env: &Environment<'_>,
     (object, later): (&'o Object, &[Object]),
@@ -213,7 +215,7 @@ async fn target<'o>(
 ) -> Result<Option<Target<'o>>, Error> {
     // Objects of a kind that is no longer served cannot drift.
     let Some(key) = env.applier.recorded_key(object, &env.decoration).await? else { return Ok(None) };
-    // Only a cluster-scoped object has the key of one that names another namespace.
+    // Only cluster-scoped objects that name different namespaces can have the same key.
     if key.namespace.is_empty() && later.iter().any(|later| later.has_key(&key, &env.decoration.namespace)) {
         return Ok(None);
     }
@@ -224,7 +226,7 @@ async fn target<'o>(
             known => known,
         },
     };
-    // What the release had in another scope is gone, so this object is new to it.
+    // The release's object in the other scope is gone, so this one is new to the release.
     let is_moved = known.is_some_and(|known| known.key != key);
     let rule = if is_moved { Rule::for_new(env.options.adopt) } else { rule };
     let expires = known.map_or_else(|| object.expires() && !with.has_deleted(&key), |known| known.expires);
@@ -254,7 +256,7 @@ async fn target<'o>(
     Ok(Some(Target { object, rule, observed, previous, changed, handed_over, expires, is_new: false }))
 }
 
-/// Returns the object with this key, or else the one that it was while its kind was served in another scope.
+/// Returns the object with this key, or with the key that it had while its kind was served in another scope.
 fn find<'o>(objects: &[&'o MarkedObject], key: &ObjectKey) -> Option<&'o MarkedObject> {
     let exact = objects.iter().find(|known| known.key == *key);
     exact.or_else(|| objects.iter().find(|known| known.key.is_in_other_scope(key))).copied()
@@ -303,8 +305,8 @@ fn observed(env: &Environment<'_>, key: &ObjectKey, rule: Rule) -> Found {
     env.live.cached(key, &env.decoration).into()
 }
 
-/// Records what is known of the objects of a deployed revision, and seals the record: complete marks say that we own every
-/// one of them, and others how far a takeover got.
+/// Records what is known of the objects of a deployed revision, and seals the record: complete marks say that we own
+/// every one of them, incomplete ones how far a takeover got.
 ///
 /// # Errors
 /// The record cannot be written.
@@ -314,7 +316,7 @@ pub async fn record_ownership(env: &Environment<'_>, admitted: &Admitted, marks:
     if release.get().apply_method == "ssa" || !is_as_stored {
         let mut release = release.get().clone();
         if release.apply_method == "ssa" {
-            // Our field manager now owns what Helm's did.
+            // Our field manager now owns the fields that Helm's did.
             release.apply_method = HELM_APPLY_METHOD.into();
         }
         release.info.first_deployed = first;

@@ -18,7 +18,7 @@ pub(super) struct Resumed {
     pub(super) record_uid: Option<Arc<str>>,
 }
 
-/// What the pending revision is to an action.
+/// How an action treats the pending revision.
 pub(super) enum Interrupted {
     /// The same action, which is continued.
     Same(Box<Resumed>),
@@ -37,8 +37,8 @@ impl Interrupted {
 }
 
 /// Returns an interrupted action from its record alone. What this process remembers may differ from it, because the
-/// last write of the record failed; and the candidate may have been rendered before the record's event arrived, with
-/// other random values.
+/// last write of the record failed; and the candidate may have been rendered with other random values before the
+/// record's event arrived.
 ///
 /// # Errors
 /// The record cannot be read. [`Error::Ended`] if the action has ended, although no answer said so; or if a hook of it failed,

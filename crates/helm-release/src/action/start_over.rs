@@ -5,10 +5,10 @@ use crate::kube::Decoration;
 use crate::release::Status;
 use crate::storage::{Marks, Stored, Written};
 
-/// Records of a revision that none of its Jobs has finished. Otherwise, an install that follows an unfinished removal
-/// would take those that the removal deleted for finished. Returns the record as written, with its marks; `None` if it
-/// stays, because it names no finished Job, because this operator did not write it, or because it no longer has this
-/// status: an action of which that is unknown may have ended well.
+/// Records that none of a revision's Jobs has finished. Otherwise, an install that follows an unfinished removal would
+/// mistake the Jobs that the removal deleted for finished ones. Returns the record as written, with its marks; `None`
+/// if the record stays unchanged. It does if it names no finished Job, if this operator did not write it, or if it no
+/// longer has this status: an action whose outcome is unknown may have succeeded.
 ///
 /// # Errors
 /// The record cannot be read or written. Repeat it then.
@@ -20,8 +20,8 @@ pub async fn expect_jobs_again(
     remark(env, version, status, |marks| marks.without_finished()).await
 }
 
-/// Takes back what [`expect_jobs_again`] has recorded, because the release stays: its Jobs have finished as in these marks
-/// from before. Returns the same.
+/// Reverts what [`expect_jobs_again`] recorded, because the release stays: its Jobs have finished according to these
+/// earlier marks. Returns the same as [`expect_jobs_again`].
 ///
 /// # Errors
 /// The record cannot be read or written.

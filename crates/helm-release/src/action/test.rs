@@ -25,7 +25,7 @@ pub struct Tested {
 /// in the marks whether all succeeded or `if_failed`. The revision's status stays, as in Helm.
 ///
 /// Call it again after an error, a cancellation or a crash: it waits for tests that still run, and repeats none that
-/// succeeded. If a test failed, that one and those after it run again.
+/// succeeded. If a test failed, it and the tests after it run again.
 ///
 /// # Errors
 /// A request was not answered, the run was interrupted, or the record cannot be read or written: the tests stay due. Or
@@ -64,7 +64,7 @@ async fn run(env: &Environment<'_>, release: &mut Release, records: &DeployedRec
     let run = env.hook_run(records);
     env.applier.run_hooks(release, HookEvent::Test, &run).await?;
     if is_cleaned_up(release) {
-        // Before the clean-up, or a restart would not know that the deleted ones succeeded.
+        // Recorded before the clean-up: otherwise a restart would not know that the deleted hooks succeeded.
         records.rewrite(release).await?;
         env.applier.clean_up_hooks(release, HookEvent::Test, None, &run).await?;
     }
@@ -76,8 +76,8 @@ fn is_cleaned_up(release: &Release) -> bool {
     tests.any(|hook| hook.delete_policies.contains(&DeletePolicy::HookSucceeded))
 }
 
-/// Records how far tests got that have not ended. If somebody has replaced the revision, ends them instead: they must not
-/// run beside the hooks of another. Returns why they have not ended.
+/// Records how far unfinished tests got. If somebody has replaced the revision, ends them instead: they must not run in
+/// parallel with another revision's hooks. Returns why they have not ended.
 async fn unfinished(env: &Environment<'_>, mut release: Release, records: &DeployedRecord<'_>, why: Error) -> Error {
     match records.rewrite(&release).await {
         Ok(_) => why,
@@ -96,8 +96,8 @@ async fn unfinished(env: &Environment<'_>, mut release: Release, records: &Deplo
     }
 }
 
-/// The record of a deployed revision while its tests run or end. A person's helm may replace the revision meanwhile: then
-/// its record is not written any more, because that would make it the deployed one again.
+/// The record of a deployed revision while its tests run or end. A person's helm may replace the revision meanwhile:
+/// then its record is no longer written, because that would make it the deployed revision again.
 pub(super) struct DeployedRecord<'a> {
     storage: &'a Storage,
     decoration: &'a Decoration,

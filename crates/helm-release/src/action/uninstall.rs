@@ -56,8 +56,9 @@ pub enum PostDelete {
 /// skipped because their namespace is being deleted.
 ///
 /// Call it before [`delete_objects`] and repeat it until it succeeds. The hooks' phases are recorded as they run, so a
-/// repetition after an error, a cancellation or a crash runs only what has not succeeded yet. Once all succeeded, it only
-/// deletes what is left of those that go then. If hooks are disabled, it ends those that a dead process started.
+/// repetition after an error, a cancellation or a crash runs only what has not succeeded yet. Once all succeeded, it
+/// only deletes what is left of the hooks that are deleted on success. If hooks are disabled, it ends those that a dead
+/// process started.
 ///
 /// # Errors
 /// A hook failed, and the record names it: do not delete anything yet. Or the record cannot be read or written.
@@ -152,8 +153,9 @@ pub async fn begin_deletion(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     Ok(Some(before))
 }
 
-/// Records that an uninstall stops before its first deletion, which [`begin_deletion`] has announced: it may be called
-/// off, and Jobs that had finished according to the marks `before` that count as finished again. It may also go on later.
+/// Records that an uninstall stops before its first deletion, although [`begin_deletion`] has announced it. The
+/// uninstall may be called off or go on later, and Jobs that had finished according to the marks `before` count as
+/// finished again.
 ///
 /// # Errors
 /// The record cannot be read or written. The uninstall goes on then, or Jobs that have finished run again.
@@ -165,8 +167,8 @@ pub async fn withdraw_deletion(env: &Environment<'_>, at: &mut Uninstalling, bef
     Ok(())
 }
 
-/// Deletes the objects of pre-delete hooks that an interrupted attempt may have left. Those that cannot be deleted, because
-/// someone else has or keeps them, do not stop the uninstall.
+/// Deletes the objects of pre-delete hooks that an interrupted attempt may have left. Objects that cannot be deleted,
+/// because someone else owns or keeps them, do not stop the uninstall.
 async fn clean_up_again(env: &Environment<'_>, release: &Release, run: &HookRun<'_>) -> Result<(), Error> {
     match env.applier.clean_up_hooks(release, HookEvent::PreDelete, Some(HookEvent::PostDelete), run).await {
         Err(error) if error.is_unanswered() => Err(error.into()),
@@ -193,7 +195,7 @@ pub async fn begin_with_hooks(
         release.config = serde_json::Value::Null;
     }
     begin(&mut release);
-    // They are of an earlier uninstall, whose hooks were others.
+    // These marks come from an earlier uninstall, which had other hooks.
     (at.marks.hooks_done, at.marks.revocable, at.marks.failed_post_deletes) = (false, false, 0);
     let owner = env.decoration.owner.as_ref();
     at.marks.owner = intern(owner.map_or("", |owner| &owner.uid));
@@ -210,10 +212,10 @@ fn begin(release: &mut Release) {
     }
 }
 
-/// Calls off the uninstall of a revision, which is deployed again. Ends its hooks that still run, as far as the record
-/// says; those that failed by themselves stay for their owner to look at. Returns the record as written, with its
-/// marks; `None` if the uninstall goes on, because the record says that its deletions have begun, or if this operator did
-/// not write the record.
+/// Calls off the uninstall of a revision, which is deployed again. Ends its hooks that are still running according to
+/// the record; objects of hooks that failed by themselves stay for their owner to inspect. Returns the record as
+/// written, with its marks; `None` if the uninstall goes on, because the record says that its deletions have begun, or
+/// if this operator did not write the record.
 ///
 /// # Errors
 /// The record cannot be read or written, or no longer says that the revision is being uninstalled.
@@ -283,8 +285,8 @@ pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Re
 }
 
 impl Uninstalling {
-    /// Returns the revision's release. If its record is read from storage, takes over how far the uninstall got: the last
-    /// write may have succeeded although its answer was lost, and the phases of the hooks are those of that write.
+    /// Returns the revision's release. If its record is read from storage, takes over how far the uninstall got: the
+    /// last write may have succeeded although its response was lost, and the hooks' phases are those of that write.
     async fn read(&mut self, env: &Environment<'_>) -> Result<Release, Error> {
         let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
         let (stored, marks) = match &self.packed {
@@ -322,8 +324,8 @@ impl Uninstalling {
         self.marks.failed_post_deletes >= POST_DELETE_TRIES
     }
 
-    /// Takes over the written record. If it could not be written, the stored one must be read again: it lists the hooks
-    /// that have begun, and the one in memory does not.
+    /// Keeps the written record. If the write failed, the stored record must be read again: it lists the hooks that
+    /// have begun, while the one in memory does not.
     fn take(&mut self, written: Result<Written, storage::Error>) -> Result<(), storage::Error> {
         self.packed = None;
         let written = written?;
@@ -366,8 +368,8 @@ pub async fn delete_each(env: &Environment<'_>, inventory: &Marks, all: &[&Marke
     Ok(())
 }
 
-/// Returns the objects of an ordered release in the reverse order of their rounds, except those of the first one. Each
-/// round is to be deleted once those before it in the list are gone.
+/// Returns the objects of an ordered release in the reverse order of their rounds, except those of the first one.
+/// Delete each round once the rounds before it in the list are gone.
 pub fn later_rounds(inventory: &Marks) -> Vec<Vec<&MarkedObject>> {
     let mut rounds: BTreeMap<Reverse<u16>, Vec<&MarkedObject>> = BTreeMap::new();
     for object in inventory.objects.iter().filter(|object| !object.kept) {
@@ -410,9 +412,10 @@ pub async fn hand_over(env: &Environment<'_>, inventory: &Marks) -> Result<(), E
     Ok(())
 }
 
-/// Takes the resource off the objects that it began to take over from this revision of another's release. Otherwise the
-/// garbage collector would delete them with the resource. The revision lists the objects; only they say which were
-/// taken, because the record is written last. If the record is lost or damaged, they are searched for.
+/// Removes the resource from the objects that it began to take over from this revision of another resource's release.
+/// Otherwise the garbage collector would delete them with the resource. The revision lists the objects; only their
+/// metadata shows which were taken, because the record is written last. If the record is lost or damaged, the cluster
+/// is searched for them.
 ///
 /// # Errors
 /// As [`hand_over`], or the record or an object cannot be read. If they are searched for, as [`claimed`].
@@ -435,7 +438,7 @@ pub(super) fn lists_no_objects(error: &Error) -> bool {
 
 async fn give_back_one(env: &Environment<'_>, object: &MarkedObject) -> Result<(), Error> {
     let is_named = |live: &Live| env.decoration.owner.as_ref().is_some_and(|owner| names(owner, live));
-    // A kept object names the resource since an earlier release, and nothing deletes it.
+    // A kept object has named the resource since an earlier release, and nothing deletes it.
     let is_tied = |live: &Live| is_named(live) && !(live.kept && live.controller.is_none());
     match env.applier.find_live(&object.key, &object.api_version).await {
         Ok(Some(live)) if is_tied(&live) => leave(env, object, Left::Before(Adopted::Claimed)).await,

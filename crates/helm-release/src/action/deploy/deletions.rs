@@ -1,5 +1,5 @@
-//! Notes in the pending record which unfinished objects the action deletes. Later, a deleted Job is as absent as one that
-//! its TTL has removed, but only the latter has finished.
+//! Notes in the pending record which unfinished objects the action deletes. Later, a Job that the action deleted looks
+//! the same as one that its TTL removed, but only the latter has finished.
 
 use std::sync::Mutex;
 
@@ -16,7 +16,7 @@ use crate::storage::{MarkedObject, Marks, Storage};
 pub(super) struct AttemptDeletions<'a> {
     storage: &'a Storage,
     release: &'a Release,
-    /// What the release had before the action.
+    /// The release's marks before the action.
     before: Option<&'a Marks>,
     ahead: &'a Marks,
     /// The marks as written; `None` if nothing was noted.
@@ -84,9 +84,9 @@ impl Attempt<'_> {
         let (env, key) = (self.env, &object.key);
         match env.applier.find_whole(key, &object.api_version).await {
             Ok(live) => Ok(live.is_some_and(|live| !live.deleting && !live.has_finished(&key.group, &key.kind))),
-            // What is not known to have finished counts as unfinished: a Job may run twice, as it may anyway if its node is
-            // lost, but nothing would make up for a lost run. Without the right to read, a rollback cannot re-create an
-            // object that no watch covers: it reads it first.
+            // An object counts as unfinished unless it is known to have finished: a Job may run twice, as it may anyway
+            // if its node is lost, but nothing would make up for a lost run. Without the right to read, a rollback
+            // cannot recreate an object that no watch covers, because it reads the object first.
             Err(error) if error.is_forbidden() => Ok(true),
             Err(source) => Err(ApplyError::Failed { verb: "read", object: key.to_string(), source }.into()),
         }

@@ -11,12 +11,13 @@ use crate::storage::MarkedObject;
 impl Attempt<'_> {
     /// Returns the dropped objects, for the record that is written ahead.
     ///
-    /// Definitions that the chart ships apart from now on are noted, because a continuation knows only the manifest: they
-    /// leave the release as an object that Helm would import again, and no clean-up deletes them.
+    /// Notes definitions that the chart now ships outside of its manifest, because a continuation knows only the
+    /// manifest. They leave the release as objects that Helm could import again, and no clean-up deletes them.
     pub(super) fn dropped(&self) -> Vec<MarkedObject> {
         let new: HashSet<&ObjectKey> = self.keys.iter().collect();
         let known = self.current.iter().flat_map(|current| &current.inventory.objects);
-        // What a kind's objects were in another scope is gone, and a deletion would hit what the candidate makes of them.
+        // If a kind changed its scope, the object in the old scope is gone, and deleting its key would delete the
+        // candidate's object.
         let stays = |key: &ObjectKey| new.contains(key) || self.keys.iter().any(|new| new.is_in_other_scope(key));
         let dropped: Vec<&MarkedObject> = known.filter(|known| !stays(&known.key)).collect();
         let folder = self.target_folder(&dropped);
@@ -38,15 +39,15 @@ impl Attempt<'_> {
         self.candidate.ships_apart(key, &self.env.decoration.namespace) || folder.is_some_and(is_in_folder)
     }
 
-    /// Returns whether a recorded chart has a definition in its `crds` folder. If the record cannot say, one that was
-    /// deployed counts: its deletion would delete every object of its kind.
+    /// Returns whether a recorded chart has a definition in its `crds` folder. If the record cannot tell, a deployed
+    /// definition counts as being in it, because deleting the definition would delete every object of its kind.
     fn is_in_folder(&self, key: &ObjectKey, folder: &CrdsFolder) -> bool {
         let namespace = &self.env.decoration.namespace;
         let mut objects = folder.files.iter().filter_map(|text| objects_of(text).ok()).flatten();
         objects.any(|object| object.has_key(key, namespace)) || (folder.is_partial && self.may_be_deployed(key))
     }
 
-    /// Returns whether the deployed revision may have an object: it does, or has no marks that say.
+    /// Returns whether the deployed revision may contain an object: its marks list the object, or it has no marks.
     fn may_be_deployed(&self, key: &ObjectKey) -> bool {
         let deployed = self.current.and_then(|current| current.marks.as_deref());
         deployed.is_none_or(|deployed| deployed.find(key).is_some())

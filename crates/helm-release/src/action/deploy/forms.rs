@@ -9,8 +9,8 @@ use crate::kube::{Found, Object, ObjectKey, Policy};
 use crate::storage::MarkedObject;
 
 impl Attempt<'_> {
-    /// Returns the release with what its live Jobs show: one that has the candidate's form runs, or has run. `None` if
-    /// they show nothing that is not recorded.
+    /// Returns the release updated by its live Jobs: a Job in the candidate's form is running or has run. `None` if the
+    /// Jobs show nothing new.
     pub(super) async fn as_seen(&self, observations: &Observations) -> Result<Option<Current>, Error> {
         let Some(current) = self.current else { return Ok(None) };
         let mut seen = None;
@@ -28,7 +28,7 @@ impl Attempt<'_> {
     }
 
     /// Returns whether a live Job of the release may have run in this form, although the records do not say so. After a
-    /// complete revision, none is in doubt.
+    /// complete revision, no Job is in doubt.
     fn is_in_doubt(&self, current: &Current, (object, key): (&Object, &ObjectKey), observed: &Found) -> bool {
         let (env, inventory) = (self.env, &current.inventory);
         let is_anothers = env.decoration.owner.as_ref().is_some_and(|owner| inventory.is_anothers(owner));
@@ -39,7 +39,8 @@ impl Attempt<'_> {
             let is_revoked = known.deleted && !known.expires;
             is_revoked || !known.is_of(object, &env.decoration.namespace)
         };
-        // What was there before the release, or was written client-side, does not show who set which field.
+        // An object that existed before the release, or that was written client-side, does not show who set which
+        // field.
         let counts = |known: &MarkedObject| known.adopted.is_none() && !known.client && is_silent(known);
         matches!(observed, Found::Read(found) if found.stays) && inventory.find(key).is_some_and(counts)
     }

@@ -75,7 +75,7 @@ pub(super) async fn deploy(
     let given_up = current.filter(|_| matches!(interrupted, Interrupted::Other)).map(Current::giving_up);
     let (current, resumed) = (given_up.as_ref().or(current), interrupted.same());
     let candidate = resumed.as_ref().map_or(candidate, |resumed| &resumed.candidate);
-    // As its marks will say: those of the last revision may say something else.
+    // As this revision's marks will say: the last revision's marks may differ.
     let decoration = Decoration { tie: candidate.tie(), ..env.decoration.clone() };
     let env = &Environment { decoration, options: env.options.clone(), ..*env };
     let (unique, keys) = keyed(env, candidate).await?;
@@ -124,8 +124,8 @@ pub(super) fn check_size(
 }
 
 impl Attempt<'_> {
-    /// Runs the pre hooks, unless they succeeded before an interruption. If hooks are disabled, ends those that began
-    /// before it.
+    /// Runs the pre hooks, unless they succeeded before an interruption. If hooks are disabled, ends the hooks that
+    /// began before that.
     async fn run_before(&self, release: &mut Release, ahead: &mut Marks) -> Result<(), Error> {
         let (env, kind) = (self.env, &self.kind);
         if env.options.disable_hooks {
@@ -142,7 +142,7 @@ impl Attempt<'_> {
             env.applier.run_hooks(release, kind.before, &run).await?;
             await_next(&mut release.hooks, kind.after);
             ahead.hooks_done = true;
-            // Before the clean-up, or a restart would not know that the deleted ones succeeded.
+            // Recorded before the clean-up: otherwise a restart would not know that the deleted hooks succeeded.
             env.storage.update(release, ahead).await?;
         }
         Ok(env.applier.clean_up_hooks(release, kind.before, Some(kind.after), &run).await?)

@@ -97,8 +97,8 @@ impl Attempt<'_> {
         Ok(each?)
     }
 
-    /// Returns how the action writes. What it cannot change, and does not change, is no reason to fail, or to run a Job
-    /// again.
+    /// Returns how the action writes. An object that cannot be changed, and that the chart has not changed, is no
+    /// reason to fail or to run a Job again.
     pub(in crate::action) fn write_options(&self) -> WriteOptions<'_> {
         WriteOptions { unchanged: Unchanged::Left, ..self.bases.write_options() }
     }
@@ -116,7 +116,7 @@ impl Attempt<'_> {
 
     /// Waits until the objects at these positions are ready, as far as later rounds wait for them.
     ///
-    /// Whether a Job expires is known from records, too: not the chart but the server may have given it a TTL.
+    /// Records also tell whether a Job expires: the server, rather than the chart, may have given it a TTL.
     async fn await_round(
         &self,
         round: &[usize],
@@ -139,7 +139,7 @@ impl Attempt<'_> {
         self.candidate.objects.iter().any(|object| object.turn != Turn::default())
     }
 
-    /// Returns whether the record of an unfinished attempt may say of which objects it has applied all.
+    /// Returns whether the record of an unfinished attempt may already hold marks of applied objects.
     pub(super) fn may_find_marks(&self) -> bool {
         self.is_ordered() || self.current.is_some_and(|current| current.is_continued_by(self.candidate))
     }
@@ -147,8 +147,8 @@ impl Attempt<'_> {
     /// Returns which existing object may be changed. Objects that the last revision applied belong to the release until
     /// another owner claims them.
     ///
-    /// So do those that an unfinished attempt has applied and recorded, in an ordered release or before deletions that were
-    /// refused.
+    /// So do objects that an unfinished attempt has applied and recorded, in an ordered release or before refused
+    /// deletions.
     fn rule(&self, key: &ObjectKey) -> Rule {
         let is_recorded = |known: &MarkedObject| known.mark.is_some() && self.may_find_marks();
         let had = |current: &Current| {
@@ -193,8 +193,8 @@ impl Attempt<'_> {
             Some(known) if known.client => Previous::Client { changed: !is_same(object, known, env) },
             _ => Previous::Apply,
         };
-        // After an unfinished or failed action, what is live may come from any revision since the last good one, and `bases`
-        // has those with a record. An adopted object may come from none.
+        // After an unfinished or failed action, a live object may come from any revision since the last good one;
+        // `bases` holds the recorded ones. An adopted object may come from none of them.
         let is_other = |known: &MarkedObject| known.adopted.is_some() || !is_same(object, known, env);
         let changed = recorded.is_none_or(is_other) || self.current.is_some_and(Current::lacks_revisions);
         let is_settled = self.current.is_some_and(|current| current.has_settled(key));
@@ -203,9 +203,9 @@ impl Attempt<'_> {
         Some(Target { object, rule, observed, previous, changed, handed_over, expires, is_new })
     }
 
-    /// Returns whether a Job in this form that is missing has finished: the server deletes it after that, and it is known to
-    /// have been applied. If no record says so, because the process ended before it wrote one, the live Job does, unless it
-    /// was there before the release.
+    /// Returns whether a Job in this form has finished if it is missing: the server deletes it then, and it is known to
+    /// have been applied. If the process ended before it recorded that, the live Job shows it, unless the Job existed
+    /// before the release.
     pub(super) fn may_have_finished(&self, object: &Object, key: &ObjectKey, observations: &Observations) -> bool {
         let recorded = self.current.and_then(|current| current.inventory.find(key));
         let is_live = || matches!(observations.get(key), Some(Found::Read(found)) if found.stays);
@@ -216,17 +216,17 @@ impl Attempt<'_> {
         })
     }
 
-    /// Returns whether a Job that may have finished ran for the release's owner, as far as records say. What ran for another
-    /// resource is the owner's only once the release is: this action may be refused, and nothing else of the release may be
-    /// left when the next one begins.
+    /// Returns whether a Job that may have finished ran for the release's owner, according to the records. A Job that
+    /// ran for another resource belongs to the owner only once the release does: this action may be refused, and
+    /// nothing else of the release may be left when the next one begins.
     pub(super) fn has_run_for_owner(&self, key: &ObjectKey) -> bool {
         let (Some(owner), Some(current)) = (&self.env.decoration.owner, self.current) else { return true };
         let is_recorded = || current.inventory.find(key).is_some_and(|known| known.expires);
         !current.inventory.is_anothers(owner) || (is_recorded() && !current.finished_for_former.contains(key))
     }
 
-    /// Returns whether objects name their owner as in the last revision: in the same way, and the same resource. The garbage
-    /// collector deletes what names an earlier one.
+    /// Returns whether objects name the same owner in the same way as in the last revision. The garbage collector
+    /// deletes objects that name an earlier owner.
     pub(super) fn is_tied_as_before(&self) -> bool {
         let decoration = &self.env.decoration;
         let is_owner = |uid: &str| uid.is_empty() || decoration.owner.as_ref().is_none_or(|owner| owner.uid == uid);
@@ -243,12 +243,13 @@ impl Attempt<'_> {
             && known.any(|known| is_autoscaler(known) && !self.keys.contains(known))
     }
 
-    /// Deletes objects that the candidate no longer contains, in Helm's uninstall order, those of later rounds first.
-    /// Returns those deleted. `ahead` lists them after the candidate's own, and says which ones are only left. Those that
-    /// the action's hooks have made stay. If the server refuses to delete some, the others are deleted nevertheless.
+    /// Deletes objects that the candidate no longer contains, in Helm's uninstall order, later rounds first. Returns
+    /// the deleted ones. `ahead` lists them after the candidate's objects, and says which ones only leave the release.
+    /// Objects that the action's hooks have made stay. If the server refuses to delete some, the others are deleted
+    /// nevertheless.
     ///
-    /// Those that are kept may still name the resource that this one took the release from. No record lists them from
-    /// now on, so they lose that reference here: the garbage collector would delete them with that resource.
+    /// Kept objects may still name the resource that this one took the release from. No record lists them from now on,
+    /// so they lose that reference here; otherwise the garbage collector would delete them with that resource.
     async fn prune(&self, release: &Release, ahead: &mut Marks) -> Result<Vec<ObjectKey>, Error> {
         let old = ahead.objects.iter().skip(self.keys.len());
         let mut dropped: Vec<MarkedObject> = old.filter(|o| !o.kept).cloned().collect();
@@ -269,7 +270,7 @@ impl Attempt<'_> {
             match self.prune_one(object, former.as_ref()).await.map_err(Error::of_prune) {
                 Ok(Removal::Sent(_)) => pruned.push(object.key.clone()),
                 Ok(_) => {}
-                // The others need not stay because of it: what one of them does, another object of the release may do by now.
+                // The other objects are deleted nevertheless: another object of the release may already do their work.
                 Err(error) if error.is_refused_deletion() => refused = refused.and(Err(error)),
                 Err(error) => return Err(error),
             }
@@ -277,7 +278,7 @@ impl Attempt<'_> {
         refused.map(|()| pruned)
     }
 
-    /// Deletes an object that the candidate no longer contains. One that is kept loses its reference to the former owner.
+    /// Deletes an object that the candidate no longer contains. A kept object loses its reference to the former owner.
     async fn prune_one(&self, object: &MarkedObject, former: Option<&Decoration>) -> Result<Removal, Error> {
         let removal = delete(self.env, object).await?;
         if let (Removal::Kept, Some(former)) = (&removal, former) {
@@ -292,8 +293,8 @@ impl Attempt<'_> {
         hooks.filter_map(|hook| objects_of(&hook.manifest).ok()).flatten().collect()
     }
 
-    /// Returns the decoration by the resource that this one is taking the release from, as far as owner references
-    /// show it: by its uid.
+    /// Returns the decoration of the resource that this one is taking the release from. Only its uid is known, which
+    /// suffices to recognize owner references.
     fn former(&self) -> Option<Decoration> {
         let (owner, uid) = (self.env.decoration.owner.as_ref()?, &self.current?.inventory.owner);
         let former = Owner { uid: uid.to_string(), ..owner.clone() };
@@ -319,8 +320,8 @@ fn has_run(hook: &Hook, kind: &ActionKind) -> bool {
     has(kind.before) || (has(kind.after) && hook.last_run.phase != HookPhase::NotRun)
 }
 
-/// Returns whether a live object is as it was applied. One that an action was about to delete, and did not, is applied
-/// again: its record no longer says that it may finish.
+/// Returns whether a live object is unchanged since it was applied. An object that an action was about to delete but
+/// did not is applied again, because its record no longer says that it may finish.
 fn is_intact(known: &MarkedObject, live: &CachedObject) -> bool {
     let is_noted = known.deleted && !known.expires;
     known.mark.is_some() && live.mark == known.mark && !is_noted

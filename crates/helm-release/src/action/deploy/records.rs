@@ -101,7 +101,8 @@ impl Attempt<'_> {
         }
     }
 
-    /// Returns whether the revision's tests are to run. A rollback returns to what ran before, so it has none.
+    /// Returns whether the revision's tests are to run. A rollback returns to a revision that ran before, so it has no
+    /// tests.
     fn tests(&self) -> Option<Tests> {
         let options = &self.env.options;
         let is_tested = options.tests && !options.disable_hooks && !self.is_rollback();
@@ -114,8 +115,8 @@ impl Attempt<'_> {
 
     /// Writes the record of the pending revision, and notes in the release which Secret holds it.
     ///
-    /// Fails if the revision before it has ended, although no answer said so: after a failure, the clean-up would return
-    /// to an older revision, or delete what that one has deployed.
+    /// Fails if the previous revision has ended although the response to that write was lost: after a failure, the
+    /// clean-up would return to an older revision, or delete what the previous one deployed.
     pub(super) async fn write_ahead(&self, release: &mut Release, ahead: &Marks) -> Result<(), Failure> {
         let storage = self.env.storage;
         let pending = self.current.filter(|current| current.pending).map(|current| current.version);
@@ -204,8 +205,8 @@ impl Attempt<'_> {
         self.current?.packed.as_ref()?.unpack().ok()
     }
 
-    /// Marks the earlier deployed revisions superseded; returns them. `last` is the record of the deployed one. A failure
-    /// is harmless, because only the newest revision counts, and the next action tries again.
+    /// Marks the earlier deployed revisions superseded; returns them. `last` is the deployed revision's record. A
+    /// failure is harmless, because only the newest revision counts, and the next action tries again.
     async fn supersede(&self, version: u32, last: Option<Result<Record, Error>>) -> Vec<(u32, u64)> {
         let Some(current) = self.current else { return Vec::new() };
         let mut superseded = Vec::new();
