@@ -80,7 +80,8 @@ impl<'a> Position<'a> {
                 let (body, live) = (fields.get(&**step), self.live.as_object()?);
                 path.push(Key::Field(step.to_string()));
                 if rest.is_empty() {
-                    // Also one that the chart no longer sets: while only we own it, an apply without it resets it.
+                    // This includes a field that the chart no longer sets: while only we own it, an apply without it
+                    // resets it.
                     return (body.is_some() || live.contains_key(&**step)).then_some(());
                 }
                 self.step(body?, live.get(&**step)?, &format!("f:{step}")).follow(rest, path)
@@ -106,8 +107,8 @@ impl<'a> Position<'a> {
         Position { body, live, sets: self.sets.iter().filter_map(|set| set.get(key)).collect() }
     }
 
-    /// Returns whether a manager owns the map as a whole, as with `nodeSelector`. One that was applied as an empty map looks
-    /// the same, until another manager owns a part of it.
+    /// Returns whether a manager owns the map as a whole, as with `nodeSelector`. A map that was applied empty looks
+    /// the same until another manager owns a part of it.
     fn is_atomic_map(&self) -> bool {
         let is_leaf = |set: &&Value| set.as_object().is_some_and(Map::is_empty);
         self.sets.iter().all(is_leaf)

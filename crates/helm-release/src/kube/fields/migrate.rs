@@ -106,7 +106,7 @@ fn without_ca_bundles(fields: &Value, depth: usize) -> Value {
     Value::Object(left.map(|(key, inner)| (key.clone(), without_ca_bundles(inner, depth + 1))).collect())
 }
 
-/// Returns a set of fields without those of another.
+/// Returns one set of fields minus another.
 pub(in crate::kube) fn without(fields: &Value, moved: &Value, depth: usize) -> Value {
     let Some(fields) = fields.as_object().filter(|_| depth <= MAX_DEPTH) else { return json!({}) };
     let rest = fields.iter().filter_map(|(key, inner)| match moved.get(key) {

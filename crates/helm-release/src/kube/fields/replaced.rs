@@ -12,8 +12,8 @@ use crate::kube::fields::unowned::is_ours;
 
 /// Returns the managed fields after moving to us the items of keyed lists that replaced ours; `None` if there are none.
 ///
-/// `objections` are paths in the server's notation: `spec.ports[1].name`. Only lists that contain a rejected field
-/// count, and only those in which we lost one of the manifest's items. Other managers' items beside it stay theirs.
+/// `objections` are paths in the server's notation: `spec.ports[1].name`. Considers only lists that contain a rejected
+/// field and in which we lost one of the manifest's items. Other managers keep their other items in these lists.
 pub(in crate::kube) fn with_replacements(live: &Value, body: &Value, objections: &[String]) -> Option<Value> {
     let mut entries = live["metadata"]["managedFields"].as_array()?.clone();
     let ours = entries.iter().position(is_ours)?;
@@ -36,8 +36,8 @@ fn items_at<'a>(object: &'a Value, path: &str) -> Option<&'a [Value]> {
     path.split('.').try_fold(object, |value, name| value.get(name))?.as_array().map(Vec::as_slice)
 }
 
-/// Returns the live items that have the rejected field's value in common with a wanted item that we lost. The field's
-/// index does not tell them, because it is one in the list that the apply would have made. An item that lacks the field
+/// Returns the live items that share the rejected field's value with a wanted item that we lost. The field's index does
+/// not identify them, because it refers to the list that the apply would have made. An item that lacks the field
 /// excludes all others.
 fn replacing(own: &Value, wanted: &[Value], present: &[Value], field: &str) -> Vec<Value> {
     let lost = wanted.iter().filter(|item| key_of_item(item, own) == ABSENT);
@@ -49,8 +49,8 @@ fn replacing(own: &Value, wanted: &[Value], present: &[Value], field: &str) -> V
     present.iter().filter(replaces).cloned().collect()
 }
 
-/// Returns the values of an item's field such as `.name`. In one such as `.ports[0].hostPort`, all items of the inner
-/// list count.
+/// Returns the values of an item's field such as `.name`. For a nested field such as `.ports[0].hostPort`, all items of
+/// the inner list count.
 fn values_at<'a>(item: &'a Value, field: &str) -> Vec<&'a Value> {
     let names = field.split('.').filter(|name| !name.is_empty());
     names.filter_map(|name| name.split('[').next()).fold(vec![item], |values, name| {

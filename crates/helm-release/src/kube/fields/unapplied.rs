@@ -1,5 +1,5 @@
-//! Marks our entry of managed fields from the move of others' fields to it, or from a claim of what blocks an apply, until
-//! the apply that sets their values.
+//! Marks our entry of managed fields while it holds fields whose values we have not set yet: from the moment it gains
+//! other managers' fields, or fields that block an apply, until the next apply.
 //!
 //! A process may die between the two writes. Without a mark, our entry would look as it does after an apply, over values
 //! that others wrote: neither a watch nor a read would show the drift. The mark is the name of an annotation that no
@@ -13,12 +13,12 @@ use crate::kube::fields::unowned::is_ours;
 /// The annotation, as managed fields name it.
 const UNAPPLIED: &str = "f:helm.sdk.operatorframework.io/unapplied";
 
-/// Returns managed fields whose entry of ours is marked.
+/// Returns the managed fields with our entry marked.
 pub(in crate::kube) fn as_unapplied(managers: Value) -> Value {
     changed(managers, |fields| union(fields, &mark(), 0))
 }
 
-/// Returns managed fields without the mark; `None` if they have none.
+/// Returns the managed fields without the mark; `None` if they are not marked.
 pub(in crate::kube) fn as_applied(managers: &Value) -> Option<Value> {
     is_unapplied(managers).then(|| changed(managers.clone(), |fields| *fields = without(fields, &mark(), 0)))
 }

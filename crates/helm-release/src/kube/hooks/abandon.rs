@@ -9,8 +9,8 @@ use crate::kube::writes::apply::Applier;
 use crate::release::Release;
 
 impl Applier {
-    /// Marks the hooks failed that began and did not end, records that, and then deletes by policy what all hooks
-    /// that began made. What cannot be deleted is only logged. Repeating it is safe.
+    /// Marks hooks that began but did not end as failed, records that, and then deletes by policy the objects of all
+    /// hooks that began. What cannot be deleted is only logged. Repeating it is safe.
     ///
     /// # Errors
     /// The release cannot be recorded; then nothing is deleted.
@@ -22,7 +22,7 @@ impl Applier {
         Box::pin(async move {
             let left = decide::abandon(&mut release.hooks, outside::now());
             let Some((first, _)) = left.first() else { return Ok(()) };
-            // Before the deletion, or a Job with a TTL that is gone would count as succeeded.
+            // Recorded before the deletion: otherwise a missing Job with a TTL would count as succeeded.
             let path = &release.hooks[*first].path;
             let recorded = run.journal.record(release).await;
             recorded.map_err(|source| HookError::Record { path: path.clone(), source })?;
@@ -31,8 +31,8 @@ impl Applier {
         })
     }
 
-    /// Deletes by policy what hooks that succeeded made, if nothing continues their action and the process that ran them
-    /// died before it did. What cannot be deleted is only logged. Repeating it is safe.
+    /// Deletes by policy the objects of hooks that succeeded. Nothing continues their action, and the process that ran
+    /// them may have died before it deleted the objects. What cannot be deleted is only logged. Repeating it is safe.
     pub(crate) fn delete_succeeded<'a>(&'a self, release: &'a Release, run: &'a HookRun<'a>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let left = decide::left_by_succeeded(&release.hooks);
@@ -42,8 +42,9 @@ impl Applier {
         })
     }
 
-    /// Deletes by policy what hooks that ended made, whether they succeeded or were abandoned, if the process that ended
-    /// them died before it did. What cannot be deleted is only logged. Repeating it is safe.
+    /// Deletes by policy the objects of hooks that ended, whether they succeeded or were abandoned: the process that
+    /// ended them may have died before it deleted the objects. What cannot be deleted is only logged. Repeating it is
+    /// safe.
     pub(crate) fn delete_ended<'a>(&'a self, release: &'a Release, run: &'a HookRun<'a>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let left = decide::left_by_ended(&release.hooks);

@@ -115,7 +115,7 @@ impl<'a> Clock<'a> {
         Ok(())
     }
 
-    /// Fails if the hook is interrupted: nothing is worth being waited for or created again.
+    /// Fails if the hook is interrupted: then nothing is worth waiting for or creating again.
     pub(super) fn check(&self, what: &str) -> Result<(), HookError> {
         let interruption = match self.run.patience {
             Patience::UntilInterrupted => self.run.slot.interruption(self.hook),

@@ -87,7 +87,7 @@ pub(super) fn needed_by_begun(hooks: &[Hook], order: &[usize]) -> Vec<usize> {
 /// A hook whose objects may be left, with the policies that delete them.
 pub(super) type Left = (usize, &'static [DeletePolicy]);
 
-/// Marks the hooks failed that began and did not end. Returns the hooks whose objects may be left.
+/// Marks hooks that began but did not end as failed. Returns the hooks whose objects may be left.
 pub(super) fn abandon(hooks: &mut [Hook], now: Timestamp) -> Vec<Left> {
     for hook in hooks.iter_mut().filter(|hook| hook.last_run.is_unfinished()) {
         (hook.last_run.phase, hook.last_run.completed_at) = (HookPhase::Failed, Some(now));
@@ -99,7 +99,7 @@ pub(super) fn abandon(hooks: &mut [Hook], now: Timestamp) -> Vec<Left> {
 /// died before it deleted them.
 pub(super) fn left_by_ended(hooks: &[Hook]) -> Vec<Left> {
     let policies = |hook: &Hook| match hook.last_run.phase {
-        // A hook that started and is to run again succeeded at the first of its events.
+        // A hook that has started but is `NotRun` succeeded at its first event, and is to run again.
         HookPhase::NotRun | HookPhase::Succeeded => SUCCEEDED,
         HookPhase::Failed => INTERRUPTED,
         HookPhase::Running | HookPhase::Unknown => &[],

@@ -32,9 +32,9 @@ const INTERRUPTED: &[DeletePolicy] = &[DeletePolicy::HookFailed, DeletePolicy::B
 /// Which objects of a hook to delete. If the chart leaves a name open, only those of the recorded run are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MadeBy {
-    /// Those of any run.
+    /// The objects of any run.
     AnyRun,
-    /// Those of the run that the record names.
+    /// The objects of the run that the record names.
     RecordedRun,
 }
 
@@ -123,7 +123,7 @@ pub enum HookError {
     },
     #[error("hook {path} cannot replace {object}: {why}")]
     Foreign { path: String, object: String, why: NotOurs },
-    /// It names no owner, like the objects of Helm's hooks.
+    /// The object names no owner, like the objects of Helm's hooks.
     #[error(
         "hook {path} cannot replace {object}: {}; if it is a hook's of this release, delete it, or annotate it with {annotations}",
         NotOurs::Unclaimed
@@ -283,8 +283,8 @@ impl Applier {
         Ok(skipped)
     }
 
-    /// Lets hooks run again whose objects were deleted because a later hook failed, by a process that died before it
-    /// could record the failure.
+    /// Resets hooks whose objects a process deleted because a later hook failed, if it died before it recorded the
+    /// failure. They run again.
     async fn expect_missing_again(
         &self,
         release: &mut Release,
@@ -314,7 +314,7 @@ impl Applier {
 
     /// Deletes what the recorded runs of an event's hooks with the policy `hook-succeeded` made, in reverse order, and
     /// waits until it is gone. Leaves out hooks that have begun again at `next`, the action's next event: they are
-    /// cleaned up after that one. Repeating it is safe, also while the hooks of `next` run.
+    /// cleaned up after that event. Repeating it is safe, also while the hooks of `next` run.
     ///
     /// # Errors
     /// An object belongs to someone else, or cannot be deleted within the hook's timeout.
@@ -340,8 +340,8 @@ impl Applier {
         })
     }
 
-    /// Deletes the objects of a hook that failed, if it has one of these policies. The failure is recorded before: whoever
-    /// continues the action would make the missing Job again, or take one with a TTL for one that succeeded.
+    /// Deletes the objects of a hook that failed, if it has one of these policies. The failure is recorded first:
+    /// otherwise, a continued action would create the missing Job again, or count a missing Job with a TTL as succeeded.
     async fn delete_failed(
         &self,
         release: &Release,
@@ -391,7 +391,7 @@ fn deleted_by(hook: &Hook, policies: &[DeletePolicy]) -> Result<Vec<Object>, Hoo
         return Ok(Vec::new());
     }
     let mut objects = objects::of(hook)?;
-    // A run that never began has made none.
+    // A run that never began has made no objects.
     objects.retain(|object| !object.name.is_empty() || hook.last_run.started_at.is_some());
     Ok(objects)
 }

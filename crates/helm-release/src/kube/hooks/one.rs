@@ -22,7 +22,7 @@ use crate::release::{DeletePolicy, HookEvent, HookPhase, LastRun, Release};
 const REFUSED_LIMIT: Duration = Duration::from_secs(120);
 
 impl Applier {
-    /// Runs a hook. `judged` becomes the object that decided how it ended, if there is one.
+    /// Runs a hook. Sets `judged` to the object that decided how the hook ended, if there is one.
     pub(super) async fn run_hook(
         &self,
         release: &mut Release,
@@ -157,7 +157,7 @@ impl Applier {
         }
     }
 
-    /// Deletes the object with this one's name if the hook's policy says so. It belongs to an earlier run.
+    /// Deletes an earlier run's object with this object's name, if the hook's policy says so.
     async fn delete_before_creation(&self, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
         match clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
             true => self.delete_hook(object, None, clock).await,

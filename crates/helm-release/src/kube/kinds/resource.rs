@@ -45,7 +45,7 @@ impl Resource {
         Ok(format!("{path}/{}", self.plural))
     }
 
-    /// Returns the namespace, as the kind is served now, of an object that had this one when its key was recorded: the kind
+    /// Returns an object's namespace under the kind's present scope, given the namespace in its recorded key: the kind
     /// may have changed its scope since then. `release` is the release's namespace.
     pub(crate) fn namespace_of<'n>(&self, recorded: &'n str, release: &'n str) -> &'n str {
         match (self.namespaced, recorded) {

@@ -286,7 +286,7 @@ impl<'de> Deserialize<'de> for Fields {
 }
 
 impl Fields {
-    /// Digests a `fieldsV1`. One that is too deep to parse is digested as text, whose keys servers sort.
+    /// Digests a `fieldsV1`. A set that is too deep to parse is digested as text; servers sort its keys.
     fn of(text: &str) -> Fields {
         serde_json::from_str(text).unwrap_or_else(|_| Fields(hash(text.as_bytes())))
     }

@@ -1,4 +1,4 @@
-//! Live objects: their metadata, whose they are, whether they are ready.
+//! Live objects: their metadata, owners and readiness.
 
 mod bounds;
 pub(in crate::kube) mod live;

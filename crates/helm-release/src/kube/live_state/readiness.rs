@@ -29,7 +29,8 @@ pub struct Unready {
     pub failed: bool,
     /// The reason for people, shortened: `0 of 3 replicas are available`.
     pub why: String,
-    /// Whether the reason is that of the object's own status, which may quote values: a webhook refuses its pods.
+    /// Whether the reason comes from the object's own status, which may quote values, for instance if a webhook refuses
+    /// its pods.
     pub quotes: bool,
     /// A digest of its status without times and messages: it changes when the object makes progress.
     pub progress: u64,
@@ -130,7 +131,7 @@ pub(in crate::kube) fn unready_as(
     Some(fault.err()?.into_unready(status))
 }
 
-/// Requires that a controller has seen the object as it is, if its status says what it has seen.
+/// Requires that a controller has observed the current generation, if the status reports an observed one.
 fn observed_generation(generation: Option<i64>, status: &Value) -> Verdict {
     match (generation, status.get("observedGeneration").and_then(Value::as_i64)) {
         (Some(generation), Some(observed)) if observed != generation => {

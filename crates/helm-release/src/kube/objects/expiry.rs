@@ -15,8 +15,8 @@ pub(in crate::kube) const TTL_STRATEGY: &str = "ttlStrategy";
 /// The field of a `SparkApplication` that is its TTL.
 pub(in crate::kube) const TIME_TO_LIVE: &str = "timeToLiveSeconds";
 
-/// Returns whether an object of this kind and spec is deleted after it finished. A deleted one does not count as
-/// missing: only its TTL, or a person, can have deleted it.
+/// Returns whether an object of this kind and spec is deleted after it finished. Once deleted, it does not count as
+/// missing: only its TTL or a person can have deleted it.
 pub(in crate::kube) fn expires(group: &str, kind: &str, spec: &Value) -> bool {
     match (group, kind) {
         _ if is_built_in(group) => kind == "Job" && spec[TTL].is_number(),

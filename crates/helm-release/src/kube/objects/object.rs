@@ -33,8 +33,8 @@ impl ObjectKey {
         ObjectKey { group: intern(group), kind: intern(kind), namespace: intern(namespace), name: intern(name) }
     }
 
-    /// Returns whether the other key is this object's in another scope of its kind: with a namespace, or without. The server
-    /// serves a kind in one scope. What existed in the other went with the kind's definition.
+    /// Returns whether the other key names this object in the kind's other scope, with or without a namespace. The
+    /// server serves a kind in one scope; objects in the other were deleted with the kind's definition.
     pub fn is_in_other_scope(&self, other: &ObjectKey) -> bool {
         let is_same = (&self.group, &self.kind, &self.name) == (&other.group, &other.kind, &other.name);
         is_same && self.namespace.is_empty() != other.namespace.is_empty()

@@ -36,8 +36,8 @@ pub(crate) struct Target<'a> {
     pub changed: bool,
     /// The fields that are set on creation and left to other managers afterwards.
     pub handed_over: Vec<Pointer>,
-    /// Whether it was applied in this form and the server deletes it once it finished. A missing one is then not
-    /// recreated.
+    /// Whether it was applied in this form and the server deletes it once it finished. Then it is not recreated if it
+    /// is missing.
     pub expires: bool,
     /// Whether it did not exist before the first write, and no deployed revision has it. Somebody may make it until this
     /// write; the record must say so before the release takes it over.
@@ -135,7 +135,7 @@ pub enum ApplyError {
         /// The finalizers that hold the object.
         finalizers: Vec<String>,
     },
-    /// Objects are to be recreated, and the record cannot say so. They were not deleted.
+    /// Objects must be recreated, but that could not be recorded. They were not deleted.
     #[error("cannot record that {objects} will be deleted and created anew")]
     Unrecorded {
         /// Their keys.

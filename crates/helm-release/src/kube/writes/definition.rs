@@ -32,8 +32,8 @@ pub(crate) enum DefinitionOf {
 }
 
 impl Applier {
-    /// Applies a definition over an existing one, or creates it. Returns whether it was created. The release's own keeps
-    /// its metadata, without which a rollback could not import it.
+    /// Applies a definition over an existing one, or creates it. Returns whether it was created. A definition that
+    /// belongs to the release keeps its metadata, without which a rollback could not import it.
     ///
     /// # Errors
     /// The definition belongs to another release, or the new one lacks a stored version, or changes scope or names; the
@@ -97,8 +97,8 @@ fn claim(live: &Value, decoration: &Decoration) -> Option<String> {
     }
 }
 
-/// Returns whether a release of this operator had the definition and has left it: its name is still there as we wrote
-/// it, but the label of its objects is not.
+/// Returns whether a release of this operator once contained the definition: the release's name that we wrote is still
+/// there, but the label of its objects is not.
 fn is_left(live: &Value) -> bool {
     let metadata = &live["metadata"];
     let names_release = |entry: &Value| {

@@ -102,8 +102,8 @@ impl Decoration {
 }
 
 impl Applier {
-    /// Removes our metadata from an object of this release that is left. A kept one still names its resource, by
-    /// annotations, so that the resource can adopt it again. Returns the object as it is then.
+    /// Removes our metadata from an object that leaves this release. A kept object still names its resource by
+    /// annotations, so that the resource can adopt it again. Returns the resulting object.
     ///
     /// Repeating it is safe. An object that does not exist, or that belongs to someone else, is not touched: `None`.
     ///

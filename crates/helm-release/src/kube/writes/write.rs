@@ -106,7 +106,7 @@ pub(crate) struct WriteOptions<'a> {
     pub recreate: &'a [ObjectRule],
     /// Records which unfinished objects are deleted in order to recreate them.
     pub deletions: &'a dyn Deletions,
-    /// What becomes of an object that something else decides.
+    /// How to treat an unchanged object that the server refuses to change.
     pub unchanged: Unchanged,
     /// How to treat the remaining objects after one that cannot be written.
     pub after_failure: AfterFailure,
@@ -190,7 +190,7 @@ impl Failures {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Precondition {
     uid: String,
-    /// `None` if every state of the object will do, because a read for this very write shows whose it is.
+    /// `None` if any state of the object will do, because a read for this write has just shown who owns it.
     resource_version: Option<String>,
 }
 
@@ -200,8 +200,8 @@ impl Precondition {
         Precondition { uid: known.uid.clone(), resource_version: Some(known.resource_version.clone()) }
     }
 
-    /// Requires the state that was read: the object may have changed hands since. One of the release that was read for this
-    /// very write may be in any state, because its controller writes its status.
+    /// Requires the state that was read: the object may have changed hands since. An object of the release that was
+    /// read for this write may be in any state, because its controller writes its status.
     fn of(read: &Existing) -> Precondition {
         let resource_version = (!read.is_ours_now).then(|| read.resource_version.clone());
         Precondition { uid: read.uid.clone(), resource_version }
@@ -404,8 +404,8 @@ impl Applier {
     }
 
     /// Applies. If an unowned server default or an item that replaced ours blocks the apply, claims it and applies
-    /// again, which removes it. Gives back what was claimed in vain, and what was moved before if the server rejects to
-    /// change the object.
+    /// again, which removes it. Gives back fields that were claimed in vain, and fields that were moved before if the
+    /// server refuses to change the object.
     async fn force_over_obstacles(
         &self,
         body: &Body,
@@ -438,7 +438,7 @@ impl Applier {
         applied
     }
 
-    /// Claims the fields that block an apply, which our entry says until the apply. Returns the managed fields from before,
+    /// Claims the fields that block an apply; our entry is marked until then. Returns the managed fields from before,
     /// and the response; `None` if nothing blocks it.
     async fn claim_obstacles(
         &self,
@@ -488,8 +488,8 @@ pub(in crate::kube) fn metadata_patch(mut changes: Map<String, Value>, metadata:
     Some(json!({"metadata": changes}))
 }
 
-/// Returns the object to apply over an existing one, and the managed fields to set first: earlier managers' fields
-/// become ours, which our entry says until the apply, and those that are handed over are released.
+/// Returns the object to apply over an existing one, and the managed fields to set first: earlier managers' fields move
+/// to our entry, which is marked until the apply, and handed-over fields are released.
 fn taken_over(body: &Body, existing: &Existing) -> (Body, Option<Value>) {
     let managed_fields = existing.managed_fields.json();
     let migrated = migrated_managers(managed_fields, &body.owner).map(as_unapplied);

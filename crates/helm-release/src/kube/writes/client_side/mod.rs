@@ -96,7 +96,7 @@ impl Applier {
         self.send_patch(path, &patch, schema).await.map(drop)
     }
 
-    /// Merges over each base, the newest first, so that nothing stays of any of them.
+    /// Merges over each base, newest first, so that no dropped field of any of them remains.
     async fn merge(&self, body: &Body, options: &WriteOptions<'_>, mut live: Value) -> Result<Merged, Error> {
         let document = self.schemas.document(&body.resource).await?;
         let schema = document.as_ref().and_then(|document| document.schema(&body.resource.kind));

@@ -1,5 +1,5 @@
-//! Merges the lists of metadata that several controllers share as sets, in which the items of others stay. A JSON merge
-//! patch replaces a list as a whole, and any patch removes one that the new manifest no longer has.
+//! Merges the metadata lists that several controllers share as sets, so that other controllers' items stay. A JSON
+//! merge patch would replace a whole list, and any patch would remove a list that the new manifest no longer contains.
 
 use serde_json::Value;
 
@@ -13,7 +13,7 @@ pub(super) fn keep_others(last: Option<&Value>, new: &mut Value, live: &Value) {
         let all = union(last, items(new, name), items(live, name), key);
         let Some(metadata) = new.get_mut("metadata").and_then(Value::as_object_mut) else { return };
         match metadata.get(name) {
-            // Invalid: the server says so.
+            // Invalid; the server will reject it.
             Some(found) if !found.is_array() && !found.is_null() => {}
             _ if all.is_empty() => _ = metadata.remove(name),
             _ => _ = metadata.insert(name.to_owned(), all.into()),
@@ -21,7 +21,8 @@ pub(super) fn keep_others(last: Option<&Value>, new: &mut Value, live: &Value) {
     }
 }
 
-/// Returns whether a patch sets or removes one of the lists, so that it is right only for the object that was read.
+/// Returns whether a patch sets or removes one of the lists, which makes it valid only for the version of the object
+/// that was read.
 pub(super) fn is_changed_by(patch: &Value) -> bool {
     SHARED.iter().any(|(name, _)| patch["metadata"].get(*name).is_some())
 }
@@ -29,7 +30,7 @@ pub(super) fn is_changed_by(patch: &Value) -> bool {
 /// Returns the live items, minus those that the new manifest drops, plus those that it adds.
 fn union(last: &[Value], new: &[Value], live: &[Value], key: Option<&str>) -> Vec<Value> {
     let is_controller = |item: &Value| item["controller"] == true;
-    // An object has one controller: that of an earlier resource with the owner's name gives way.
+    // An object has only one controller: an earlier resource with the owner's name gives way.
     let gives_way = |item: &Value| is_controller(item) && new.iter().any(is_controller);
     let is_left = |item: &&Value| find(last, item, key).is_none() && !gives_way(item);
     let left = live.iter().filter_map(|item| find(new, item, key).or_else(|| Some(item).filter(is_left)));

@@ -73,14 +73,13 @@ pub(super) enum Desired {
     TakenOver,
 }
 
-/// Returns whether the live object is the one that was applied for the release, for the same object of the chart. An
-/// immutable field of it cannot have changed since then: something else decides the fields that differ, and would do so
-/// again.
+/// Returns whether the live object was applied for the release from the same object of the chart. Its immutable fields
+/// cannot have changed since then: something else sets the fields that differ, and would set them again.
 pub(super) fn is_as_applied(live: &Live, key: &ObjectKey, desired: Desired, decoration: &Decoration) -> bool {
     match desired {
         Desired::Changed => false,
         Desired::Unchanged => live.mark.is_some() && decoration.prove(live, &key.namespace).is_ok(),
-        // The rule admits it, and what Helm applied names no owner.
+        // The rule admits it, and objects that Helm applied name no owner.
         Desired::TakenOver => decoration.ownership(live) == Ownership::Ours,
     }
 }

@@ -137,8 +137,8 @@ impl Applier {
     /// changes only its metadata.
     ///
     /// # Errors
-    /// [`ApplyError::Guarded`] if one of them must not be deleted, or [`ApplyError::Unrecorded`]; then none is. If the server
-    /// refuses a deletion, or one of them has changed meanwhile, those before it are deleted.
+    /// [`ApplyError::Guarded`] if one of them must not be deleted, or [`ApplyError::Unrecorded`]; then none of them is
+    /// deleted. If the server refuses a deletion, or one of them has changed meanwhile, those before it are deleted.
     /// [`ApplyError::StillDeleting`] if a deletion is not complete in time. Otherwise as [`Applier::apply`].
     async fn recreate(
         &self,
