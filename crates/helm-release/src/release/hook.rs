@@ -116,7 +116,7 @@ pub struct LastRun {
 }
 
 impl LastRun {
-    /// Returns whether it has started, and no end of it is recorded.
+    /// Returns whether it has started and no end is recorded.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.started_at.is_some() && matches!(self.phase, HookPhase::Running | HookPhase::Unknown)
     }

@@ -1,4 +1,5 @@
-//! Finds a release that is recorded elsewhere: in the release's namespace although this home is another one, or in chunks.
+//! Finds a release that is recorded elsewhere: in chunks, or in the release's namespace although this home is a
+//! different one.
 
 use std::time::Duration;
 
@@ -28,9 +29,9 @@ pub(crate) struct Elsewhere {
 /// The revisions of a release that did not succeed, but may have made objects.
 #[derive(Debug)]
 pub(crate) struct Unsuccessful<T> {
-    /// Those before the revision that the live objects come from, if this operator did not make that one.
+    /// Revisions before the one that the live objects come from, if this operator did not make that one.
     pub(crate) before: Vec<T>,
-    /// Those after it.
+    /// Revisions after it.
     pub(crate) later: Vec<T>,
 }
 
@@ -45,7 +46,7 @@ impl<T> Unsuccessful<T> {
     }
 }
 
-/// What a revision that did not succeed says of its objects.
+/// The source that lists the objects of an unsuccessful revision.
 #[derive(Debug)]
 pub(crate) enum Listing {
     /// Its marks, which list them unless its record is damaged.
@@ -129,8 +130,8 @@ impl Storage {
         Ok(listed.map(|Listed { base, unsuccessful, .. }| (marks(base), unsuccessful.map(marks))))
     }
 
-    /// Reads the revisions that did not succeed of a release of this owner that was imported from the release's namespace
-    /// as this revision; `None` if it was not. Only there are they recorded. Sends one list request if the home is
+    /// Reads the unsuccessful revisions of a release of this owner that was imported from the release's namespace as
+    /// this revision; `None` if it was not. They are recorded only there. Sends one list request if the home is
     /// elsewhere, and reads records that no marks list.
     pub(crate) async fn unsuccessful_before_import(
         &self,
@@ -150,8 +151,8 @@ impl Storage {
         }
     }
 
-    /// Reads the records of the revisions that did not succeed, from which a release of this owner was imported as this
-    /// revision, newest first. Sends one list request if the home is elsewhere.
+    /// Reads the records of unsuccessful revisions of a release of this owner that was imported as this revision,
+    /// newest first. Sends one list request if the home is elsewhere.
     pub(crate) async fn records_before_import(
         &self,
         (namespace, name): (&str, &str),
@@ -173,8 +174,8 @@ impl Storage {
         Ok(records)
     }
 
-    /// Returns whether another resource took a release that is recorded in the release's namespace, but not at this home,
-    /// over from this owner. Sends one list request if the home is elsewhere.
+    /// Returns whether another resource took over from this owner a release that is recorded in the release's namespace
+    /// but not at this home. Sends one list request if the home is elsewhere.
     ///
     /// # Errors
     /// [`Error::Forbidden`] if the operator may not list the records beside the release, or the request fails.
@@ -183,7 +184,7 @@ impl Storage {
         Ok(is_taken_over_from(&beside.list_beside(namespace, name).await?, owner))
     }
 
-    /// Lists the records beside a release of this owner; none if it is another's.
+    /// Lists the records beside a release of this owner; none if the release belongs to someone else.
     async fn owned(&self, namespace: &str, name: &str, owner: &str) -> Result<Vec<RecordMeta>, Error> {
         let all = self.list_beside(namespace, name).await?;
         Ok(if is_held_by(&all, owner) { all } else { Vec::new() })
@@ -270,8 +271,8 @@ fn check_rest(name: &str, all: &[RecordMeta], now: Timestamp) -> Result<(), Erro
     }
 }
 
-/// Returns whether a release with these records is this owner's: the newest one that names an owner decides, because
-/// earlier ones may name a previous owner. If this operator wrote any of them, only its own count.
+/// Returns whether a release with these records belongs to this owner: the newest record that names an owner decides,
+/// because earlier ones may name a previous owner. If this operator wrote any of them, only those count.
 fn is_held_by(all: &[RecordMeta], owner: &str) -> bool {
     naming_owners(all).next().is_some_and(|newest| newest.names_owner(owner))
 }
@@ -284,7 +285,7 @@ fn is_taken_over_from(all: &[RecordMeta], owner: &str) -> bool {
     had || named.any(|older| older.names_owner(owner))
 }
 
-/// Returns the records that say whose release it is, newest first.
+/// Returns the records that name the release's owner, newest first.
 fn naming_owners(all: &[RecordMeta]) -> impl Iterator<Item = &RecordMeta> {
     let has_own = all.iter().any(is_own);
     all.iter().rev().filter(move |meta| if has_own { is_own(meta) } else { !meta.owners.is_empty() })

@@ -14,9 +14,9 @@ pub enum Maker {
     Other,
 }
 
-/// Returns the revisions among those before a base that may have left objects which no later one lists: the unsuccessful
-/// ones since the last that this operator deployed, which pruned those of earlier ones. What Helm left before a resource
-/// had the release is not ours to delete. `of` returns a revision's status and maker.
+/// Returns the revisions before a base that may have left objects that no later revision lists: the unsuccessful ones
+/// since this operator last deployed a revision, which pruned the objects of earlier ones. We must not delete what Helm
+/// left before a resource owned the release. `of` returns a revision's status and maker.
 pub fn left_behind<T>(before: impl DoubleEndedIterator<Item = T>, of: impl Fn(&T) -> (Status, Maker)) -> Vec<T> {
     let has_pruned = |one: &T| matches!(of(one), (status, Maker::Operator) if !status.is_unsuccessful());
     let may_have_left =

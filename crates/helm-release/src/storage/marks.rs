@@ -80,8 +80,8 @@ pub struct Marks {
     /// finished since then ran for it. The takeover may be refused: for the owner, nothing has changed.
     #[serde(rename = "q", default, skip_serializing_if = "str::is_empty")]
     pub noted_for: Arc<str>,
-    /// How many of `objects`, from the first, the revision renders. One that did not succeed lists after them those that
-    /// it drops. `None` if that is unknown, or if it is complete.
+    /// The number of leading `objects` that the revision renders. An unsuccessful revision lists the objects that it
+    /// drops after them. `None` if the number is unknown or the revision is complete.
     #[serde(rename = "l", default, skip_serializing_if = "Option::is_none")]
     pub own: Option<usize>,
     /// The objects, in install order. Serialized separately, in a compact form.
@@ -159,8 +159,8 @@ impl Marks {
         })
     }
 
-    /// Returns the marks with a note that these Jobs, which ran for the owner, are deleted for the resource with this uid
-    /// alone, which is taking the release over.
+    /// Returns the marks with a note that these Jobs, which ran for the owner, are deleted only for the resource with
+    /// this uid, which is taking the release over.
     #[must_use]
     pub fn noted_for_taker(mut self, jobs: &[ObjectKey], uid: &str) -> Marks {
         let deleted = self.objects.iter_mut().filter(|object| object.deleted && jobs.contains(&object.key));
@@ -168,8 +168,8 @@ impl Marks {
         Marks { noted_for: intern(uid), ..self }
     }
 
-    /// Returns the marks as the owner sees them, for which Jobs have finished that are noted as deleted for another resource;
-    /// `None` if none is noted.
+    /// Returns the marks as the owner sees them: Jobs that are noted as deleted for another resource have finished for
+    /// the owner. `None` if no such Job is noted.
     pub fn for_owner(&self) -> Option<Marks> {
         let finished = |object: &MarkedObject| match object.deleted && object.noted {
             true => MarkedObject { deleted: false, expires: true, noted: false, ..object.clone() },
@@ -190,7 +190,8 @@ impl Marks {
         job.deleted && *self.noted_for == *uid
     }
 
-    /// Returns the marks without the note that objects count as finished when they are missing; `None` if none does.
+    /// Returns the marks without the note that objects count as finished when they are missing; `None` if no object has
+    /// it.
     pub fn without_finished(&self) -> Option<Marks> {
         self.objects.iter().any(|object| object.expires).then(|| {
             let objects = self.objects.iter().map(|object| MarkedObject { expires: false, ..object.clone() });
@@ -198,7 +199,7 @@ impl Marks {
         })
     }
 
-    /// Returns whether another resource than this owner had the release last.
+    /// Returns whether a resource other than this owner had the release last.
     pub fn is_anothers(&self, owner: &Owner) -> bool {
         !self.owner.is_empty() && *self.owner != *owner.uid
     }
@@ -248,10 +249,10 @@ pub enum Tests {
     /// They succeeded.
     #[serde(rename = "p")]
     Passed,
-    /// One failed, and the revision stays.
+    /// A test failed, and the revision stays.
     #[serde(rename = "f")]
     Failed,
-    /// One failed, and the revision is to be rolled back.
+    /// A test failed, and the revision is to be rolled back.
     #[serde(rename = "r")]
     Rejected,
 }
@@ -310,7 +311,7 @@ pub struct MarkedObject {
     /// Whether the action deletes an unfinished object of this key, to create this one in its place or because the
     /// revision drops it. What earlier revisions say of the object no longer counts.
     pub deleted: bool,
-    /// Whether only a takeover deletes it so: it has finished for the owner, and is to run for [`Marks::noted_for`].
+    /// Whether only a takeover deletes it: the Job has finished for the owner, and must run for [`Marks::noted_for`].
     pub noted: bool,
     /// Whether it was written client-side, because server-side apply rejects it or is disabled.
     pub client: bool,
@@ -383,8 +384,8 @@ fn is_zero(n: &u32) -> bool {
 }
 
 impl Marks {
-    /// Gives each of these objects the turn that is recorded for it. They are all that the revision renders. `namespace`
-    /// is the release's.
+    /// Sets the recorded turn of each of these objects, which are all that the revision renders. `namespace` is the
+    /// release's.
     pub(crate) fn give_turns(&self, objects: &mut [Object], namespace: &str) {
         if self.objects.is_empty() && self.turns.len() == objects.len() {
             let mut sorted: Vec<&mut Object> = objects.iter_mut().collect();
@@ -422,7 +423,7 @@ impl Marks {
         self.objects.iter().find(|o| o.key == *key)
     }
 
-    /// Finds the object with this key, or else the one that it was while its kind was served in another scope.
+    /// Finds the object with this key, or with the key that it had while its kind was served in another scope.
     pub fn find_in_any_scope(&self, key: &ObjectKey) -> Option<&MarkedObject> {
         self.find(key).or_else(|| self.objects.iter().find(|o| o.key.is_in_other_scope(key)))
     }

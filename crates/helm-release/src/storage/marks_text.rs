@@ -42,9 +42,9 @@ const ADOPTED: [Option<Adopted>; 8] = [
     Some(Adopted::Shipped),
     None,
 ];
-/// The adoption of a deleted object, which is no longer an adopted one. Older processes read it as none.
+/// The adoption code of a deleted object, which is no longer adopted. Older processes read it as no adoption.
 const DELETED: u8 = 5;
-/// The same of one that only a takeover deletes.
+/// The adoption code of an object that only a takeover deletes.
 const NOTED: u8 = 7;
 /// After the three bits of the adoption.
 const EXPIRES: u8 = 1 << 7;
@@ -195,7 +195,7 @@ impl Marks {
         let marks = self.without_inventory();
         let rest = Inventory { g: marks.turns(), a: packed_adopted(&marks.adopted), ..Inventory::default() };
         let text = json(&marks, &rest);
-        // A record that holds the objects themselves has no room for so many.
+        // In practice it always fits: a manifest with so many objects would not fit into a record.
         if text.len() <= MAX_TEXT { text } else { json(&marks, &Inventory::default()) }
     }
 

@@ -100,7 +100,7 @@ fn owners(metadata: &ObjectMeta, marks: Option<&Marks>) -> Vec<String> {
     }
     let label = metadata.labels.as_ref().and_then(|labels| labels.get(OWNER_LABEL));
     let all = label.into_iter().chain(metadata.owner_references.iter().flatten().map(|o| &o.uid));
-    // A uid that is too long for a real one still names another owner.
+    // A uid too long to be real still names another owner.
     all.take(MAX_OWNERS).map(|uid| uid[..uid.floor_char_boundary(MAX_NAME)].to_owned()).collect()
 }
 

@@ -48,7 +48,7 @@ pub(crate) const MAX_RECORD: usize = 1 << 20;
 /// The type of the Secrets that are release records.
 pub const SECRET_TYPE: &str = "helm.sh/release.v1";
 
-/// The key in a record's data of what the revision did, beside Helm's own, which Helm neither reads nor copies.
+/// The key in a record's data that holds what the revision did. Helm neither reads nor copies it.
 const PLAN_KEY: &str = "plan";
 
 /// Maximum size of what a revision did, in bytes.
@@ -149,11 +149,11 @@ pub struct Body {
 /// Which Secret a write may change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Precondition {
-    /// The one with this uid.
+    /// The record with this uid.
     Uid(Arc<str>),
-    /// One that still has this resource version.
+    /// A record that still has this resource version.
     ResourceVersion(u64),
-    /// Any of its name.
+    /// Any record with its name.
     None,
 }
 
@@ -217,7 +217,8 @@ impl Storage {
         Storage { home, ..self }
     }
 
-    /// Returns a storage with each release's records in the release's namespace; `None` if this storage is one.
+    /// Returns a storage with each release's records in the release's namespace; `None` if this storage already keeps
+    /// them there.
     fn beside_releases(&self) -> Option<Storage> {
         (self.home != Home::default()).then(|| Storage::new(self.api.clone(), self.keys.clone()))
     }
@@ -296,9 +297,9 @@ impl Storage {
         }
     }
 
-    /// Rewrites a revision's record and its marks. A record with another uid than the release's counts as missing.
-    /// Removes an upstream operator's owner reference: through it, a foreground deletion would collect the record before
-    /// we uninstall.
+    /// Rewrites a revision's record and its marks. A record whose uid differs from the release's counts as missing.
+    /// Removes an upstream operator's owner reference: through it, a foreground deletion would collect the record
+    /// before we uninstall.
     ///
     /// # Errors
     /// The record does not exist, the request fails, or the record is too large.
@@ -400,8 +401,9 @@ impl Storage {
         Ok(version_of(&self.patch(namespace, &key, &patch).await?))
     }
 
-    /// Marks a revision superseded whose record was read with this result. Of a record that is damaged or cannot be
-    /// rewritten, changes only the status label, if it is still the known record. Returns the record's resource version.
+    /// Marks a revision superseded, given the result of reading its record. If the record is damaged or cannot be
+    /// rewritten, changes only the status label, provided that it is still the known record. Returns the record's
+    /// resource version.
     ///
     /// # Errors
     /// As [`update`](Storage::update), or the record was not read for another reason.
@@ -562,7 +564,7 @@ impl Storage {
         }
     }
 
-    /// Changes a record. One with another uid than the patch's counts as missing.
+    /// Changes a record. A record whose uid differs from the patch's counts as missing.
     async fn patch(&self, namespace: &str, key: &str, patch: &Value) -> Result<ObjectMeta, Error> {
         let path = format!("{}?fieldManager={FIELD_MANAGER}", path(namespace, key));
         let call = Call::merge(path, patch.to_string().into_bytes());
@@ -584,8 +586,8 @@ impl Storage {
     }
 }
 
-/// Returns the release with the identity in the record's own name. The body may claim any other, whose record a rewrite
-/// would then replace.
+/// Returns the release with the identity in the record's own name. The body may claim any other identity, and a rewrite
+/// would then replace that release's record.
 fn placed(release: Release, (namespace, name): (&str, &str), version: u32) -> Release {
     Release { namespace: namespace.to_owned(), name: name.to_owned(), version, ..release }
 }
