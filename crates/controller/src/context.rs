@@ -202,7 +202,7 @@ pub struct ControllerConfig {
 }
 
 impl ControllerConfig {
-    /// Returns what says which resources are this process's; `None` if all of them are.
+    /// Returns how to tell which resources belong to this process; `None` if all of them do.
     pub fn share(&self) -> Option<Share> {
         let ring = self.ring.clone().map(Share::from);
         ring.or_else(|| self.shard_selector.clone().map(Share::from))

@@ -1,5 +1,5 @@
-//! Connections and clients for what one decision leads to. They end with the contact: a server that answers after that
-//! may have been restored to a time before the decision.
+//! Connections and clients for the requests that follow from one decision. They end when contact is lost: a server that
+//! answers later may have been restored to a time before the decision.
 
 use std::sync::Arc;
 
@@ -45,7 +45,8 @@ impl Api for AsOf {
     }
 }
 
-/// Returns a client for what is decided now. Once all watches were interrupted, its writes fail and are not sent.
+/// Returns a client for a decision that is made now. Once all watches were interrupted, its writes fail and are not
+/// sent.
 pub(crate) fn as_of_now(client: &Client, contact: &Contact) -> Client {
     let (inner, contact, decided) = (client.clone(), contact.clone(), Instant::now());
     let guarded = service_fn(move |request: Request<Body>| {

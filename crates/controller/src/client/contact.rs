@@ -1,8 +1,8 @@
 //! Tracks the contact with the server: requests that got no response, and watches whose streams were interrupted.
 //!
-//! When every stream has broken off, the server that answers next may have been restored from a backup. One watch may
-//! then have listed the restored objects while another still holds what it saw before. Until all watches have resumed,
-//! nothing is decided and nothing is written.
+//! Once every stream has been interrupted, the server that answers next may have been restored from a backup. One watch
+//! may then have listed the restored objects while another still holds what it saw before. Until all watches have
+//! resumed, nothing is decided and nothing is written.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -25,8 +25,8 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// How long to wait for an interrupted watch. After that it may never resume, because nothing needs it any more.
 const HELD: Duration = Duration::from_secs(60);
 
-/// How long no watch may run before contact counts as lost for a while. Connections are reset regularly, by a balancer's
-/// maximum age or a restart of the server, and the watches, which share one, resume within seconds.
+/// How long all watches may be interrupted before contact counts as lost for long. Connections are reset regularly, by
+/// a balancer's maximum age or a restart of the server, and the watches, which share one, resume within seconds.
 const LONG: Duration = Duration::from_secs(60);
 
 /// How long after the last failed contact a refusal may mean that the server is starting: it answers before it has
@@ -108,7 +108,7 @@ struct Watched {
     /// The number of its running streams. It is two for a moment while a stream replaces another.
     streams: usize,
     /// Whether it must list again, because another watch found that the server was restored. The server knows this
-    /// one's version, but not what was written and read since.
+    /// watch's version, but not what was written and read since.
     must_list: bool,
     /// Ends its last stream.
     end: CancellationToken,
@@ -247,7 +247,8 @@ impl Contact {
         if how == Ended::Broken {
             state.failed = Some(now);
         }
-        // While one stream lasts, the server is the same: others lost their definition, or a server behind it.
+        // While any stream lasts, the server is the same: the other watches lost their definition, or belong to an
+        // aggregated server.
         if !state.interrupted.is_empty() && state.has_no_stream() {
             state.lose(now);
         }
@@ -300,7 +301,7 @@ impl Contact {
         if is_late { Err(Interrupted) } else { Ok(()) }
     }
 
-    /// Returns until when interrupted watches hold writes, if none resumes; `None` if they hold none.
+    /// Returns until when interrupted watches hold writes back, if none resumes; `None` if no write is held.
     fn held_until(&self) -> Option<Instant> {
         let mut state = lock(&self.0.state);
         let now = Instant::now();
@@ -354,8 +355,8 @@ impl State {
         }
     }
 
-    /// Makes these watches list again, and ends their streams. One without a stream may never have another, so writes do
-    /// not wait for it.
+    /// Makes these watches list again, and ends their streams. A watch without a stream may never get another, so
+    /// writes do not wait for it.
     fn list_again(&mut self, is_meant: impl Fn(&str) -> bool) {
         let now = Instant::now();
         for (selection, watch) in self.watches.iter_mut().filter(|(selection, _)| is_meant(selection)) {
@@ -367,7 +368,7 @@ impl State {
         }
     }
 
-    /// Returns whether a watch that was interrupted knows after this answer what it sees.
+    /// Returns whether an interrupted watch knows after this answer which state it sees.
     fn knows(&self, status: StatusCode, since: Instant) -> bool {
         match status {
             status if status.is_success() => true,
@@ -381,7 +382,7 @@ impl State {
     }
 }
 
-/// Returns whether contact that was lost then has been lost for long.
+/// Returns whether contact that was lost at this time has been lost for long.
 fn is_long(away: Instant) -> bool {
     away.elapsed() >= LONG
 }

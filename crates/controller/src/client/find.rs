@@ -1,5 +1,5 @@
 //! Finds the cluster as kubectl does: from the files in `KUBECONFIG`, else `~/.kube/config`, else the pod's service
-//! account. Explains what is wrong with the source that was meant.
+//! account. Explains what is wrong with the intended source.
 
 use std::ffi::OsString;
 use std::io;

@@ -10,9 +10,9 @@ use outside::{Api, Error};
 use super::{counted, prepared};
 use crate::metrics::Metrics;
 
-/// Returns a function that connects to the cluster with a token and nothing else: no certificate, account or user of
-/// this process, with which the API server would authenticate the request instead. Each connection is for one request:
-/// people send few, and no token outlives its request.
+/// Returns a function that connects to the cluster with a token and nothing else: given a certificate, account or user
+/// of this process, the API server would authenticate the request with that instead. Each connection is for one
+/// request: people send few, and no token outlives its request.
 pub(crate) fn senders(
     cluster: Config,
     program: &str,

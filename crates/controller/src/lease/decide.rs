@@ -32,7 +32,7 @@ pub(super) struct Claimant {
     pub(super) rule: Rule,
 }
 
-/// Which lease counts as held by the claimant, and when another's may be taken.
+/// Which lease counts as held by the claimant, and when another holder's lease may be taken.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Rule {
     /// Many candidates want one lease. Each has an identity that no other process has.

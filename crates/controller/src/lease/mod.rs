@@ -100,7 +100,7 @@ pub struct Election {
     path: String,
     name: String,
     claimant: Claimant,
-    /// The labels that the lease gets besides those that others give it.
+    /// The labels that this process sets on the lease; others may set more.
     labels: BTreeMap<String, String>,
     timing: Timing,
     term: Term,
@@ -159,7 +159,7 @@ impl Election {
         Election { witness: Some(witness), ..self }
     }
 
-    /// Makes the lease that of a shard, with these labels. Its name is the identity, which another process may have had
+    /// Makes this lease a shard's, with these labels. Its name is the identity, which another process may have had
     /// before.
     pub fn of_shard(mut self, labels: BTreeMap<String, String>) -> Election {
         self.claimant.rule = Rule::Shard { acquired: None };

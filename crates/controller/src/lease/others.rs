@@ -1,5 +1,5 @@
-//! Finds other operators that serve the same kinds, which their leases list. Without leader election nothing else keeps
-//! two processes apart, so a process that starts without it warns about running ones.
+//! Finds other operators that serve the same kinds, which their leases list. Without leader election, nothing else
+//! keeps two processes apart, so a process that starts without it warns about running operators.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

@@ -120,7 +120,7 @@ impl Rivals {
         format!("their leases cannot be read: {why}")
     }
 
-    /// Stores leases as they are now, and describes one that a rival may hold. One that is gone counts as held until it
+    /// Stores the current leases, and describes one that a rival may hold. A lease that is gone counts as held until it
     /// would have expired.
     fn see(&mut self, leases: Vec<Lease>, now: Instant) -> Option<String> {
         for lease in leases {

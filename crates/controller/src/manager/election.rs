@@ -65,8 +65,9 @@ fn shard(
     Ok(election.required(requirement).witnessed_by(Arc::new(context.contact.clone())))
 }
 
-/// Returns the processes that serve the same resources with other leases: of a shard, the leader whose place its ring
-/// takes; of a leader, such shards. They are unknown if the shards do not know the name of the leader's lease.
+/// Returns the processes that serve the same resources with other leases: for a shard, the leader that its ring
+/// replaces; for a leader, the shards that replace it. They are unknown if the shards do not know the name of the
+/// leader's lease.
 pub(super) fn rivals(
     context: &Context,
     config: &Config,

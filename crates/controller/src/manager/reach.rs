@@ -1,5 +1,5 @@
-//! Waits until the API server answers before anything else is tried, so that one place says why it does not, and what
-//! to check.
+//! Waits until the API server answers before anything else is tried, so that a single message explains why it does not
+//! answer and what to check.
 
 use std::time::Duration;
 

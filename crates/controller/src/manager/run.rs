@@ -27,9 +27,9 @@ const LAST_EVENTS: Duration = Duration::from_secs(2);
 /// How long aborted controllers may take to end.
 const STOPPING: Duration = Duration::from_secs(1);
 
-/// How long moves of resources may take that the sharder decided before this shard had its lease. A process of the
-/// shard's name lists its resources only after that, because some may be on the way to other shards. The sharder goes
-/// through all resources with the shards that it knew when it began: 3,000 took it 22 s.
+/// How long the sharder may take to finish moves that it decided before this shard had its lease. A process with the
+/// shard's name lists its resources only after that, because some may still be on their way to other shards. The
+/// sharder goes through all resources with the shards that it knew when it began: 3,000 took it 22 s.
 const MOVES: Duration = Duration::from_secs(30);
 
 type Named = (String, Box<dyn Controller>);

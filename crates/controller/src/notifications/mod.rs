@@ -1,7 +1,8 @@
 //! Sends events to one program outside the cluster, as CloudEvents 1.0 over HTTP, each once.
 //!
-//! At least once across restarts of the receiver: what it does not take is kept, within bounds, and sent again with the
-//! same id. Events that still wait when this process ends are lost. Counterpart: Flux's notification-controller.
+//! At least once across restarts of the receiver: events that it does not accept are kept, within bounds, and sent
+//! again with the same id. Events that still wait when this process ends are lost. Counterpart: Flux's
+//! notification-controller.
 
 mod form;
 mod queue;

@@ -19,8 +19,8 @@ use crate::runtime::backoff::Backoff;
 
 /// The maximum number of waiting events, of at most about 2 KiB each. Further ones are dropped and counted.
 pub(super) const MOST: usize = 1024;
-/// How long an event waits for the sink. An older one is dropped, so that one that the sink cannot take does not block
-/// the others for ever.
+/// How long an event waits for the sink. An older event is dropped, so that an event that the sink cannot accept does
+/// not block the others forever.
 pub(super) const MAX_AGE: Duration = Duration::from_secs(3600);
 /// How many events to remember, so that a repeated one is not sent again. The least recently seen is forgotten first.
 const MAX_SEEN: NonZeroUsize = NonZeroUsize::new(1024).expect("1024 is not zero");

@@ -7,7 +7,7 @@ const IDENTITY: [&str; 2] = ["apiVersion", "kind"];
 const PLACE: [&str; 3] = ["name", "namespace", "uid"];
 
 /// What the server adds to values that are managed as a whole, such as a `fieldRef`, a port of a NetworkPolicy, a
-/// subject of a role, a rule of a webhook or a projected token. Whatever else such a value has was wanted earlier.
+/// subject of a role, a rule of a webhook or a projected token. Anything else in these values was wanted earlier.
 const DEFAULTS: [(&str, &str); 5] = [
     ("apiVersion", "v1"),
     ("divisor", "0"),
@@ -53,8 +53,8 @@ fn managed_part(wanted: &Value) -> Value {
     managed
 }
 
-/// Returns whether the live value has everything that is wanted. `fields` are those that the manager has of it. A list
-/// of objects may have more items, such as sidecars, unless it is managed as a whole; other lists must be equal.
+/// Returns whether the live value has everything that is wanted. `fields` are the parts of it that the manager owns. A
+/// list of objects may have more items, such as sidecars, unless it is managed as a whole; other lists must be equal.
 fn contains(live: &Value, wanted: &Value, fields: &Value) -> bool {
     match (wanted, live) {
         (wanted, live) if is_leaf(fields) => is_whole(live, wanted),

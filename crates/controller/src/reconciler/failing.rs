@@ -32,7 +32,7 @@ enum Until {
     Attempt,
     /// The same; the status has changed since the failure.
     AttemptAfterChange,
-    /// A change. One of the status alone waits until this time.
+    /// A change. A change of only the status waits until this time.
     Change(Instant),
 }
 
@@ -69,9 +69,9 @@ impl Failing {
         is_changed.then_some(pause)
     }
 
-    /// Returns how long a resource whose status alone changed waits for its next attempt; `None` if one is scheduled or
-    /// running. The change is often the report of the failure: a report that differs each time would otherwise wake the
-    /// resource for ever.
+    /// Returns how long a resource waits for its next attempt after a change of only its status; `None` if an attempt
+    /// is scheduled or running. The change is often the report of the failure: a report that differs each time would
+    /// otherwise wake the resource forever.
     pub(super) fn status_changed(&self, key: &ResourceKey) -> Option<Duration> {
         let mut waiting = lock(&self.waiting);
         let Some(until) = waiting.get_mut(key) else { return Some(Duration::ZERO) };

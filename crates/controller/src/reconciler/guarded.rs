@@ -7,7 +7,7 @@ use crate::ResourceKey;
 use crate::metrics::WATCH_PANICS;
 
 /// Calls an author's function for an object of kind `K`. Returns `None` if it panics. Uncaught, the panic would end the
-/// watch, and again each time that the object is listed: whoever may create such an object would stop all readers.
+/// watch, and again each time the object is listed, so anyone who may create such an object could stop all readers.
 pub(super) fn guarded<K, T>(key: &ResourceKey, call: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(call)).ok();
     if result.is_none() {

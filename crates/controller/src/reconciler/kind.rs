@@ -16,8 +16,8 @@ use outside::group_of;
 /// A kind with a Rust type, such as `Deployment`, `Node` or a custom resource. With `PartialObjectMeta<K>`, only the
 /// metadata of the objects is read, which saves memory and traffic.
 ///
-/// kube's `DynamicObject` is not one: its kind is known only at run time, but rights, roles and shared watches follow
-/// from the type before anything runs. A reconciler reaches such objects through the client
+/// kube's `DynamicObject` does not implement it: its kind is known only at run time, but rights, roles and shared
+/// watches follow from the type before anything runs. A reconciler reaches such objects through the client
 /// ([`Context::client`](crate::context::Context::client)), without a cache. An object's fields can still be untyped: a
 /// type of your own may hold a `serde_json::Value` as its spec.
 pub trait Kind:

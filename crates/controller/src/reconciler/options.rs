@@ -21,7 +21,7 @@ pub struct Apply<K> {
 /// The owner reference of an applied object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Ownership {
-    /// The resource is the object's controller. An object that has another controller, or none, is not written. The
+    /// The resource is the object's controller. An object with another controller, or without one, is not written. The
     /// default.
     #[default]
     Controller,

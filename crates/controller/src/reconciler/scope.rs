@@ -364,8 +364,8 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// may have copied. Conditions of several managers need `x-kubernetes-list-type: map`: without it, the list is one
     /// value, and who writes it writes all of them.
     ///
-    /// Other subresources have no such method. A `Scale` is in no list or watch, so there is nothing to compare it with
-    /// before a write. Set the replicas of an owned object by [`apply`](Self::apply); for other objects,
+    /// There is no such method for other subresources. A `Scale` is in no list or watch, so there is nothing to compare
+    /// it with before a write. Set the replicas of an owned object by [`apply`](Self::apply); for other objects,
     /// [`api`](Self::api) has kube's `patch_scale` and `patch_subresource`.
     ///
     /// # Errors

@@ -56,7 +56,7 @@ impl<R: Kind> Settings<R> {
         self.filters.iter().all(|serves| serves(resource))
     }
 
-    /// Returns what a resource is to this shard.
+    /// Returns how this shard must treat a resource.
     pub(super) fn standing(&self, resource: &ObjectMeta) -> Standing {
         self.shard.as_ref().map_or(Standing::Ours, |shard| shard.standing(resource))
     }
@@ -109,9 +109,9 @@ impl<R: Kind> Settings<R> {
     }
 }
 
-/// Returns whether a resource's next state differs only in the status and managed fields. Without a generation, such as
-/// a Service's, it may differ in anything. So may one of a lower version: the server was restored from a backup, which
-/// has lost a status, and whose generations count other changes.
+/// Returns whether a resource's next state differs only in the status and managed fields. Without a generation, as for
+/// a Service, anything may differ. The same holds for a lower version: the server was restored from a backup, in which
+/// a status is lost and generations count other changes.
 fn is_alike<R: Kind>(a: &R, b: &R) -> bool {
     let (a, b) = (a.meta(), b.meta());
     b.generation.is_some()

@@ -7,9 +7,9 @@ use super::apply::applied_by;
 /// The subresource to which the status belongs.
 pub(super) const STATUS: &str = "status";
 
-/// Returns the wanted status without the conditions that it copies from the state that the reconciler has read and that
-/// are other managers': written, they would become this manager's, with a value that may be old. `newest` is the newest
-/// known state of the resource, which names the manager's own conditions.
+/// Returns the wanted status without other managers' conditions that it copies from the state that the reconciler has
+/// read. If written, they would become this manager's, with a value that may be old. `newest` is the newest known state
+/// of the resource, which names the manager's own conditions.
 ///
 /// A list of conditions that is one value, because its schema does not make it a map by type, is kept whole.
 pub(super) fn without_copies(mut wanted: Value, read: &Value, newest: &Value, manager: &str) -> Value {

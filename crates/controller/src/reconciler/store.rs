@@ -160,7 +160,7 @@ impl<K, F: Fn(&K) + Send + Sync> StoreListener<K> for Follower<F> {
 pub(super) enum Reach {
     /// Any.
     Everywhere,
-    /// Those in the resource's namespace.
+    /// The objects in the resource's namespace.
     OwnNamespace,
 }
 

@@ -149,7 +149,8 @@ impl<R: Kind> Watching<R> {
     }
 }
 
-/// Returns which objects are in a resource's own namespace: all of them, if it is cluster-scoped.
+/// Returns the reach of reconciles that read only their resource's own namespace: everything if the resource is
+/// cluster-scoped.
 fn own_namespace<R: Kind>() -> Reach {
     if is_namespaced::<R>() { Reach::OwnNamespace } else { Reach::Everywhere }
 }
@@ -180,10 +181,10 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
         Objects { matters: Box::new(matters), ..self }
     }
 
-    /// Declares that the reconciles of a resource read only those of the objects that are in its own namespace. While the
-    /// server refuses to watch one of several namespaces, the resources of the others are then reconciled nevertheless.
-    /// Without this, nothing is reconciled until it may be watched again. Objects are mapped to resources in their own
-    /// namespace only. A cluster-scoped resource reads all objects.
+    /// Declares that reconciling a resource reads only the objects in its own namespace. While the server refuses to
+    /// watch one of several namespaces, the resources of the others are then reconciled nevertheless. Without this,
+    /// nothing is reconciled until it may be watched again. Objects are mapped to resources in their own namespace
+    /// only. A cluster-scoped resource reads all objects.
     pub fn in_own_namespace(self) -> Self {
         Objects { reach: own_namespace::<R>(), ..self }
     }

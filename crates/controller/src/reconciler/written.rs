@@ -1,5 +1,5 @@
-//! The responses to this process's own writes, until the watch has delivered them: what a cached object is compared
-//! with would otherwise be older than the last write, and a change back to it would be missed.
+//! The responses to this process's own writes, until the watch has delivered them. Otherwise a comparison could use a
+//! cached object older than the last write, and miss a change back to it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,7 +62,8 @@ impl<K: Kind> Written<K> {
     }
 }
 
-/// Returns whether a state of an object is another one or newer. The versions of two objects are not comparable.
+/// Returns whether a state is at least as new as another state of the same object. The versions of different objects
+/// are not comparable.
 pub(super) fn is_as_new(state: &ObjectMeta, other: &ObjectMeta) -> bool {
     state.uid == other.uid && version(state) >= version(other)
 }

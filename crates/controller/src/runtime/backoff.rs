@@ -29,8 +29,8 @@ fn wait_between(first: Duration, longest: Duration, failures: u32) -> Duration {
     first.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(longest)
 }
 
-/// Returns how many consecutive failures a resource has had that has been failing for this long. The inverse of
-/// [`wait`], for a process that takes over from another.
+/// Returns how many consecutive failures a resource has had after failing for this long. The inverse of [`wait`], for a
+/// process that takes over from another.
 pub fn failures_within(failing: Duration) -> u32 {
     // After n failures a resource has waited 2^n - 1 times the first wait.
     let waits = failing.as_millis() / FIRST.as_millis() + 1;

@@ -247,7 +247,7 @@ fn log_change<T>(
 
 fn change<T>(last: &mut LastError, event: &watcher::Result<Event<T>>) -> Transition {
     match event {
-        // A list that has only started may fail like the one before.
+        // A list that has only started may fail like the previous one.
         Ok(Event::Init | Event::InitApply(_)) => Transition::Nothing,
         Ok(_) => last.recover(),
         Err(error) if is_expired(error) => Transition::Nothing,

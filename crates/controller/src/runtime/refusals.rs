@@ -20,8 +20,8 @@ impl Refusals {
         self.0 = if opened > HELD { 1 } else { self.0.saturating_add(1) };
     }
 
-    /// Counts a refusal of a watch that lasted for this time, if that is short. A longer one resets the count, so that
-    /// the next pause is none.
+    /// Counts the refusal of a watch that lasted for this time, if that was short. A longer watch resets the count, so
+    /// that no pause follows.
     pub fn add_if_soon(&mut self, lasted: Duration) {
         self.0 = if lasted > HELD { 0 } else { self.0.saturating_add(1) };
     }

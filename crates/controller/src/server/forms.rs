@@ -16,7 +16,7 @@ const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The reason why a form is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refusal {
-    /// It comes from another site, or does not say where it comes from.
+    /// It comes from another site, or does not name its origin.
     Foreign,
     NoForm,
     /// The body is too large, or does not arrive.

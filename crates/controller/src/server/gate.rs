@@ -30,7 +30,7 @@ const MAX_RENEWALS: usize = 4;
 /// How long a review may take, as upstream.
 pub(super) const REVIEW_LIMIT: Duration = Duration::from_secs(10);
 
-/// Lets clients pass whose tokens were reviewed, each with what the review found.
+/// Lets clients with reviewed tokens pass, each with the review's findings.
 pub(super) struct Gate<T> {
     verdicts: Mutex<Verdicts<T>>,
     reviews: Semaphore,

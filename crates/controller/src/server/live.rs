@@ -1,5 +1,5 @@
 //! Notifies a browser, by server-sent events, that what its reader may see at an address has changed. The browser then
-//! loads the page again by an ordinary request, so a stream holds no content, and slow readers hold none either.
+//! loads the page again by an ordinary request, so neither a stream nor a slow reader keeps content in memory.
 //!
 //! Each event is a digest of what this caller may see there, so it reveals no change of anything else. A stream ends
 //! after a minute. Browsers then open another, for which the token is reviewed again.

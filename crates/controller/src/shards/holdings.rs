@@ -42,12 +42,12 @@ pub struct Holding {
 }
 
 impl Holding {
-    /// Waits until the resource is to go to another shard: nothing more must be begun for it.
+    /// Waits until the resource must go to another shard: no more work may begin for it.
     pub async fn left(&self) {
         self.leaving.cancelled().await;
     }
 
-    /// Returns whether the resource is to go to another shard.
+    /// Returns whether the resource must go to another shard.
     pub fn is_leaving(&self) -> bool {
         self.leaving.is_cancelled()
     }
@@ -92,7 +92,7 @@ impl Shard {
         }
     }
 
-    /// Returns what a resource with this metadata is to this shard.
+    /// Returns how this shard must treat a resource with this metadata.
     pub fn standing(&self, of: &ObjectMeta) -> Standing {
         let text = |of: &Option<String>| of.clone().unwrap_or_default();
         self.share.standing(&text(&of.uid), &text(&of.namespace), of.labels.as_ref().unwrap_or(&BTreeMap::new()))

@@ -1,5 +1,6 @@
-//! What the controllers of each kind serve, for one process: a resource that several of them serve goes to another shard
-//! once none has a write in flight. Each keeps its own rights, because a resource that one rejects may be another's.
+//! What the controllers of each kind serve, for one process: a resource that several of them serve goes to another
+//! shard once none has a write in flight. Each controller keeps its own rights, because another may serve a resource
+//! that it rejects.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex};

@@ -70,19 +70,19 @@ pub enum Share {
     Range(ShardSelector),
 }
 
-/// What a resource's metadata says to this shard.
+/// How this shard must treat a resource, according to its metadata.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// This shard serves the resource.
     Ours,
-    /// This shard must stop serving the resource, and say so by removing both labels.
+    /// This shard must stop serving the resource, and confirm that by removing both labels.
     Drained,
     /// Another shard serves the resource, or none.
     Others,
 }
 
 impl Share {
-    /// Returns what a resource with this uid, this namespace and these labels is to this shard.
+    /// Returns how this shard must treat a resource with this uid, this namespace and these labels.
     pub fn standing(&self, uid: &str, namespace: &str, labels: &BTreeMap<String, String>) -> Standing {
         match self {
             Share::Ring(ring) => ring.standing(labels),
@@ -124,7 +124,8 @@ impl Ring {
     /// Checks that the sharder moves resources of this kind.
     ///
     /// # Errors
-    /// They are cluster-scoped: it assigns each once, and leaves it to that shard when the shard is gone.
+    /// The kind is cluster-scoped: the sharder assigns each resource once, and does not reassign it when that shard is
+    /// gone.
     pub fn serves(&self, kind: &str, scope: &Scope) -> Result<(), ClusterScoped> {
         match scope {
             Scope::Namespaced => Ok(()),
@@ -157,7 +158,7 @@ impl Ring {
         format!("{}={}", self.0.shard_label, self.0.shard)
     }
 
-    /// Returns what a resource's labels say to this shard.
+    /// Returns how this shard must treat a resource with these labels.
     pub fn standing(&self, labels: &BTreeMap<String, String>) -> Standing {
         match (labels.get(&self.0.shard_label), labels.contains_key(&self.0.drain_label)) {
             (Some(shard), false) if *shard == self.0.shard => Standing::Ours,

@@ -23,7 +23,8 @@ impl Within {
         }
     }
 
-    /// Waits for the answer to a call. A write whose resource has gone is abandoned: it may be waiting to be sent again.
+    /// Waits for the answer to a call. A write is abandoned once its resource has gone to another shard: it may be
+    /// waiting to be sent again.
     async fn answer<'a, T>(
         &'a self,
         call: Call,

@@ -76,11 +76,11 @@ pub struct Admission<'a, K> {
     pub object: K,
     /// On update, the object as it is stored; `None` if it does not fit the type.
     pub old: Option<K>,
-    /// Who asks for what.
+    /// Who requests what.
     pub request: Request<'a>,
 }
 
-/// Who asks for what.
+/// Who requests what.
 pub struct Request<'a> {
     /// The operation.
     pub operation: Operation,

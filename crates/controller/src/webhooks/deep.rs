@@ -52,8 +52,8 @@ impl<'a> Shallow<'a> {
         Shallow { text: shallow.into(), parts, mark }
     }
 
-    /// Puts the parts back into what became of the object. Returns `None` if the conversion changed what stands for
-    /// them, such as when it keeps a whole field as text in an annotation.
+    /// Puts the parts back into the converted object. Returns `None` if the conversion changed their placeholders, such
+    /// as when it keeps a whole field as text in an annotation.
     pub(super) fn restored(&self, converted: String) -> Option<String> {
         if self.parts.is_empty() {
             return Some(converted);

@@ -43,7 +43,8 @@ impl Files {
             return Some(pair);
         }
         self.previous = before;
-        // A pair that still waits has the previous authority now; the one that it was to replace has lost its own.
+        // A pair that is still waiting now has the previous authority; the authority of the pair that it should have
+        // replaced is no longer trusted.
         self.waiting.replace((pair, now + SETTLE)).map(|(overdue, _)| overdue)
     }
 

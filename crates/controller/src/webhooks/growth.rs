@@ -29,8 +29,8 @@ struct States<'a> {
     old_object: Option<&'a RawValue>,
 }
 
-/// Checks that the object that an admission review would store can be updated later. One that becomes lighter or is
-/// being deleted passes, so that it can be shortened and can go. `weight` is the whole review's.
+/// Checks that the object that an admission review would store can be updated later. An object that becomes lighter or
+/// is being deleted passes, so that it can be shortened or deleted. `weight` is the whole review's.
 pub(super) fn check(review: &[u8], weight: usize) -> Result<(), &'static str> {
     // Most reviews are small as a whole. One that cannot be read is refused afterwards.
     if is_changeable(review.len(), weight) || grown(review).is_none_or(|(size, weight)| is_changeable(size, weight)) {

@@ -1,4 +1,4 @@
-//! The authorities that a leader finds published besides those of a user's files.
+//! The authorities that a leader finds published in addition to those in a user's files.
 //!
 //! Replicas see a change of the mounted files up to a minute apart. A leader that started in between, or whose own
 //! mount is late, does not know the authority of the certificates that others serve: only the API server's

@@ -38,8 +38,8 @@ pub(super) fn carry_over(original: &mut Value, before: &Value, after: &Value) {
     }
 }
 
-/// Returns the position of an item of `after` before the change: that of an equal item, of the item with the same
-/// name, or, in a list of the same length, its own, unless its name is another one there.
+/// Returns the position before the change of an item of `after`: the position of an equal item, of the item with the
+/// same name, or, in a list of the same length, the same position, unless the item there has another name.
 pub(super) fn origin(before: &[Value], after: &[Value], at: usize) -> Option<usize> {
     let item = &after[at];
     if before.get(at) == Some(item) {

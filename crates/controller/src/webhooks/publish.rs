@@ -186,7 +186,7 @@ impl Publishing {
         let own = self.certificates.trusted.borrow().clone()?;
         let bundle = self.bundle(own);
         let (due, mut errors) = self.publish(&bundle).await;
-        // Regardless of what could not be published: with an expired certificate, no webhook works.
+        // Rotates even if publishing failed: with an expired certificate, no webhook works.
         let step = match self.rotate(&bundle).await {
             Ok(wait) => wait.map(|wait| Instant::now() + wait),
             Err(error) => {
@@ -214,8 +214,8 @@ impl Publishing {
         self.inherited.beside(own, listed)
     }
 
-    /// Makes all objects current that exist, with these certificates to trust. Returns when to apply those again that
-    /// are left to another process until then, and why others could not be applied.
+    /// Makes all existing objects current, with these certificates to trust. Returns when to apply again the objects
+    /// that are left to another process until then, and why others could not be applied.
     async fn publish(&mut self, bundle: &str) -> (Option<Instant>, Vec<String>) {
         let given = Some(bundle).filter(|bundle| !bundle.is_empty());
         let (mut missing, mut errors, mut due) = (Vec::new(), Vec::new(), None::<Instant>);

@@ -1,7 +1,7 @@
-//! What is published when a replica starts with a user's files: whether the API server trusts their authority yet.
+//! Finds out whether the API server already trusts the authority in a user's files when a replica starts with them.
 //!
-//! The leader may see the files a minute later, and publishes the authority only then. Requests that the API server sends
-//! to the replica in the meantime would fail, so it is not ready before.
+//! The leader may see the files a minute later, and publishes the authority only then. Until then, requests that the
+//! API server sends to the replica would fail, so the replica is not ready.
 
 use futures::StreamExt as _;
 use futures::stream::FuturesUnordered;

@@ -51,7 +51,7 @@ pub(crate) struct Endpoint {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Replicas {
     One,
-    /// Also those that wait for this one's lease.
+    /// Several processes, including those that wait for this one's lease.
     Several,
 }
 

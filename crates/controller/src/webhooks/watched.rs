@@ -1,5 +1,5 @@
-//! A client of an API server in memory whose watches deliver changes, for tests of what follows its own writes and
-//! those of others.
+//! A client of an in-memory API server whose watches deliver changes, for tests of reactions to its own and others'
+//! writes.
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -37,7 +37,7 @@ impl Defined {
         format!("{}/{}", self.group, self.version)
     }
 
-    /// Returns whether a path is that of its objects.
+    /// Returns whether a path leads to objects of this kind.
     pub(super) fn has(&self, path: &str) -> bool {
         Target::of(path).is_some_and(|target| target.plural == self.plural && target.api_version == self.api_version())
     }

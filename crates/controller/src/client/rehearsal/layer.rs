@@ -1,4 +1,4 @@
-//! The requests of a rehearsal: which are sent, as what, and how the others are answered.
+//! Decides which requests of a rehearsal are sent, and in which form, and how the others are answered.
 
 use std::sync::Arc;
 
@@ -50,8 +50,8 @@ async fn serve(client: Client, background: Arc<Overlay>, request: Request<Body>)
     }
 }
 
-/// Returns the API server's discovery with the kinds that were defined here, without an entity tag: it is another one
-/// afterwards.
+/// Returns the API server's discovery with the kinds that were defined here, without an entity tag, which no longer
+/// applies to the changed response.
 async fn discovered(
     client: &Client,
     overlay: &Overlay,
@@ -208,8 +208,8 @@ impl Work {
         respond(code, body)
     }
 
-    /// Sends the write as a dry run. One that needs an object that was created only here, such as its namespace, the
-    /// role of a binding or the definition of its kind, is answered from memory.
+    /// Sends the write as a dry run. A write that needs an object that was created only here, such as its namespace,
+    /// the role of a binding or the definition of its kind, is answered from memory.
     async fn checked(&self, path: &str, sent: &Value, before: Option<&Value>) -> Result<(Answer, Checked), BoxError> {
         if self.current.overlay.defines(self.request.parts.uri.path()) {
             return Ok((self.kept().await?, Checked::Nobody));

@@ -43,7 +43,7 @@ impl Overlay {
         lock(&self.defined).clone()
     }
 
-    /// Returns whether a path is that of objects whose kind was defined here.
+    /// Returns whether a path leads to objects whose kind was defined here.
     pub(super) fn defines(&self, path: &str) -> bool {
         lock(&self.defined).iter().any(|one| one.has(path))
     }
