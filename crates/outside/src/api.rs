@@ -240,7 +240,7 @@ pub enum Error {
         /// The APIService's name: `VERSION.GROUP`.
         service: String,
     },
-    /// The request rests on what was known before contact with the server was lost. It was not sent.
+    /// The request is based on a state from before contact with the server was lost. It was not sent.
     #[error("contact with the API server was lost since this was decided, so it is decided again")]
     Outdated,
     /// The write is for a resource that now belongs to another shard. It was not sent.

@@ -1,4 +1,4 @@
-//! Lets kube's watches serve types whose kind is known only at run time.
+//! Makes types whose kind is known only at run time usable in kube's watches.
 
 /// Implements `kube::Resource` for a type that has an `ObjectMeta` in a field `metadata` and whose kind is an
 /// `ApiResource`. With `metadata only`, its requests ask only for metadata. A generic type names its parameters, whether

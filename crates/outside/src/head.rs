@@ -12,8 +12,8 @@ pub struct Headed {
     pub metadata: Head,
 }
 
-/// Metadata without what may be large or cannot be read: whoever may write an object may nest its managed fields too
-/// deeply.
+/// Metadata without the parts that may be large or unreadable: anyone who may write an object may nest its managed
+/// fields too deeply.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 #[allow(missing_docs)] // Kubernetes documents them.

@@ -39,7 +39,7 @@ where
 }
 
 /// Requests a list as [`pages`] does. Each page is parsed only after its `turn`, whose result, such as a permit, comes
-/// with it. The turn begins when the page has arrived, so that a server that stalls occupies none.
+/// with it. The turn begins when the page has arrived, so that a stalling server occupies no turn.
 ///
 /// # Errors
 /// As [`pages`].

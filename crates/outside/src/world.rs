@@ -25,9 +25,9 @@ struct World {
     random: u64,
 }
 
-/// Replaces clock, random numbers and separate work on this thread until dropped: the time of day begins at `start` and
-/// advances with tokio's clock, random numbers follow from the seed, and nothing else runs while separate work runs.
-/// Requires a runtime that stays on this thread.
+/// Replaces the clock, random numbers and separate work on this thread until dropped: the time of day begins at `start`
+/// and advances with tokio's clock, random numbers follow from the seed, and nothing else runs while separate work
+/// runs. Requires a runtime that stays on this thread.
 #[must_use = "the simulation ends when this is dropped"]
 pub struct Simulation(());
 

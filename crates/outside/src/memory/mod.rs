@@ -79,7 +79,7 @@ impl MemoryApi {
         self.change(|server| server.add_kind(api_version, kind, plural, Scope::Cluster));
     }
 
-    /// Serves this group version as the aggregator serves one whose API service does not respond: without kinds.
+    /// Serves this group version without kinds, as the aggregator does while an API service does not respond.
     pub fn serve_stale(&self, api_version: &str) {
         self.change(|server| server.add_stale(api_version));
     }

@@ -34,7 +34,7 @@ impl Error {
         self.is_transient() || matches!(self, Error::Outdated | Error::Moved)
     }
 
-    /// Returns whether the error has another cause than the sent object: an outage, or the server rejected a read.
+    /// Returns whether something other than the sent object caused the error: an outage, or a rejected read.
     pub fn is_unanswered(&self) -> bool {
         self.is_outage() || matches!(self, Error::Refused { purpose: Purpose::Read, .. })
     }
@@ -180,8 +180,8 @@ pub fn is_outage(error: &(dyn std::error::Error + 'static)) -> bool {
     request_of(error).is_some_and(Error::is_outage)
 }
 
-/// Returns whether the first API server error in the chain of causes has another cause than the sent object; `false` if
-/// there is none.
+/// Returns whether something other than the sent object caused the first API server error in the chain of causes;
+/// `false` without one.
 pub fn is_unanswered(error: &(dyn std::error::Error + 'static)) -> bool {
     request_of(error).is_some_and(Error::is_unanswered)
 }
@@ -195,8 +195,8 @@ fn request_of<'a>(error: &'a (dyn std::error::Error + 'static)) -> Option<&'a Er
     std::iter::successors(Some(error), |error| error.source()).find_map(|error| error.downcast_ref())
 }
 
-/// Returns whether a refusal is due to roles that the server cannot find: just after a start, it forbids what they
-/// would grant until it has read them. Counterpart: `RBACAuthorizer.Authorize` in k8s.io/kubernetes
+/// Returns whether a refusal is due to roles that the server cannot find: just after its start, it forbids what roles
+/// grant until it has read them. Counterpart: `RBACAuthorizer.Authorize` in k8s.io/kubernetes
 /// `plugin/pkg/auth/authorizer/rbac/rbac.go`.
 fn is_unresolved(message: &str) -> bool {
     message
@@ -250,8 +250,7 @@ pub(super) fn refusal(code: u16, body: &[u8]) -> Error {
     let details = status.details.unwrap_or_default();
     let of_secret = matches!(details.kind.as_str(), "Secret" | "secrets") || message.contains("Secret \"");
     let terminating = details.causes.iter().any(|cause| cause.reason == TERMINATING);
-    // A write that names the uid of an object that has been replaced: a lost race, although the server calls the uid
-    // immutable.
+    // A write that names the uid of a replaced object is a lost race, although the server calls the uid immutable.
     let replaced = code == 422 && !details.causes.is_empty() && details.causes.iter().all(Cause::is_uid);
     let immutable = code == 422 && !details.causes.is_empty() && details.causes.iter().all(Cause::is_immutable);
     let (code, reason) = match (terminating, replaced, immutable) {

@@ -16,7 +16,7 @@ pub(super) const UNDECLARED: &str = "field not declared in schema";
 /// The message without details, used when details would quote values.
 const UNKNOWN: &str = "does not fit its schema";
 
-/// Rewrites such a message; returns `None` for any other.
+/// Rewrites a message about an object that does not fit its schema; returns `None` for any other.
 pub(super) fn explain(message: &str) -> Option<String> {
     let untyped = BEGINNINGS.iter().any(|beginning| message.starts_with(beginning));
     let undecodable = message.starts_with("failed to convert ") && message.contains(UNDECODABLE);
