@@ -1,5 +1,5 @@
-//! Describes the changes of actions for their events: pruned objects and those left, hooks with their durations, and
-//! repaired drift. Pure.
+//! Describes the changes of actions for their events: pruned objects and objects that were left, hooks with their
+//! durations, and repaired drift. Pure.
 
 use std::collections::BTreeSet;
 use std::fmt::Display;

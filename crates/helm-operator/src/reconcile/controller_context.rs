@@ -37,7 +37,7 @@ use crate::view::primary::{Primary, Received};
 use crate::view::sources::registry::Sources;
 use crate::watches::{Expressions, Watch};
 
-/// What the watches of objects should cover, too.
+/// What the watches of objects should cover in addition.
 pub(crate) enum WatchRequest {
     Kind(Arc<Resource>),
     /// The objects of a chart that was added to those that are selected.
@@ -105,7 +105,7 @@ pub(crate) struct Departure {
 }
 
 impl Departure {
-    /// Returns what is to be forgotten if this is not to be served.
+    /// Returns what to forget if this controller does not serve the received resource.
     pub(crate) fn of(context: &ControllerContext, received: &Received) -> Departure {
         let primary = &received.primary;
         let key = context.acceptance.key_of(primary);
@@ -201,12 +201,12 @@ impl ControllerContext {
         self.shard.as_ref().map_or_else(|| client.clone(), |shard| shard.client(key, client.clone()))
     }
 
-    /// Returns whether the resource is to go to another shard.
+    /// Returns whether the resource must go to another shard.
     pub(crate) fn is_leaving(&self, key: &ResourceKey) -> bool {
         self.shard.as_ref().is_some_and(|shard| shard.holding(key).is_leaving())
     }
 
-    /// Waits until the process stops, or the resource is to go to another shard.
+    /// Waits until the process stops, or the resource must go to another shard.
     pub(crate) async fn stops_serving(&self, key: &ResourceKey) {
         let leaves = async {
             match &self.shard {
@@ -265,7 +265,7 @@ impl ControllerContext {
         shard.inspect(|shard| shard.follow(key, Standing::Others)).is_some()
     }
 
-    /// Forgets a resource that has left the cache. `was_known` says whether it was there.
+    /// Forgets a resource that has left the cache. `was_known` is whether it was there.
     fn forget(&self, key: &ResourceKey, was_known: bool) {
         self.end_writes(key);
         if was_known {

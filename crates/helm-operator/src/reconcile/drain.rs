@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_secs(1);
 /// The field manager of the write that removes the labels.
 const FIELD_MANAGER: &str = "helm-operator-shard";
 
-/// What the server may refuse, for logs.
+/// Requests that the server may refuse, as logs name them.
 const GIVE_UP: &str = "give the resource up to another shard";
 const TAKE_OVER: &str = "read the records of a resource that came";
 

@@ -33,8 +33,8 @@ pub(crate) enum Obstacle {
     /// A request was not answered or relied on an outdated state, other actions hold the memory for its waits, or an
     /// uninstall waits for objects, or a rollback for the permission to delete some, which repeats none of its hooks.
     Outage,
-    /// Kubernetes takes long to delete an object, or the server answers that it cannot serve a request now. A finalizer of
-    /// a Pod or a webhook may be the cause, so it may last for ever.
+    /// Kubernetes takes long to delete an object, or the server answers that it cannot serve a request now. A finalizer
+    /// of a Pod or a webhook may be the cause, so it may last forever.
     Lasting,
 }
 
@@ -85,7 +85,7 @@ impl Unanswered {
         Unanswered::with_reason(Reason::Unanswered, chain(error))
     }
 
-    /// Creates the failure of an action whose cause is not what it was to make.
+    /// Creates the failure of an action whose candidate is not the cause.
     fn action(error: &action::Error) -> Unanswered {
         // An outage that a proxy or the server itself answers with a code is one nevertheless.
         let hides_group = error.is_group() && error.reached_server() && !error.is_outage();

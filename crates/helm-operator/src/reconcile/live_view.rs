@@ -70,7 +70,7 @@ impl LiveView for StepContext<'_> {
         let claim = live.map(|live| (live, ownership::claim(self.shared, key, live)));
         match claim {
             Some((live, claim)) if claim.owner.is_some() => cache.store_answer(key, live, claim),
-            // Nothing shows whose it is, and no watch says otherwise.
+            // Nothing shows who owns it, and no watch contradicts the answer.
             Some((live, _)) if !cache.is_synced(key) => return Health::by_itself(key, live),
             _ => _ = cache.drop_dependent(key),
         }

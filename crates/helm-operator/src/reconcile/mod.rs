@@ -141,7 +141,7 @@ impl ReconcileLoop<'_> {
         let mut left = MAX_STEPS;
         while left > 0 {
             left -= 1;
-            // A step may have taken long, and what it was decided on may be outdated.
+            // A step may have taken long, so the state that it was decided on may be outdated.
             shared.contact.resumed().await;
             let known = shared.cache.primary(key).filter(|primary| !primary.is_drained && !shared.is_leaving(key));
             let Some(primary) = known else { return End::Idle };

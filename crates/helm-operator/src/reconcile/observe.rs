@@ -93,8 +93,8 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns what records in the release's own namespace, from before the others moved, say of a release without records
-    /// here. Those that this process has seen the end of do not count.
+    /// Returns what records in the release's own namespace, from before the records moved, tell about a release without
+    /// records here. They do not count once this process has seen the release end.
     pub(crate) fn beside(&self, primary: &Primary) -> Beside {
         let left = self.shared.cache.release_beside(primary).filter(|_| self.release().is_none());
         let Some(left) = left else { return Beside::Nothing };
@@ -103,9 +103,9 @@ impl StepContext<'_> {
         if has_ended { Beside::Nothing } else { beside::judge(&left, primary) }
     }
 
-    /// Returns what the resource may take over: what its annotation requests, as far as the watch grants it. A deletion takes
-    /// nothing over. What an operator with another key took over is not taken back: its objects name another owner, which only
-    /// `any` would ignore.
+    /// Returns what the resource may take over: what its annotation requests, as far as the watch grants it. A deletion
+    /// takes nothing over. A release that an operator with another key took over is not taken back: its objects name
+    /// another owner, which only `any` would ignore.
     pub(crate) fn granted(&self, primary: &Primary) -> Adopt {
         let is_claimed = || self.release().is_some_and(|release| release.is_claimed_from(&primary.owner()));
         match self.requested(primary) {
@@ -220,8 +220,8 @@ impl StepContext<'_> {
 
     /// Returns the objects to repair, which are missing or lost fields of ours. Without a watch, returns all objects
     /// once per period. After a failed upgrade, returns only missing objects that the upgrade also renders: it may have
-    /// applied the objects that exist, and pruned those that it does not render. Those that a person keeps lose their owner
-    /// reference in any case.
+    /// applied the objects that exist, and pruned those that it does not render. Objects that a person keeps lose their
+    /// owner reference in any case.
     pub(crate) fn drifted(&self, marks: &Marks, primary: &Primary) -> Vec<ObjectKey> {
         let reading = self.reading(primary, self.shared.memory.of(self.key).triggers.resynced);
         let repaired = marks.rendered().filter(|o| self.drift_policy(o, primary) == DriftPolicy::Repair);
@@ -323,7 +323,7 @@ impl StepContext<'_> {
         match self.shared.cache.dependent(key) {
             // The watch may have failed before it reported the deletion.
             _ if self.shared.cache.is_unserved(key) => because(UNSERVED),
-            // A record may list another's object, and only that one's resource reports its state.
+            // A record may list someone else's object, whose state only its own resource reports.
             Some(live) if !live.is_of(self.key) => None,
             Some(live) if live.deleting => because("it is being deleted"),
             // Without a watch, nothing more will be known.

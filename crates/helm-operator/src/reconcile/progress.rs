@@ -73,7 +73,7 @@ impl<'a> Progress<'a> {
         }
     }
 
-    /// Returns what the step waits for, and whether it is to be abandoned.
+    /// Returns what the step waits for, and whether it must be abandoned.
     pub(crate) fn subscribe(&self) -> Waits {
         Waits { waits: self.waits.subscribe(), running: self.running.clone(), abandoned: self.abandoned.clone() }
     }

@@ -50,7 +50,7 @@ pub(crate) fn rehearse(
     priority: Priority,
     memory: usize,
 ) -> BoxFuture<'_, Result<Rehearsed, Error>> {
-    // Asks for what is done here.
+    // The annotation requests the plan that is made here.
     if let Some(annotations) = resource["metadata"]["annotations"].as_object_mut() {
         annotations.remove(&format!("{PREFIX}dry-run"));
     }

@@ -37,7 +37,7 @@ pub(crate) fn restore(context: &ControllerContext) {
 /// Ends the start: lets reconciles begin.
 pub(crate) fn open(context: &ControllerContext) {
     context.queue.open();
-    // What was found during the start had to wait for its end.
+    // Resources found during the start had to wait for its end.
     resume(context);
 }
 
@@ -83,10 +83,11 @@ pub(crate) fn restore_late(context: &ControllerContext, key: &ResourceKey) {
     resume(context);
 }
 
-/// Handles the end of a scope's list. If the first one was refused, other releases get slots only after those that the
-/// upgrades of its resources had are restored.
+/// Handles the end of a scope's list. If the first one was refused, other releases get slots only after the slots of
+/// upgrades in this scope are restored.
 pub(crate) fn listed(context: &ControllerContext, scope: &WatchScope) {
-    // What came to a shard may have newer records than the cache: its reconcile reads them before it restores the slot.
+    // A resource that came to a shard may have newer records than the cache: its reconcile reads them before it
+    // restores the slot.
     let came = if context.shard.is_none() { context.arrivals.within(scope) } else { Vec::new() };
     came.iter().filter_map(|key| context.cache.primary(key)).for_each(|primary| restore_slot(context, &primary));
     let unrestored = context.unseen.unrestored(scope).into_iter();

@@ -34,7 +34,7 @@ pub(crate) struct StepContext<'a> {
     pub(crate) slot: &'a dyn Slot,
     /// The class of resources that the permit is for. Default: any resource.
     pub(crate) priority: Priority,
-    /// Sends the requests of the last decision, and none once contact with the server was lost.
+    /// Sends the requests of the last decision until contact with the server is lost.
     pub(crate) api: Arc<dyn Api>,
     /// Reads and writes the objects of the release, as the watch's ServiceAccount if it has one.
     pub(crate) applier: Applier,
@@ -166,7 +166,7 @@ impl StepContext<'_> {
     }
 
     /// Returns the release in the form that actions need; `None` if no revision exists. The unfinished action of an
-    /// earlier resource of the name is not continued: what it has made went with that resource.
+    /// earlier resource with this name is not continued: its objects were deleted with that resource.
     pub(crate) fn current(&self, primary: &Primary) -> Option<Current> {
         let release = self.release()?;
         let (version, newest) = release.newest()?;
@@ -228,7 +228,7 @@ fn inventory(release: &ReleaseRecords, owner: &Owner) -> Marks {
     inventory
 }
 
-/// Returns the Jobs in an inventory that finished for another resource than this owner.
+/// Returns the Jobs in an inventory that finished for a resource other than this owner.
 pub(crate) fn finished_for_former(release: &ReleaseRecords, inventory: &Marks, owner: &Owner) -> Vec<ObjectKey> {
     if !inventory.is_anothers(owner) {
         return Vec::new();

@@ -26,7 +26,7 @@ use crate::watches::Watch;
 
 impl ControllerContext {
     /// Returns a twin for the rehearsal of a resource. It waits for no dependency, no earlier failure, and no other
-    /// resource's upgrade: a plan says what is to come, whenever that is.
+    /// resource's upgrade: a plan shows what will happen, whenever that is.
     pub(crate) fn twin(&self, key: &ResourceKey) -> ControllerContext {
         let client = Rehearsal::client(self.client.clone());
         let api: Arc<dyn Api> = Arc::new(client.clone());

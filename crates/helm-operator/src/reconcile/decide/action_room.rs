@@ -1,5 +1,5 @@
 //! The memory of the process's actions that may wait for long. Each reserves its part before it begins, until its
-//! reconcile ends. Those that lack room stand in line, and what the first of them needs is not given to others.
+//! reconcile ends. Actions that lack room queue, and the room that the first in line needs is not given to others.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -62,8 +62,8 @@ pub(crate) struct Guest<'a> {
 pub(crate) enum Entry {
     /// It has written nothing, and can wait for room.
     New,
-    /// It continues one that an earlier reconcile began with room. It continues even without: what it waited for may have
-    /// failed, and may be deleted before anyone sees that.
+    /// It continues an action that began with room in an earlier reconcile. It continues even without room: a hook that
+    /// it waited for may have failed, and may be deleted before anyone notices.
     Begun,
 }
 
@@ -82,7 +82,7 @@ impl ActionRoom {
         ActionRoom(Arc::new(MemoryPool { size, state: Mutex::default() }))
     }
 
-    /// Returns whether there is room for a resource's action. One in line keeps its place.
+    /// Returns whether there is room for a resource's action. An action in line keeps its place.
     pub(crate) fn admits(&self, guest: Guest<'_>, bytes: usize) -> bool {
         let mut state = lock(&self.0.state);
         state.leave_if(|one| guest.now - one.looked > PATIENCE);
@@ -110,16 +110,18 @@ impl ActionRoom {
         lock(&self.0.state).leave_if(|one| *one.uid == *guest.uid);
     }
 
-    /// Returns what counts of an action: one that is larger than a namespace's part runs alone there.
+    /// Returns the part of an action's memory that counts: an action larger than its namespace's share runs alone
+    /// there.
     fn capped(&self, bytes: usize) -> usize {
         bytes.min(self.0.size / 2)
     }
 }
 
 impl State {
-    /// Returns whether there is room beside what is used and what is kept for those ahead in line: in the namespace, for
-    /// its first; in the whole, for the first whose namespace has room. Otherwise, small actions could keep a large one
-    /// out for ever, or the line of a full namespace all others.
+    /// Returns whether there is room in addition to what is used and what is kept for actions ahead in line. In a
+    /// namespace, room is kept for its first action; in the whole process, for the first action whose namespace has
+    /// room. Otherwise, small actions could keep a large one out forever, or the line of a full namespace could keep
+    /// out all others.
     fn fits(&self, size: usize, guest: Guest<'_>, bytes: usize) -> bool {
         let used = |namespace: &str| self.used.get(namespace).copied().unwrap_or_default();
         let has_own_room = |one: &InLine| used(&one.namespace) + one.bytes <= size / 2;
@@ -149,8 +151,8 @@ impl State {
 }
 
 impl Reservation {
-    /// Gives back what is held, and reserves this many bytes instead; `None` needs no room. Returns whether there was
-    /// room; if not, the resource stands in line.
+    /// Releases the present reservation, and reserves this many bytes instead; `None` needs no room. Returns whether
+    /// there was room; if not, the resource queues.
     pub(crate) fn replace(&self, room: &ActionRoom, guest: Guest<'_>, bytes: Option<usize>, entry: Entry) -> bool {
         let mut held = lock(&self.0);
         *held = None;

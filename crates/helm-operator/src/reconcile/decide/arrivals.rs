@@ -14,7 +14,7 @@ pub(crate) enum Start {
     /// It will restore whatever is stored now.
     #[default]
     Ahead,
-    /// It restores what was stored before, or is over.
+    /// It restores only the resources that were stored before, or is over.
     Begun,
 }
 

@@ -5,11 +5,11 @@ use crate::status::condition;
 use crate::view::primary::Primary;
 use crate::view::release::ReleaseRecords;
 
-/// What the records beside its objects say of the release of a resource that has no records here and whose status names
-/// no release.
+/// What records in the release's own namespace tell about the release of a resource that has no records here and whose
+/// status names no release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Beside {
-    /// Nothing: there are none, or the release may have been uninstalled since then.
+    /// Nothing: there are no such records, or the release may have been uninstalled since then.
     Nothing,
     /// An action was at work when they moved, or had deployed the release before the status said so.
     AtWork,

@@ -76,7 +76,7 @@ impl DriftMemory {
         let retry = Retry::after(self.failures, now);
         self.failures = retry.failures;
         self.hold_until = self.hold_until.max(Some(retry.at));
-        // What it put back may have drifted again by then.
+        // The objects that the repair restored may have drifted again by then.
         if std::mem::take(&mut self.has_put_back) {
             self.quiet_at = self.hold_until.map(|until| until + STREAK);
         }
@@ -104,7 +104,7 @@ impl DriftMemory {
         }
     }
 
-    /// Returns which of these objects others keep changing: not those that the last repair could not write.
+    /// Returns the objects that others keep changing, except those that the last repair could not write.
     pub(crate) fn changed_again(&self, drifted: &[ObjectKey]) -> Vec<ObjectKey> {
         let again: Vec<ObjectKey> = drifted.iter().filter(|key| !self.refused.contains(key)).cloned().collect();
         if again.is_empty() { drifted.to_vec() } else { again }

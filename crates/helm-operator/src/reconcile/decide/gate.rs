@@ -84,7 +84,7 @@ pub(crate) fn target(release: &ReleaseRecords, uid: &str) -> Option<u32> {
     let begun = rejected.and(newest.marks.rolled_back_to);
     let deployed = release.deployed().map(|(version, _)| version);
     let undone = rejected.and_then(|rejected| deployed.filter(|version| *version != rejected.version));
-    // A record before the newest one is no older than its status says, because the newest one is what is running.
+    // A record before the newest one cannot be older than its status says, because the newest one is running.
     let is_own = |version: u32| release.is_vouched(version, uid, version);
     let by_rollout = Some(newest.marks).filter(|marks| marks.before.is_some() && !marks.inputs.is_empty());
     let is_repeated = |one: &Revision| {

@@ -141,17 +141,17 @@ impl Waiting {
         self.since
     }
 
-    /// Begins the limit anew, because what has changed since may be unknown. A verdict stands.
+    /// Restarts the limit, because changes in the meantime may be unknown. A verdict stands.
     pub(crate) fn restart(&mut self, now: Instant) {
         self.since = now;
     }
 
-    /// Returns whether nothing has changed within the limit as far as is known, so that the server is to confirm it.
+    /// Returns whether no change within the limit is known, so that the server must confirm it.
     pub(crate) fn is_overdue(&self, limit: Duration, now: Instant) -> bool {
         !limit.is_zero() && !self.is_timed_out(limit) && now >= self.since + limit
     }
 
-    /// Puts the question to the server off, because it has no turn before then.
+    /// Postpones the question to the server, because its turn comes no earlier.
     pub(crate) fn put_off(&mut self, limit: Duration, turn: Instant) {
         // A deadline that is over by the end of the reconcile would set no timer.
         let at = turn + Duration::from_secs(1);

@@ -8,8 +8,8 @@ use helm_release::release::HookEvent::{
 use helm_release::storage::Marks;
 use outside::weight;
 
-/// What an action waits for that may take long: hooks, whose time limit an annotation may lift, and the groups of an
-/// ordered release.
+/// Long waits of an action: for hooks, whose time limit an annotation may lift, and for the groups of an ordered
+/// release.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Waits {
     events: &'static [HookEvent],
@@ -49,7 +49,7 @@ impl Waits {
         self.are_long(&candidate.hooks, is_ordered(candidate)).then(|| size(candidate))
     }
 
-    /// Returns whether an action with what a revision recorded may wait for long.
+    /// Returns whether an action with a recorded revision's content may wait for long.
     pub(crate) fn are_long_for(self, hooks: &[Hook], marks: &Marks) -> bool {
         self.are_long(hooks, marks.has_order())
     }
@@ -78,8 +78,8 @@ fn is_ordered(candidate: &Candidate) -> bool {
     rounds.any(|round| Some(round) != first)
 }
 
-/// Returns the memory of an action with this candidate, in bytes: the candidate and the release that it records. One
-/// that continues an interrupted action also has that one's candidate.
+/// Returns the memory of an action with this candidate, in bytes: the candidate and the release that it records. An
+/// action that continues an interrupted one also holds the interrupted action's candidate.
 fn size(candidate: &Candidate) -> usize {
     let objects: usize = candidate.objects.iter().chain(&candidate.crds).map(|object| weight(&object.body)).sum();
     let hooks: usize = candidate.hooks.iter().map(|hook| hook.manifest.len()).sum();

@@ -99,7 +99,7 @@ pub(crate) fn with_parts(digest: &str, parts: &str) -> String {
     format!("{digest}.{parts}")
 }
 
-/// Splits a digest into that of all inputs and, if it is recorded, that of the resource's own part.
+/// Splits a digest into the digest of all inputs and, if it is recorded, the digest of the resource's own part.
 fn parts(digest: &str) -> (&str, Option<&str>) {
     let mut parts = digest.splitn(3, '.');
     (parts.next().unwrap_or_default(), parts.next())

@@ -1,11 +1,11 @@
 //! Decides whether the wait for a hook ends early: when the resource is deleted, or when its `spec`, a value source or
-//! its annotation `…-disable-hooks` or `pin` changes. A resource that only the cache has forgotten is not deleted. Nor
-//! does the wait go on beside somebody else's revision, such as one that `helm rollback` makes. Nothing in the resource ends the hooks of its deletion;
-//! those of an uninstall after a failed upgrade can be ended until the first object is deleted, because the corrected
-//! resource would otherwise lose its release.
+//! its annotation `…-disable-hooks` or `pin` changes, or when somebody else makes a revision, for instance with
+//! `helm rollback`. A resource that only the cache has forgotten is not deleted. Nothing in the resource ends the hooks
+//! of its deletion. The hooks of an uninstall after a failed upgrade can be ended until the first object is deleted,
+//! because the corrected resource would otherwise lose its release.
 //!
 //! Any other change, such as the chart of a new process, is handled after the hook: only the person who sets the values
-//! can know that a running migration is worthless now. See docs/decisions/0045-interrupted-hooks.md.
+//! can know that a running migration is no longer needed. See docs/decisions/0045-interrupted-hooks.md.
 
 use std::sync::{Arc, Mutex};
 

@@ -10,12 +10,12 @@ use crate::status::Fault;
 #[derive(Clone, Debug)]
 pub(crate) struct LastFailure {
     pub(crate) failed: Failed,
-    /// The inputs that failed; empty if none did, because others were at work on the release.
+    /// The inputs that failed; empty if the cause was someone else's action on the release.
     pub(crate) inputs: String,
     pub(crate) retry: Retry,
     /// How many attempts with these inputs failed, not counting outages.
     pub(crate) attempts: u32,
-    /// How often the clean-up after such an attempt met an obstacle that may last for ever.
+    /// How often the clean-up after such an attempt met an obstacle that may last forever.
     pub(crate) obstructions: u32,
     /// The last attempt with these inputs, if its clean-up is not complete. Other failures may have followed it.
     pub(crate) uncleaned: Option<FailedAttempt>,

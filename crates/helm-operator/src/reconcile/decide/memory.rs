@@ -269,7 +269,7 @@ impl ResourceMemory {
         Some(ResourceMemory { restored, inherited, ..ResourceMemory::default() })
     }
 
-    /// Takes over what was restored. What this process has learned itself stays, such as a release whose records
+    /// Adds the restored memory. What this process has learned itself stays, such as that a release's records
     /// disappeared since the resource came.
     pub(crate) fn inherit(&mut self, restored: ResourceMemory) {
         let ResourceMemory { restored, inherited, drift, .. } = restored;
@@ -349,7 +349,7 @@ impl ResourceMemory {
         self.failure.as_ref().is_some_and(|failure| failure.exhausted && failure.inputs == inputs)
     }
 
-    /// Returns how often the clean-up after an attempt with these inputs met an obstacle that may last for ever.
+    /// Returns how often the clean-up after an attempt with these inputs met an obstacle that may last forever.
     pub(crate) fn obstructions(&self, inputs: &str) -> u32 {
         self.failure_of(inputs).map_or(0, |failure| failure.obstructions)
     }

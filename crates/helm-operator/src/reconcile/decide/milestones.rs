@@ -32,7 +32,7 @@ pub(crate) struct Announced {
 }
 
 impl Announced {
-    /// Returns what an earlier process has announced, judged by the state that this one finds.
+    /// Returns what an earlier process must have announced, judging by the present state.
     pub(crate) fn restored(found: &RolloutProgress) -> Announced {
         match found.phase {
             Phase::Over => Announced::default(),

@@ -1,9 +1,9 @@
 //! Decides how far a rollout is, and which releases it may reach now. Pure: what the records and statuses say of each
 //! release decides, so a restarted process or a new leader resumes at the same point.
 //!
-//! A rollout is under way while some release still has what was there before. Its steps are the canaries, then growing
-//! shares of the others, then the remainder. A step that the rollout has gone beyond is over; the one that it is at
-//! ends once all its releases have come to rest, have done so for as long as the watch says, and the gate is met.
+//! A rollout is under way while some release still has the previous inputs. Its steps are the canaries, then growing
+//! shares of the others, then the remainder. Steps before the current one are over. The current one ends once all its
+//! releases have stopped changing for as long as the watch requires, and the gate is met.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::watches::{Counts, OnGateFailure, RolloutRule};
 /// A release's part in the rollout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// Nothing: it has what the rollout brings without the rollout, has no release yet, or is left alone.
+    /// None: it got the change without the rollout, has no release yet, or is left alone.
     None,
     /// It still has the previous inputs. `failed`: an attempt failed before it changed anything, or was undone.
     Waiting { failed: bool },
@@ -239,7 +239,7 @@ struct Waiting<'m> {
     failed: bool,
 }
 
-/// The releases of a rollout, sorted by what they are to it.
+/// The releases of a rollout, sorted by their part in it.
 #[derive(Default)]
 struct Groups<'m> {
     /// Whether a release is known to wait.

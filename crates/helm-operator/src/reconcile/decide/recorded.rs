@@ -69,7 +69,8 @@ impl ReleaseRecords {
         newest(&[Status::Deployed, Status::Uninstalling]).or_else(|| newest(&[Status::Superseded]))
     }
 
-    /// Returns the revisions that may have live objects: the base revision, every later one, and those left behind.
+    /// Returns the revisions that may have live objects: the base revision, every later one, and earlier ones that left
+    /// objects behind.
     pub(crate) fn live(&self) -> impl Iterator<Item = (u32, &Revision)> {
         let base = self.base().map_or(0, |(version, _)| version);
         let live = self.revisions.iter().filter(move |(version, _)| **version >= base);
@@ -149,7 +150,8 @@ impl ReleaseRecords {
         self.revisions.iter().rev().find_map(|(_, r)| r.marks.as_ref()?.first_deployed)
     }
 
-    /// Returns the objects that may be live: those of the base revision, of every later one, and of those left behind.
+    /// Returns the objects that may be live: objects of the base revision, of every later one, and of earlier ones that
+    /// left objects behind.
     pub(crate) fn inventory(&self) -> Marks {
         let base = self.base();
         let mut inventory = base.and_then(|(_, r)| r.marks.as_deref().cloned()).unwrap_or_default();
@@ -165,7 +167,8 @@ impl ReleaseRecords {
             // The objects are known, but not their marks.
             inventory.complete = false;
             inventory.adopted.extend(revision.marks.iter().flat_map(|marks| marks.adopted.iter().cloned()));
-            // A mark does not show how its object names its owner, so none counts of a revision that ties otherwise.
+            // A mark does not show how its object names its owner, so the marks of a revision that ties objects
+            // differently do not count.
             let is_tied_alike = revision.marks.as_ref().is_some_and(|marks| marks.tie() == inventory.tie());
             let tied =
                 |object: &MarkedObject| MarkedObject { mark: object.mark.filter(|_| is_tied_alike), ..object.clone() };
@@ -175,15 +178,17 @@ impl ReleaseRecords {
                         let turn = placed(object, revision, &inventory);
                         inventory.objects.push(MarkedObject { turn, ..tied(object) });
                     }
-                    // The unfinished action has run this Job, or has applied this object of an ordered release and recorded that. A continuation does
-                    // not repeat it. Or it has deleted this Job before it finished, so that its absence proves nothing.
+                    // The unfinished action has run this Job, or has applied this object of an ordered release and
+                    // recorded that, so a continuation does not repeat it. Or it has deleted this Job before it
+                    // finished, so that the Job's absence proves nothing.
                     Some(known) if object.expires || object.mark.is_some() || object.deleted => {
                         *known = MarkedObject { turn: known.turn, ..tied(object) };
                     }
                     Some(known) => {
-                        // It may have changed this object, and if it set the same fields, the mark does not show it.
+                        // The action may have changed this object, and if it set the same fields, the mark does not
+                        // show that.
                         known.mark = None;
-                        // It may have left this definition.
+                        // The action may have left this definition.
                         known.adopted = known.adopted.or(object.adopted);
                         if may_be_live(object, known) {
                             known.digest = None;
@@ -203,8 +208,8 @@ fn may_be_live(object: &MarkedObject, known: &MarkedObject) -> bool {
     !known.expires && object.digest.is_some() && object.digest != known.digest
 }
 
-/// Notes that no Job has finished if a revision is uninstalled, or is being uninstalled: its Jobs go with it, and run again
-/// when it is installed again.
+/// Notes that no Job has finished if a revision is uninstalled, or is being uninstalled: its Jobs are deleted with it,
+/// and run again when it is installed again.
 fn expect_again(inventory: &mut Marks, revision: Option<&Revision>) {
     if revision.is_some_and(|one| matches!(one.status, Status::Uninstalled | Status::Uninstalling)) {
         inventory.objects.iter_mut().for_each(|object| object.expires = false);
@@ -224,7 +229,7 @@ fn add_left_behind(inventory: &mut Marks, revision: &Revision) {
 }
 
 /// Returns the turn, among those of a release, of an object that only this later revision has. Each revision counts its
-/// own rounds: one that lacks a group has smaller numbers for the same objects.
+/// own rounds: a revision that lacks a group has smaller numbers for the same objects.
 fn placed(object: &MarkedObject, revision: &Revision, inventory: &Marks) -> Turn {
     if object.turn == Turn::default() {
         return object.turn;
@@ -236,8 +241,8 @@ fn placed(object: &MarkedObject, revision: &Revision, inventory: &Marks) -> Turn
     object.turn.in_round(round.into())
 }
 
-/// Returns whether this operator made the revision from a resource. The marks of one that it only read or keeps in place
-/// have no inputs.
+/// Returns whether this operator made the revision from a resource. The marks of a revision that it only read or keeps
+/// in place have no inputs.
 fn is_made_by_us(revision: &Revision) -> bool {
     revision.is_sealed() && revision.marks.as_ref().is_some_and(|marks| !marks.inputs.is_empty())
 }
@@ -257,8 +262,8 @@ fn is_known(revision: &Revision) -> bool {
 }
 
 /// Returns whether the records prove that no revision was ever deployed: every revision is a failed install, and the
-/// history is complete, or the newest revision says so of those that have left it. A manual rollback can fail and leave
-/// nothing `deployed` while everything runs, and someone else may have pruned old revisions.
+/// history is complete, or the newest revision says so of the revisions that have left it. A manual rollback can fail
+/// and leave nothing `deployed` while everything runs, and someone else may have pruned old revisions.
 pub(crate) fn was_never_deployed(release: &ReleaseRecords) -> bool {
     let is_complete = release.revisions.keys().copied().eq(1..=release.revisions.len() as u32);
     let is_failed_install = |revision: &Revision| matches!(revision.status, Status::Failed | Status::PendingInstall);

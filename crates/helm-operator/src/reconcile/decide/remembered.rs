@@ -118,7 +118,7 @@ const STREAK: Duration = Duration::from_secs(900);
 /// A longer streak is a dispute: whoever made the replaced revisions keeps making them.
 const PATIENCE: u32 = 5;
 
-/// What is known about others that write the release.
+/// What is known about other writers of the release.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Met {
     /// The process that was reported last.

@@ -4,13 +4,14 @@
 //! An upgrade keeps its slot until the release is ready with the new revision. An upgrade that fails keeps its slot,
 //! and so does one that leaves a previously ready release stalled, so a broken chart stops after the first few
 //! releases. A release that was not ready before gives its slot up once it is stalled, because the upgrade did not
-//! break it. One that only its own sources of values change also gives its slot up once the upgrade fails: that is its
-//! owner's doing, and must not stop all others. Both do so while the server refuses what their
-//! upgrade waits for. So does one that gets a slot while it has to wait for its turn in a rollout, for a dependency, for memory or for its next attempt, and one that needs no slot any more. One that failed
-//! before waits for its turn without a slot, too. Waiting for a slot does not occupy a worker.
+//! break it. A release that only its own sources of values change also gives its slot up once the upgrade fails: its
+//! owner caused that, and it must not stop all others. Both do so while the server refuses what their upgrade waits
+//! for. A release also gives its slot up if it gets one while it has to wait for its turn in a rollout, for a
+//! dependency, for memory or for its next attempt, or if it no longer needs one. A release that failed before also
+//! waits for its turn without a slot. Waiting for a slot does not occupy a worker.
 //!
-//! Only a resource that is still known gets a place. Nothing can be forgotten between that check and the change: one
-//! that was forgotten before would keep its place for ever.
+//! Only a resource that is still known gets a place. No resource can be forgotten between that check and the change: a
+//! resource that was forgotten earlier would keep its place forever.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard};
@@ -117,7 +118,7 @@ pub(crate) struct Claim<'h> {
     pub(crate) is_held: bool,
     /// Its pending upgrade goes on only once the server allows what it refuses.
     pub(crate) is_stuck: bool,
-    /// No test of the deployed revision is to run, and none failed so that the revision is rolled back.
+    /// No test of the deployed revision is due, and none failed in a way that rolls the revision back.
     pub(crate) is_tested: bool,
     /// The health of the objects, if it is known.
     pub(crate) health: Option<&'h Health>,
@@ -150,7 +151,7 @@ impl Claim<'_> {
         match (self.attempt, self.due) {
             (Attempt::Unfinished, _) => self.is_stuck && is_excused,
             _ if is_stalled && is_excused => true,
-            // Those that it waits for may need the slot. The gate of the rollout counts what failed.
+            // The releases that it waits for may need the slot. The gate of the rollout counts failures.
             _ if self.is_out_of_turn => true,
             (Attempt::None | Attempt::AfterFailure, _) if self.lacks_dependency => true,
             (Attempt::Failed | Attempt::AfterFailure, _) => begun.cause == Cause::Sources,
@@ -318,7 +319,8 @@ fn origin(release: &ReleaseRecords) -> Option<u32> {
 /// resource's own part: if that has changed since, the next upgrade needs no slot.
 pub(crate) fn unfinished(release: &ReleaseRecords, own: &str, status: &Status) -> Option<Before> {
     let ((_, deployed), (version, newest)) = (release.deployed()?, release.newest()?);
-    // The record of helm or an upstream operator is not read yet. One of ours after it is an upgrade that took it over.
+    // The record of helm or an upstream operator is not read yet. A record of ours after it belongs to an upgrade that
+    // took the release over.
     if deployed.marks.is_none() && !newest.is_sealed() {
         return None;
     }

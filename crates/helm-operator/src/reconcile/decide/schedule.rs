@@ -22,7 +22,7 @@ pub(crate) struct Times {
     /// When the last step was decided.
     pub(crate) decided: Instant,
     pub(crate) ended: Instant,
-    /// The reconcile period; zero means none.
+    /// The reconcile period; zero means never.
     pub(crate) period: Duration,
     /// When holds end.
     pub(crate) holds: [Option<Instant>; 4],

@@ -1,9 +1,9 @@
-//! The whole policy as a pure function: from what is true of a resource to the next step.
+//! The whole policy as a pure function: from the observed state of a resource to the next step.
 //!
 //! Counterpart: fluxcd/helm-controller's `state.go` and `atomic_release.go`; the rules are operator-sdk's and
 //! helm-operator-plugins'.
 //!
-//! It is one file, because a rule is only understood beside what it observes and the step that it chooses.
+//! It is one file, because a rule makes sense only next to what it observes and the step that it chooses.
 
 use std::fmt;
 
@@ -174,7 +174,7 @@ pub(crate) enum Objects {
     /// the same name.
     #[strum(to_string = "not taken over")]
     Unclaimed,
-    /// Some are missing, or lost fields of ours.
+    /// Some objects are missing, or have lost fields of ours.
     Drifted,
     /// Some objects whose drift is only reported have drifted, and it is not known how.
     #[strum(to_string = "drifted, and not reported yet")]
@@ -354,7 +354,7 @@ pub(crate) fn next_step(observed: &Observed) -> Step {
     }
 }
 
-/// Decides while the next action waits for memory: what is deployed is maintained meanwhile.
+/// Decides while the next action waits for memory: the deployed revision is maintained meanwhile.
 fn while_crowded(observed: &Observed) -> Step {
     match (observed.release, observed.objects) {
         _ if observed.deleting => Step::AwaitRoom,
@@ -440,9 +440,9 @@ fn when_not_deployed(recorded: Recorded, observed: &Observed) -> Step {
             Step::GiveWay
         }
         _ if matches!(observed.gate, Gate::RollBack | Gate::Pin) => Step::RollBack,
-        // The next upgrade would put back what is missing, but may not begin for long.
+        // The next upgrade would recreate missing objects, but may have to wait for long.
         Recorded::Failed if waits && observed.objects == Objects::Drifted => Step::Repair,
-        // A failed upgrade is followed by another, which begins as that of a deployed revision does.
+        // A failed upgrade is followed by another, which begins like an upgrade of a deployed revision.
         Recorded::Failed if observed.upgrade_slot == UpgradeSlot::Waiting => Step::Wait,
         _ if observed.awaits == Awaits::Unread && !is_begun => Step::ReadDependencies,
         _ if observed.awaits == Awaits::Missing && !is_begun => Step::AwaitDependencies,

@@ -26,7 +26,7 @@ struct State {
     members: Members,
     progress: RolloutProgress,
     /// Whether a rollout has been under way since some release had yet to be compared. Such a release is part of that
-    /// rollout, even if it is the last one that is left.
+    /// rollout, even if no other is left.
     has_begun: bool,
     announced: Announced,
     /// Milestones that are not published yet.
@@ -57,8 +57,8 @@ impl Turns {
         self.edition.get_or_init(compute)
     }
 
-    /// Stores the state of all releases whose resources are still known, at startup or once the others are, too. What
-    /// was to be published about a part of them is dropped.
+    /// Stores the state of all releases whose resources are still known, at startup or once the remaining resources are
+    /// known. Drops pending events about only a part of them.
     pub(crate) fn restore(&self, is_known: impl Fn(&ResourceKey) -> bool, members: Members, now: Timestamp) {
         let Some(rule) = &self.rule else { return };
         let mut state = sync::lock(&self.state);
@@ -91,8 +91,8 @@ impl Turns {
         self.note_if(|| true, key, member, now)
     }
 
-    /// Stores the state of a release as [`note`](Self::note) does, if its resource is still known. Nothing can be
-    /// forgotten between the check and the change: a release that is forgotten before would hold its place for ever.
+    /// Stores the state of a release as [`note`](Self::note) does, if its resource is still known. No release can be
+    /// forgotten between the check and the change: a release that was forgotten earlier would hold its place forever.
     pub(crate) fn note_if(
         &self,
         is_known: impl FnOnce() -> bool,
@@ -133,7 +133,7 @@ impl Turns {
             Some(Part::Reached { .. }) if is_taking_back => RolloutTurn::TakenBack,
             Some(Part::Waiting { .. }) if waits() => RolloutTurn::Held(state.progress.clone()),
             Some(Part::TakenBack) => RolloutTurn::Held(state.progress.clone()),
-            // One that is to be compared has to be, and nothing follows before.
+            // A release that must be compared is compared first.
             _ => RolloutTurn::Free,
         }
     }

@@ -1,6 +1,6 @@
-//! What a controller does not know of its resources since it started: those in a namespace that it may not list, and the
-//! records in one whose records it may not watch. Until it does, any of these releases may have an upgrade slot or fail
-//! the gate of a rollout, so no other release gets a slot.
+//! What a controller does not know of its resources since it started: the resources in a namespace that it may not
+//! list, and the records in a namespace whose records it may not watch. Until it knows them, any of these releases may
+//! have an upgrade slot or fail the gate of a rollout, so no other release gets a slot.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -78,8 +78,8 @@ impl Unseen {
         });
     }
 
-    /// Records that the server refuses to list or watch the resources of a scope. While it does not serve their kind, no
-    /// list is missing; afterwards, those that never ended are missing again.
+    /// Records that the server refuses to list or watch the resources of a scope. While it does not serve their kind,
+    /// no list is missing; afterwards, lists that never ended are missing again.
     pub(crate) fn lost(&self, scope: &WatchScope, loss: Loss) {
         self.change_lists(|state| {
             state.watched.remove(scope);
@@ -153,19 +153,19 @@ impl Unseen {
         (!state.is_missing() && !state.is_settled()).then_some(state.finds)
     }
 
-    /// Records that what was found up to then has had its effect.
+    /// Records that everything found up to then has taken effect.
     pub(crate) fn settle(&self, finds: Finds) {
         let mut state = self.state();
         state.settled = state.settled.max(finds);
     }
 
-    /// Records that what was found until now has had its effect, or will have it before any upgrade.
+    /// Records that everything found until now has taken effect, or will before any upgrade.
     pub(crate) fn settle_all(&self) {
         let mut state = self.state();
         state.settled = state.finds;
     }
 
-    /// Returns whether anything is missing, or what was found has had no effect yet.
+    /// Returns whether anything is missing, or something found has not taken effect yet.
     pub(crate) fn is_any(&self) -> bool {
         let state = self.state();
         state.is_missing() || !state.is_settled()

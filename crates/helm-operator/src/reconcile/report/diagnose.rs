@@ -20,7 +20,7 @@ use crate::view::release::ReleaseRecords;
 
 /// How many pods or events a diagnosis reads for one object.
 const PAGE: u32 = 50;
-/// The maximum size of these, in bytes, because anyone who may create pods decides how large they are.
+/// The maximum size of the read objects, in bytes, because anyone who may create pods decides how large they are.
 const MAX_BYTES: usize = 2 << 20;
 
 /// The deployed release, as far as the cache shows it.
@@ -88,8 +88,9 @@ fn ready(context: &StepContext<'_>, seen: &Seen) -> (Health, ObjectCount) {
     (Health::Ready, seen.count())
 }
 
-/// Asks the server whether nothing has changed within the limit, if that is so as far as is known. Returns what is known
-/// then. If the server answers about none of the objects, or contact with it was lost for long, the limit begins anew.
+/// Asks the server whether nothing has changed within the limit, if that is so as far as is known. Returns what is
+/// known then. If the server answers about none of the objects, or contact with it was lost for long, the limit
+/// restarts.
 async fn judge(context: &StepContext<'_>, waiting: &mut Waiting, seen: Seen, now: Instant) -> Seen {
     let limit = context.shared.settings.progress_timeout;
     if context.shared.contact.was_away_since(waiting.since()) {
@@ -121,7 +122,7 @@ enum Answers {
     /// It has described one at least. What it cannot describe, such as the objects of an aggregated API that never comes
     /// back, hides nothing about the others.
     Some,
-    /// It has described none, or is away, or what an object is will be known later.
+    /// It has described no object, does not answer, or an object's state will be known only later.
     None,
 }
 
@@ -153,7 +154,7 @@ async fn ask_each(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Answers
             Err(error) => {
                 let cause = error.named();
                 tracing::debug!(resource = %context.key, object = %one.key, cause, "Cannot confirm that nothing changes");
-                // Without a response, none is to be expected for the others.
+                // Without a response for one object, the others would get none either.
                 if error.code().is_none() {
                     return Answers::None;
                 }
@@ -163,7 +164,8 @@ async fn ask_each(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Answers
     answers
 }
 
-/// Reads an object as the operator itself, whose watches see it, too, or with the account of the watch if that may read it.
+/// Reads an object as the operator itself, whose watches also see it, or else with the watch's account, if that may
+/// read it.
 async fn read(context: &StepContext<'_>, one: &Unhealthy) -> Result<Option<Live>, Error> {
     match context.shared.applier.ask(&one.key, &one.api_version).await {
         Err(error) if error.is_forbidden() => context.applier.ask(&one.key, &one.api_version).await,
@@ -171,8 +173,8 @@ async fn read(context: &StepContext<'_>, one: &Unhealthy) -> Result<Option<Live>
     }
 }
 
-/// Lets the cache take over an answer. If no watch covers a missing object, what is known stays, because nothing else shows
-/// that the object should exist, unless the server deletes it once it has finished.
+/// Stores an answer in the cache. If no watch covers a missing object, its known state stays, because nothing else
+/// shows that the object should exist, unless the server deletes it once it has finished.
 fn take_over(context: &StepContext<'_>, one: &Unhealthy, live: Option<&Live>) {
     let has_expired = || one.expires && !context.is_unserved(&one.key);
     if live.is_some() || context.shared.cache.is_synced(&one.key) || has_expired() {

@@ -87,7 +87,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Changes what is remembered of this very resource; returns `None` if it is gone.
+    /// Changes what is remembered of this resource; returns `None` if the resource is gone.
     pub(super) fn change_memory_of<T>(
         &self,
         primary: &Primary,
@@ -215,7 +215,8 @@ pub(crate) fn foreign(primary: &Primary) -> Fault {
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReleaseConflict, message }
 }
 
-/// Describes a release that another resource took over, as the records beside it say, which stay when others move.
+/// Describes a release that another resource took over, according to the records in the release's own namespace, which
+/// stay when the records move.
 pub(crate) fn taken_over(primary: &Primary) -> Fault {
     let fault = foreign(primary);
     let (name, namespace) = (primary.name(), primary.namespace());

@@ -20,7 +20,7 @@ pub(crate) fn fields(context: &StepContext<'_>, primary: &Primary, objects: &[Ob
         return (Fields::default(), None);
     }
     let Ok(spec) = primary.spec.json() else { return (primary.status.fields.clone(), None) };
-    // A record may list another's object, of which the status says nothing.
+    // A record may list someone else's object, which the status does not mention.
     let known = |key: &ObjectKey| context.shared.cache.dependent(key).filter(|known| known.is_of(context.key));
     let is_unread = |key: &&ObjectKey| {
         let reads = expressions.reads(&key.group, &key.kind);

@@ -1,5 +1,5 @@
 //! Puts the object and the cause into the first line of a failure's message. `kubectl get` cuts a text at its first
-//! newline, and Helm's texts start with what is always the same.
+//! newline, and Helm's texts all start in the same way.
 //!
 //! Helm's own text follows unchanged.
 

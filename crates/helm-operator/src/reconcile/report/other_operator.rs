@@ -1,4 +1,4 @@
-//! Words what is wrong when others make revisions of a resource's release. Pure.
+//! Describes the problem when others make revisions of a resource's release. Pure.
 
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
@@ -19,7 +19,7 @@ pub(crate) fn contested(primary: &Primary, revision: u32, competitor: &Competito
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::OtherOperator, message }
 }
 
-/// Describes a revision of others, of whom no name is known, after several of them were replaced.
+/// Describes a revision made by an unknown writer, after several such revisions were replaced.
 pub(crate) fn disputed(primary: &Primary, revision: u32) -> Fault {
     let message = format!(
         "revision {revision} of release {:?} was made with helm or by another operator, and such revisions come back each time this operator replaces \

@@ -58,7 +58,7 @@ const EXPLAINING: [&str; 14] = [
     "WaitForFirstConsumer",
 ];
 
-/// Returns the pod that explains most: the one with the gravest problem, and of these the newest.
+/// Returns the pod that explains most: the newest of those with the most serious problem.
 pub(crate) fn culprit(pods: &[Value]) -> Option<Culprit> {
     let alive = pods.iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none());
     let mut problems: Vec<(Problem, &Value, Cause)> =

@@ -71,7 +71,8 @@ impl StepContext<'_> {
         mask
     }
 
-    /// Redacts these texts of other programs, unless they are known. If it is unknown what to redact, none of them shows.
+    /// Redacts these texts of other programs, unless they are known. If it is unknown what to redact, hides all of
+    /// them.
     pub(crate) async fn hide_quotations(&self, primary: &Primary, known: &mut Quotations, quoted: Vec<String>) {
         let revision = self.release().and_then(|release| release.newest().map(|(version, _)| version)).unwrap_or(0);
         if known.cover(revision, &quoted) {

@@ -36,8 +36,8 @@ pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>,
         return plan(context, &primary, end);
     }
     context.handle_failed(decided, end);
-    // What the previous process wrote stays until it is time for the first attempt, which an idle resource never makes,
-    // and the last plan until the next one. The health of the objects is unknown until they are listed.
+    // The previous process's report stays until the first attempt, which an idle resource never makes, and the last
+    // plan stays until the next one. The health of the objects is unknown until they are listed.
     let restored = context.shared.memory.of(context.key).restored(&primary).filter(|_| end != End::Idle);
     let is_known = has_status(&primary)
         && !context.found.is_status_kept
@@ -128,7 +128,7 @@ fn facts(
         _ => Vec::new(),
     };
     let (fields, field_fault) = fields(context, primary, &objects);
-    // What the first attempt waits for is named beside the failure that this process found.
+    // Names what the first attempt waits for in addition to the failure that this process found.
     let own_fault = memory.own_fault();
     let fault = own_fault.or_else(|| context.rejection(primary));
     let limit = Some(context.shared.rollout.limit).filter(|_| fault.is_none());

@@ -29,7 +29,7 @@ impl StepContext<'_> {
         self.shared.memory.change(self.key, |memory| memory.status.unread = found);
     }
 
-    /// Returns the warning about the values of the resource as it is now; may be empty.
+    /// Returns the warning about the resource's present values; may be empty.
     pub(crate) fn unread(&self, primary: &Primary) -> String {
         match &self.shared.memory.of(self.key).status.unread {
             Some(found) if found.generation == primary.generation => found.message.clone(),

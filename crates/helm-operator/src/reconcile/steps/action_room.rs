@@ -71,8 +71,8 @@ impl StepContext<'_> {
         self.shared.settings.rehearses || self.room.replace(room, guest(primary), bytes, entry)
     }
 
-    /// Returns whether the next action continues the one that the newest record describes. One with other inputs does
-    /// not: it gives up the hooks of that one.
+    /// Returns whether the next action continues the one that the newest record describes. An action with other inputs
+    /// does not: it gives up that action's hooks.
     fn entry(&self, primary: &Primary) -> Entry {
         let release = self.release();
         let Some(release) = release.as_deref() else { return Entry::New };

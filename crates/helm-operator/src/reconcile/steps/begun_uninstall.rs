@@ -1,5 +1,6 @@
-//! Ends the uninstall that an earlier attempt began after a failed upgrade, before the next revision: that would be an
-//! upgrade of what is half deleted, without the hooks of an install. A return to a pinned revision stops it instead.
+//! Ends the uninstall that an earlier attempt began after a failed upgrade, before the next revision: otherwise it
+//! would upgrade a half-deleted release, without the hooks of an install. A return to a pinned revision stops it
+//! instead.
 
 use helm_release::action::{self, Action, CallOff};
 use helm_release::release::Status;

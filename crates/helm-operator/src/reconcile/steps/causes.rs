@@ -92,8 +92,9 @@ impl StepContext<'_> {
         Some(json!(["capabilities", self.shared.renderer.capabilities()?]))
     }
 
-    /// Returns whether recorded inputs differ from the resource's only in kinds that this process has found by chance so
-    /// far: what was rendered with the recorded ones stays until they have settled. A rehearsal shows what follows then.
+    /// Returns whether recorded inputs differ from the resource's only in kinds that this process has found by chance
+    /// so far: the release that was rendered with the recorded kinds stays until they have settled. A rehearsal shows
+    /// what follows then.
     pub(crate) fn differs_by_chance(&self, recorded: &str, primary: &Primary) -> bool {
         let settings = &self.shared.settings;
         settings.render_on.capabilities

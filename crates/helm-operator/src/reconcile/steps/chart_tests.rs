@@ -194,7 +194,7 @@ async fn conclude(context: &StepContext<'_>, primary: &Primary, version: u32, te
     forget_failure(context, Some((version, message)));
 }
 
-/// Replaces what is remembered of a failed test. A wish to run tests again is fulfilled.
+/// Replaces the memory of a failed test. A request to run tests again is then done.
 fn forget_failure(context: &StepContext<'_>, failure: Option<(u32, String)>) {
     _ = context.ran.take();
     context.shared.memory.change(context.key, |memory| {

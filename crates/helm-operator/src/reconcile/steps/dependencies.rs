@@ -100,7 +100,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns the resources that depend on this one, and must be deleted before it. Those in a cycle would wait
+    /// Returns the resources that depend on this one and must be deleted first. Resources in a cycle would wait
     /// forever.
     pub(crate) fn holders(&self, primary: &Primary) -> Vec<Node> {
         let (_, node) = self.user(primary);

@@ -44,8 +44,8 @@ pub(crate) async fn remove_finalizer(context: &StepContext<'_>, primary: &Primar
     set_finalizers(context, primary, &finalizers, "remove").await
 }
 
-/// Reads the records of a release of which none is known: their events may be late. Returns whether there are any. Without the
-/// right to list them, the operator hardly wrote any.
+/// Reads the records of a release that has no known records: their events may be late. Returns whether there are any.
+/// Without the right to list records, the operator is unlikely to have written any.
 async fn finds_records(context: &StepContext<'_>, primary: &Primary) -> Result<bool, Failed> {
     match context.shared.storage.history(primary.namespace(), primary.name()).await {
         Ok(records) => context.shared.cache.catch_up(context.key, records),
@@ -55,8 +55,8 @@ async fn finds_records(context: &StepContext<'_>, primary: &Primary) -> Result<b
     Ok(context.release().is_some())
 }
 
-/// Leaves the objects of another's release to its holder: a resource that took the release over may not have applied
-/// them yet, and a release that this resource began to take over stays as it is.
+/// Leaves the objects of someone else's release to its holder: a resource that took the release over may not have
+/// applied them yet, and a release that this resource began to take over stays as it is.
 async fn hand_over(context: &StepContext<'_>, primary: &Primary) -> Result<(), Failed> {
     let Some(release) = context.release() else { return hand_over_unrecorded(context, primary).await };
     let env = || context.environment(primary, Action::Uninstall);

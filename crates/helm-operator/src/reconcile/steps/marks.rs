@@ -27,8 +27,8 @@ pub(super) async fn update_marks(
     write_if_new(context, primary, version, (marks, new)).await
 }
 
-/// Notes in the marks of a revision which of these objects are Jobs that its takeover had deleted: once they finish, the
-/// next try does not run them again. What follows in the takeover may fail for long.
+/// Notes in a revision's marks which of these objects are Jobs that its takeover had deleted: once they finish, the
+/// next try does not run them again. The rest of the takeover may fail for long.
 pub(super) async fn note_made_again(
     context: &StepContext<'_>,
     primary: &Primary,
@@ -44,8 +44,8 @@ pub(super) async fn note_made_again(
     write_if_new(context, primary, version, (marks, new)).await
 }
 
-/// Returns marks with the keys that these objects were applied with. What they were while their kinds were served in other
-/// scopes is gone.
+/// Returns marks with the keys under which these objects were applied. Objects from when their kinds were served in
+/// other scopes are gone.
 fn in_served_scopes(marks: &Marks, applied: &[Applied]) -> Marks {
     let is_gone = |known: &MarkedObject| applied.iter().any(|one| one.key.is_in_other_scope(&known.key));
     if !marks.objects.iter().any(is_gone) {
@@ -114,9 +114,10 @@ impl<'a> RepairDeletions<'a> {
         lock(&self.marks).clone()
     }
 
-    /// Notes the Jobs that went with another resource, if nothing is left of its release. First checks that the release may
-    /// be taken over: the note must not outlast a takeover that is refused because of what belongs to someone else. If the
-    /// takeover is refused later, the note says nothing to the other resource, which may still be there.
+    /// Notes the Jobs that were deleted with another resource, if nothing is left of its release. First checks that the
+    /// release may be taken over: the note must not outlast a takeover that is refused because an object belongs to
+    /// someone else. If the takeover is refused later, the note means nothing to the other resource, which may still
+    /// exist.
     pub(super) async fn note_jobs_of_former(
         &self,
         env: &Environment<'_>,

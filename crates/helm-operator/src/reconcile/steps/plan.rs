@@ -37,7 +37,7 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns what the last plan says, unless it is outdated.
+    /// Returns the last plan, unless it is outdated.
     pub(crate) fn plan_report(&self, primary: &Primary) -> Option<PlanReport> {
         let memory = self.shared.memory.of(self.key);
         let last = memory.status.planned.as_deref()?;
@@ -57,7 +57,7 @@ impl StepContext<'_> {
     }
 }
 
-/// Plans the next reconcile with a twin of the controller, and keeps what it says for the status.
+/// Plans the next reconcile with a twin of the controller, and keeps the result for the status.
 pub(crate) async fn plan(context: &StepContext<'_>, primary: &Primary) -> Result<Ended, Failed> {
     let (inputs, twin) = (context.planned_inputs(primary), context.shared.twin(context.key));
     let report = match rehearsed(context, primary, &twin).await {
@@ -79,7 +79,7 @@ pub(crate) async fn plan(context: &StepContext<'_>, primary: &Primary) -> Result
 fn keep(context: &StepContext<'_>, inputs: String, report: PlanReport) {
     context.shared.memory.change(context.key, |memory| {
         memory.status.planned = Some(Box::new(Planned { inputs, report }));
-        // The status says what is known now.
+        // The status reports what is known now.
         (memory.is_slow, memory.restored) = (false, None);
     });
 }

@@ -75,14 +75,14 @@ impl StepContext<'_> {
     }
 
     /// Takes a slot, or queues for one. No worker waits for it: releasing a slot wakes the next resource. Does neither
-    /// before all releases are known: those that are not may have all slots, or fail the gate of the rollout.
+    /// before all releases are known: unknown ones may have all slots, or fail the gate of the rollout.
     pub(crate) fn enqueue_upgrade(&self, primary: &Primary) -> Ended {
         let take = || self.shared.rollout.take(|| self.is_known(primary), self.key);
         let is_taken = !self.shared.unseen.is_any() && take();
         NextStep::Again.with((!is_taken).then_some(Learned::Queued))
     }
 
-    /// Records that an upgrade starts. One that an earlier process started takes a slot even if none is free.
+    /// Records that an upgrade starts. An upgrade that an earlier process started takes a slot even if none is free.
     pub(crate) fn begin_upgrade(&self, primary: &Primary, release: Option<&ReleaseRecords>) {
         if self.needs_slot(primary, release) {
             let cause = if self.is_by_sources(release) { Cause::Sources } else { Cause::Shared };
@@ -110,7 +110,7 @@ impl StepContext<'_> {
         if is_unready && !primary.status.is_blind() { Before::Unready } else { Before::Ready }
     }
 
-    /// Returns whether the next upgrade needs a slot. One that a person requested needs none.
+    /// Returns whether the next upgrade needs a slot. An upgrade that a person requested does not.
     fn needs_slot(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> bool {
         self.full_reconcile(primary).is_none() && self.is_from_outside(primary, release)
     }
@@ -188,8 +188,8 @@ impl StepContext<'_> {
         memory.failure.as_ref().is_some_and(|failure| failure.failed.fault().condition == condition::IRRECONCILABLE)
     }
 
-    /// Returns whether the rollout holds the next upgrade back. One that failed is repeated even while the rollout is
-    /// taken back, because only a deployed revision can be.
+    /// Returns whether the rollout holds the next upgrade back. A failed upgrade is repeated even while the rollout is
+    /// taken back, because only a deployed revision can be taken back.
     fn is_out_of_turn(&self, primary: &Primary, release: Option<&ReleaseRecords>) -> bool {
         let newest = release.and_then(ReleaseRecords::newest);
         match self.turn(primary) {

@@ -14,12 +14,12 @@ use crate::status::{Fault, condition};
 use crate::view::primary::Primary;
 use crate::view::release::ReleaseRecords;
 
-/// What is in another namespace than the one where the operator looks for it.
+/// Something in a namespace other than the one where the operator looks for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Misplaced<'r> {
     /// The release of a cluster-scoped resource.
     Release(&'r str),
-    /// The records of a release, in a namespace for those of all releases.
+    /// The records of a release, in a namespace for the records of all releases.
     Records(&'r str),
 }
 
@@ -27,11 +27,11 @@ enum Misplaced<'r> {
 type Found = (ResourceKey, u32);
 
 impl StepContext<'_> {
-    /// Checks that the newest records of a release are not in another namespace, before a step follows those that are known
-    /// or the resource goes without a release.
+    /// Checks that the newest records of a release are not in another namespace, before a step relies on the known
+    /// records or the resource is deleted without a release.
     ///
     /// # Errors
-    /// They are, or it could not be determined.
+    /// They are in another namespace, or it could not be determined.
     pub(crate) async fn check_release_namespace(&self, primary: &Primary) -> Result<(), Failed> {
         if self.recorded(primary) != Recorded::Lost && !self.is_behind(primary) {
             // The status names neither an install that was interrupted nor, for some time, a release that was imported. Anyone
@@ -65,7 +65,7 @@ impl StepContext<'_> {
         release.newest().is_some_and(|(version, _)| release.is_put_back(version, primary.reported()))
     }
 
-    /// Checks that none of these records is in another namespace than the release's.
+    /// Checks that all of these records are in the release's namespace.
     fn check_records(&self, primary: &Primary, records: &[Found]) -> Result<(), Fault> {
         let (namespaced, home) = (self.shared.resource.namespaced, &self.shared.settings.home);
         let here = (primary.namespace(), primary.name());

@@ -83,8 +83,8 @@ pub(crate) enum Stage {
 }
 
 impl Remedy {
-    /// Returns the remedy, given the resource as the attempt began and as it is now. Nothing is deleted once the resource
-    /// is to be left alone, or has another `spec` or pin, whose attempt starts from what is there.
+    /// Returns the remedy, given the resource as the attempt began and as it is now. Nothing is deleted once the
+    /// resource is to be left alone, or has another `spec` or pin: the next attempt starts from the present objects.
     fn as_wanted_now(self, begun: &Primary, now: Option<&Primary>) -> Remedy {
         let has_changed = |now: &Primary| {
             now.spec.digest() != begun.spec.digest() || now.annotations.pin() != begun.annotations.pin()
@@ -97,7 +97,7 @@ impl Remedy {
         }
     }
 
-    /// Returns whether it deletes what is there.
+    /// Returns whether the remedy deletes present objects.
     fn deletes(self) -> bool {
         matches!(self, Remedy::RemoveFailedInstall | Remedy::Uninstall)
     }
@@ -160,7 +160,7 @@ pub(super) async fn continue_clean_up(context: &StepContext<'_>, primary: &Prima
     let is_begun = release.begun_uninstall().is_some();
     let is_undone = is_begun || release.deployed().is_some() || was_never_deployed(&release);
     match release.newest() {
-        // What did not render before has rendered now.
+        // The chart did not render before, and has rendered now.
         _ if !attempt.is_of_action() => {}
         // The failed install is removed, although the last answer was lost.
         None => return Some(attempt.into()),
@@ -192,7 +192,7 @@ pub(crate) async fn clean_up(
 
 /// Returns the message with the result of the clean-up, and how that ended.
 async fn with_remedy(context: &StepContext<'_>, primary: &Primary, message: String, stage: Stage) -> (String, CleanUp) {
-    // What another resource left is its to clean up, and an action in progress is whose it is.
+    // Another resource must clean up what it left, and whoever runs an action in progress must finish it.
     let is_ours = |release: &ReleaseRecords| {
         let owner = primary.owner();
         release.holder(&owner) == Holder::Resource && release.in_flight(&owner, outside::now()).is_none()
@@ -204,7 +204,7 @@ async fn with_remedy(context: &StepContext<'_>, primary: &Primary, message: Stri
     let is_vouched = |version| context.vouches(&release, version, primary);
     let remedy = remedy(&release, context.shared.settings.on_failure, stage, is_vouched);
     let remedy = remedy.as_wanted_now(primary, context.shared.cache.primary(context.key).as_deref());
-    // Other values from a source are tried from what is there, as those of another `spec` are.
+    // Changed values from a source are tried on the present objects, like a changed `spec`.
     let has_other_values = remedy.deletes() && have_changed(context.shared, &context.used_sources(primary)).await;
     let remedy = if has_other_values { Remedy::Nothing } else { remedy };
     match remedy {
@@ -224,7 +224,7 @@ async fn with_remedy(context: &StepContext<'_>, primary: &Primary, message: Stri
             }
         },
         Remedy::Uninstall => {
-            // The records go, and with them what is to be hidden in the message.
+            // The records will be deleted, and with them the values to hide in the message.
             let message = context.redactions(primary).await.hide_apart(message).await;
             match uninstall_failed(context, primary).await {
                 Ok(None) => (message, CleanUp::Ended),

@@ -145,7 +145,7 @@ impl StepContext<'_> {
         }
         let is_known = primary.status.is_taken_over();
         match self.storage.is_taken_over_beside(primary.namespace(), primary.name(), primary.uid()).await {
-            // A deletion does not wait for the right to look there, and leaves what may be a successor's.
+            // A deletion does not wait for the right to look there, and leaves objects that may belong to a successor.
             Err(storage::Error::Forbidden { .. }) if primary.deleting => Ok(primary.status.is_refused()),
             // Without the right, the operator hardly wrote there.
             Err(storage::Error::Forbidden { .. }) if !is_known => Ok(false),

@@ -21,7 +21,7 @@ use crate::status::{Fault, MAX_NAMED, condition};
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, Revision};
 
-/// Applies the objects that are missing or lost fields of ours.
+/// Applies the objects that are missing or have lost fields of ours.
 pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
     let Some((version, marks)) = deployed(context) else { return Ok(NextStep::Done) };
     let drifted = context.drifted(&marks, primary);
@@ -64,7 +64,7 @@ pub(crate) async fn repair(context: &StepContext<'_>, primary: &Primary) -> Resu
     Ok(if awaits_event { NextStep::Done } else { NextStep::Again })
 }
 
-/// Removes the owner reference from those of these objects that a person keeps, whatever else a repair may do to them.
+/// Removes the owner reference from the objects that a person keeps, whatever else a repair may do to them.
 async fn unbind(context: &StepContext<'_>, env: &Environment<'_>, drifted: &[&MarkedObject]) -> Unbound {
     let bound: Vec<&MarkedObject> = drifted.iter().filter(|object| context.is_bound(object)).copied().collect();
     let unbound = action::unbind(env, &bound).await;
@@ -72,9 +72,9 @@ async fn unbind(context: &StepContext<'_>, env: &Environment<'_>, drifted: &[&Ma
     unbound
 }
 
-/// Notes whether a repair of these objects put any of them back, and which it could not write.
+/// Notes whether a repair restored any of these objects, and which ones it could not write.
 fn note_repair(context: &StepContext<'_>, drifted: &[ObjectKey], unbound: &Unbound, repaired: Option<&Repaired>) {
-    // An apply that changed nothing counts, too: if the object still differs, its repairs must slow down.
+    // An apply that changed nothing also counts: if the object still differs, its repairs must slow down.
     let counts = |one: &Applied| one.changed || one.method == ApplyMethod::Server;
     let has_applied = repaired.is_some_and(|repaired| repaired.applied.iter().any(counts));
     let has_put_back = has_applied || !unbound.live.is_empty();
@@ -85,7 +85,7 @@ fn note_repair(context: &StepContext<'_>, drifted: &[ObjectKey], unbound: &Unbou
     });
 }
 
-/// Returns which of these objects a repair left as they were, because it failed.
+/// Returns which of these objects a failed repair left unchanged.
 fn refused(drifted: &[ObjectKey], repaired: &Repaired) -> Box<[ObjectKey]> {
     let Repaired { applied, accepted, finished, failed, .. } = repaired;
     let is_done = |key: &&ObjectKey| {
@@ -258,7 +258,7 @@ async fn take(
         object.turn = marks.find_in_any_scope(&object.key).map(|known| known.turn).unwrap_or_default();
     }
     whole.complete = true;
-    // What a pinned release has was not made from what the resource says now.
+    // A pinned release was not made from the resource's present `spec`.
     if context.pinned(primary).is_none() && !context.is_held_back(primary) {
         prune_left_behind(context, &env, marks, &whole).await?;
         if !context.differs_by_chance(&marks.inputs, primary) {

@@ -65,8 +65,8 @@ impl StepContext<'_> {
         let release = known.filter(|_| !primary.deleting);
         let got = self.got(release.as_deref());
         let part = match release.as_deref() {
-            // The others must not get what was taken back from a release that a person stops in that state, or changes
-            // with helm.
+            // Even if a person then stops the release, or changes it with helm, the others must not get the inputs that
+            // were taken back from it.
             Some(_) if got == Got::TakenBack && self.recorded(primary) != Recorded::Foreign => Part::TakenBack,
             Some(release) if !is_left => self.part(primary, release, health),
             None if !is_left && self.is_yet_to_be_imported(primary) => {
@@ -77,8 +77,8 @@ impl StepContext<'_> {
         Member { is_canary: primary.is_canary, part, got }
     }
 
-    /// Returns how the release got what is rolled out. What the process knows counts if this operator did not make the
-    /// newest revision: helm removes our marks from the one that it replaces.
+    /// Returns how the release got what is rolled out. If this operator did not make the newest revision, what the
+    /// process knows counts: helm removes our marks from the revision that it replaces.
     fn got(&self, release: Option<&ReleaseRecords>) -> Got {
         let known = self.shared.turns.got(self.key);
         let Some(release) = release else { return known };
@@ -103,7 +103,7 @@ impl StepContext<'_> {
     }
 
     /// Returns whether the resource may have a release of which no record is known here, because it is recorded
-    /// elsewhere, for example in chunks. Its first reconcile imports it, or installs it again. One that another
+    /// elsewhere, for example in chunks. Its first reconcile imports it, or installs it again. A release that another
     /// resource took over is never imported.
     fn is_yet_to_be_imported(&self, primary: &Primary) -> bool {
         let is_blind = self.shared.cache.is_blind(self.key);
@@ -142,8 +142,8 @@ impl StepContext<'_> {
         if is_own_unchanged(primary, deployed) { Part::Waiting { failed } } else { Part::None }
     }
 
-    /// Returns the part of a release whose newest revision this operator did not make: one that is yet to be taken over
-    /// from helm or an upstream operator, or that a person has changed with helm.
+    /// Returns the part of a release whose newest revision this operator did not make: a release that is yet to be
+    /// taken over from helm or an upstream operator, or that a person has changed with helm.
     fn part_of_foreign(&self, primary: &Primary, release: &ReleaseRecords, deployed: &Revision) -> Part {
         if self.recorded(primary) == Recorded::Foreign {
             return Part::None;
@@ -154,8 +154,8 @@ impl StepContext<'_> {
             Got::Apart => Part::None,
             Got::TakenBack => Part::TakenBack,
             Got::ByRollout if is_same => Part::None,
-            // What a person changed is undone at once: the release does not wait for what it had. No step ends before
-            // it has that again.
+            // A person's change is undone at once: the release does not wait to get the rollout's inputs back, and no
+            // step ends before it has them.
             Got::ByRollout => {
                 Part::Reached { state: if failed { Reached::Failed } else { Reached::Moving }, since: None }
             }
@@ -275,8 +275,8 @@ impl StepContext<'_> {
     }
 
     /// Returns the release's state before the upgrade that it has a slot for; `None` if only its own sources cause the
-    /// upgrade, which keeps no slot. In a rollout in steps, only the upgrade that brings what is rolled out has one: the
-    /// rollout neither counts nor undoes what the owner or a value source changes.
+    /// upgrade, which keeps no slot. In a rollout in steps, only the upgrade to what is rolled out has such a state:
+    /// the rollout neither counts nor undoes what the owner or a value source changes.
     pub(crate) fn state_before(&self, primary: &Primary) -> Option<Before> {
         if let Some(before) = self.state_before_repeated(primary) {
             return Some(before);
@@ -380,8 +380,8 @@ impl StepContext<'_> {
 const GO_ON: &str = "change the chart or the override values to begin another, or set the annotation \
     helm.sdk.operatorframework.io/reconcile-now to upgrade this release alone";
 
-/// Returns whether the resource's owner has changed nothing since this revision. Such a change never waits. A revision
-/// that this operator did not record counts as unchanged.
+/// Returns whether the resource's owner has changed nothing since this revision. An owner's change never waits. A
+/// revision that this operator did not record counts as unchanged.
 fn is_own_unchanged(primary: &Primary, revision: &Revision) -> bool {
     let recorded = revision.marks.as_ref().map_or("", |marks| marks.inputs.as_str());
     inputs::has_own(recorded, &inputs::own_digest(primary))

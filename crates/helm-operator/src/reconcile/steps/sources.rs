@@ -127,7 +127,7 @@ impl StepContext<'_> {
         Ok(Learned::Sources(Some(Arc::new(Loaded { digest: digests.into(), spec: Some(spec), mask }))))
     }
 
-    /// Reads the sources and merges them below the `spec`. Returns their digests, too.
+    /// Reads the sources and merges them below the `spec`. Also returns their digests.
     async fn merged(&self, primary: &Primary, sources: &[Resolved]) -> Result<(Vec<Value>, Spec, Mask), Failed> {
         let invalid = |error: MergeError| FailedAttempt::invalid_values(error.to_string());
         let _permit = if sources.is_empty() { None } else { self.shared.sources.loading().await };

@@ -31,14 +31,15 @@ use crate::view::release::Trust;
 /// How often to read objects that no watch covers.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// What an uninstall after a failed upgrade waits for once a person asks for a revision that would go with the release.
+/// The reason why an uninstall after a failed upgrade stops once a person requests a revision that would be lost with
+/// the release.
 const PINNED: &str = "stopped, because the annotation pin changed";
 
-/// What it waits for once there are other values, which are tried with what is there.
+/// The reasons why it stops once there are other values, which are tried on the present objects.
 const CORRECTED: &str = "stopped, because the spec changed";
 const OTHER_VALUES: &str = "stopped, because a source of values changed";
 
-/// What it waits for while the resource is to be left alone.
+/// The reason why it stops while the resource is to be left alone.
 const LEFT_ALONE: &str = "stopped, because an annotation leaves the release alone";
 
 /// The remedy when a hook, or an undecodable record that may have hooks, blocks the uninstall.
@@ -285,12 +286,12 @@ async fn stopped_at(context: &StepContext<'_>, primary: &Primary, before: Option
     }
 }
 
-/// Returns why an uninstall after a failed upgrade that has deleted nothing does not go on: since it began, something has
-/// stopped it, or there are other values, with which the next attempt upgrades the release. The same uninstall of what is
-/// half deleted would be completed first, so that other values do not stop it.
+/// Returns why an uninstall after a failed upgrade that has deleted nothing does not go on: since it began, something
+/// has stopped it, or there are other values, with which the next attempt upgrades the release. Other values do not
+/// stop an uninstall that has begun to delete, because it would be completed first anyway.
 async fn called_off_by(context: &StepContext<'_>, primary: &Primary) -> Option<&'static str> {
     let has_other_values = have_changed(context.shared, &context.used_sources(primary)).await;
-    // What else has come during that read counts, too.
+    // Other changes that arrived during that read also count.
     let stopped = stopped_by(context, primary);
     let now = context.shared.cache.primary_with_uid(context.key, primary.uid()).filter(|now| !now.deleting)?;
     match () {
@@ -300,8 +301,8 @@ async fn called_off_by(context: &StepContext<'_>, primary: &Primary) -> Option<&
     }
 }
 
-/// Returns why an uninstall after a failed upgrade does not go on for now: since it began, the resource is to be left
-/// alone, or its pin has changed.
+/// Returns why an uninstall after a failed upgrade does not go on for now: since it began, someone has requested to
+/// leave the resource alone, or changed its pin.
 fn stopped_by(context: &StepContext<'_>, primary: &Primary) -> Option<&'static str> {
     let now = context.shared.cache.primary_with_uid(context.key, primary.uid()).filter(|now| !now.deleting)?;
     if now.annotations.leaves_alone() && !primary.annotations.leaves_alone() {
@@ -316,8 +317,8 @@ async fn forget_in_status(context: &StepContext<'_>, primary: &Primary) -> Resul
     Ok(status_writer::forget_release(context, primary).await.map_err(failed)?)
 }
 
-/// Forgets an install that failed before its records are deleted, if earlier ones are left beside it: the status of an
-/// action at work would let the next process continue it from those.
+/// Forgets an install that failed before its records are deleted, if earlier ones are left beside it: if the status
+/// still named an action in progress, the next process would continue it from those records.
 pub(super) async fn forget_begun(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
     if context.shared.cache.release_beside(primary).is_none() {
         return Ok(());

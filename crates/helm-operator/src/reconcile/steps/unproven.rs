@@ -26,7 +26,7 @@ use crate::view::release::{Holder, ReleaseRecords, Revision};
 
 /// The hooks of a chart, for an uninstall.
 pub(crate) enum ChartHooks {
-    /// Those of this render.
+    /// The hooks of this render.
     Of(Arc<Candidate>),
     /// The chart does not render, for this reason.
     Unrendered(String),
@@ -54,8 +54,8 @@ impl StepContext<'_> {
         release.holder(&primary.owner()) == Holder::Resource && release.deployed().is_some_and(is_own)
     }
 
-    /// Returns whether none of the records is this operator's, because they name no owner, or another one; or whether the
-    /// newest one is not, and names another one.
+    /// Returns whether no record belongs to this operator, because the records name no owner or another one, or whether
+    /// the newest record does not belong to it and names another owner.
     pub(crate) fn is_displaced(&self, primary: &Primary) -> bool {
         let owner = primary.owner();
         self.release().is_some_and(|release| {

@@ -67,9 +67,9 @@ fn publish_skipped(context: &StepContext<'_>, primary: &Primary, why: &str) {
     context.shared.publish(primary, Outcome::warning("HookSkipped", "Uninstall", message));
 }
 
-/// Deletes the objects of a release without a record: those of the lost inventory, or else those that a record elsewhere
-/// has or that name the release as their owner. Hooks are in the record, so none runs, which an event says unless the
-/// release had none. If the lost records named another resource, it may still exist, so the objects stay.
+/// Deletes the objects of a release without a record: the objects of the lost inventory, or else objects that a record
+/// elsewhere lists or that name the release as their owner. Hooks are in the record, so none runs, which an event says
+/// unless the release had none. If the lost records named another resource, it may still exist, so the objects stay.
 pub(super) async fn delete_lost(
     context: &StepContext<'_>,
     primary: &Primary,
