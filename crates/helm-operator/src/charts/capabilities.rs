@@ -29,14 +29,14 @@ async fn read_discovery(shared: &ControllerContext) {
             tracing::debug!(error = chain(&error), "Cannot find out which kinds are served");
         }
         let now = state();
-        // Before, no release is rendered because of them alone.
+        // Until the kinds have settled, no release is rendered because of them alone.
         if now.0 != known.0 && now.1 {
             tracing::info!(
                 controller = &*shared.settings.controller,
                 "The cluster serves other kinds: rendering again"
             );
         }
-        // What the process found first may be what releases were not rendered with.
+        // The first kinds that the process found may differ from those that releases were rendered with.
         if now != known {
             known = now;
             shared.wake_all();

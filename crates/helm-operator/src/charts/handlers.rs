@@ -92,8 +92,8 @@ fn leave(shared: &ControllerContext, left: &Departure) {
     restore::resume(shared);
 }
 
-/// Stores a resource; returns whether it may need reconciling. One that another process may have served counts as late
-/// if the start does not find it.
+/// Stores a resource; returns whether it may need reconciling. A resource that another process may have served counts
+/// as late if the start did not find it.
 fn store(shared: &ControllerContext, key: &ResourceKey, primary: Primary, epoch: Epoch) -> bool {
     shared.arrivals.store(|start| {
         if comes_late(shared, epoch, start) && primary.was_served() && shared.cache.primary(key).is_none() {

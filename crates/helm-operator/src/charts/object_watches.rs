@@ -43,7 +43,7 @@ impl<'s> ObjectWatches<'s> {
         ObjectWatches { shared, informers, kinds: Vec::new() }
     }
 
-    /// Adds what is requested to the watches.
+    /// Adds the requested kinds and charts to the watches.
     pub(super) fn cover(&mut self, request: WatchRequest, tasks: &mut JoinSet<()>) {
         match request {
             WatchRequest::Kind(kind) => self.watch(kind, tasks),

@@ -1,5 +1,5 @@
-//! Runs the controller of a chart that is fetched: with what the registry has, else with what the cache has, else with
-//! a stand-in that says why. Restarts it when the chart has changed.
+//! Runs the controller of a fetched chart: with the registry's chart, else with the cached one, else with a stand-in
+//! that reports why there is none. Restarts it when the chart has changed.
 //!
 //! ```text
 //! fetch ─┬─ chart ──────────────────────┬─▶ run ◀── at each interval: fetch ── another chart ─▶ stop as at a shutdown, run
@@ -168,7 +168,7 @@ impl Lookout {
         }
     }
 
-    /// Waits until another chart is there than the one that is served.
+    /// Waits until a chart other than the served one is available.
     async fn next(&self, serving: &Serving) -> Serving {
         let (mut failures, mut last) = (0_u32, String::new());
         loop {
@@ -229,7 +229,7 @@ impl Lookout {
         self.context.publish(Outcome::warning(reason.as_str(), ACTION, note));
     }
 
-    /// Reports what is served from now on.
+    /// Reports the chart that is served from now on.
     fn announce(&self, before: &Serving, serving: &Serving) {
         let Some(now) = serving.described() else { return };
         let (kind, chart) = (&self.watch.kind, self.watch.chart.display());

@@ -37,7 +37,7 @@ impl Rehearsals {
         Rehearsals { is_on: true, ..Rehearsals::default() }
     }
 
-    /// Returns those of this process, which are off by default.
+    /// Returns the process's rehearsals, which are off by default.
     pub(crate) fn of(context: &Context) -> Arc<Rehearsals> {
         context.part(|_| Rehearsals::default())
     }
@@ -96,7 +96,7 @@ impl Planner {
         while shared.cache.is_listing(&key) {
             tokio::time::sleep(LISTING).await;
         }
-        // A plan says what is to come, whatever it waits for.
+        // A plan shows what will happen, whatever the resource waits for.
         shared.dependencies.forget(&shared.user(primary.own_namespace(), primary.name()));
         // This process only rehearses, so a plan may take all its memory.
         rehearse(shared, resource, Priority::Normal, usize::MAX).await

@@ -12,7 +12,7 @@ use crate::reconcile::controller_context::ControllerContext;
 pub(crate) struct Running(Mutex<Vec<Weak<ControllerContext>>>);
 
 impl Running {
-    /// Returns those of this process.
+    /// Returns the process's running controllers.
     pub(crate) fn of(context: &Context) -> Arc<Running> {
         context.part(|_| Running::default())
     }

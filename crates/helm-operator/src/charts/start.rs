@@ -72,7 +72,7 @@ pub(crate) fn run(controller: ChartController, context: Context) -> BoxFuture<'s
     })
 }
 
-/// Prepares a controller, and returns what it does from then on; `None` if the process ends before.
+/// Prepares a controller, and returns its work from then on; `None` if the process ends before.
 pub(super) async fn start(
     controller: ChartController,
     context: Context,
@@ -115,7 +115,7 @@ pub(super) async fn start(
     let shared = Arc::new(ControllerContext {
         storage: Storage::new(api.clone(), keys.clone()).at(home.clone()).written_by(cluster.releases.writer()),
         rollout: settings.slots(),
-        // A plan says what is to come, whenever that is.
+        // A plan shows what will happen, whenever that is.
         turns: Turns::new(settings.rollout.clone().filter(|_| !Rehearsals::of(&context).is_on)),
         unseen: Unseen::default(),
         settings,

@@ -33,7 +33,7 @@ pub(super) fn documents(
 }
 
 /// Applies the watch's patches, and adds its labels and annotations, to a render, in the order in which the operator
-/// does. Without any, it stays as it is.
+/// does. Without any, the render stays unchanged.
 pub(super) fn decorated(watch: &Watch, rendered: Rendered, namespace: &str) -> Result<Rendered, String> {
     let changes = &watch.patches;
     let added = Added { labels: &watch.common_labels, annotations: &watch.common_annotations };

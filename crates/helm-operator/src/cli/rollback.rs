@@ -150,7 +150,7 @@ impl Rollback {
         }
     }
 
-    /// Returns what to report if the operator did not act in time. A refusal that was there before may be of this pin.
+    /// Returns what to report if the operator did not act in time. An earlier refusal may concern this pin.
     fn unanswered(&self, resource: &Value) -> String {
         let still = |refusal| format!("; the status still says: {}", message(refusal));
         format!(
@@ -182,7 +182,8 @@ fn meant<'w>(watches: &'w [Watch], kind: &str) -> Result<&'w Watch, String> {
     })
 }
 
-/// Judges what the status says about the annotation, once the resource has it. `before` is the refusal from before it.
+/// Judges what the status says about the annotation, once the resource has it. `before` is the refusal from before
+/// that.
 fn progress(resource: &Value, to: Option<u32>, before: Option<&Value>) -> PinProgress {
     let pinned = condition(resource, "Pinned").map(message);
     match (to, pinned) {
@@ -200,8 +201,8 @@ fn progress(resource: &Value, to: Option<u32>, before: Option<&Value>) -> PinPro
     }
 }
 
-/// Returns whether a refusal answers a pin to this revision, and not an earlier pin. One that names no pinned revision
-/// may be either's, unless it is new.
+/// Returns whether a refusal answers a pin to this revision rather than an earlier pin. A refusal that names no pinned
+/// revision may answer either, unless it is new.
 fn answers(refusal: &Value, to: u32, before: Option<&Value>) -> bool {
     match refused_revision(message(refusal)) {
         Some(revision) => revision == to,

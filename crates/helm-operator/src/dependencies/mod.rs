@@ -83,8 +83,8 @@ pub(crate) enum Origin {
     Annotation,
 }
 
-/// The objects that an entry means for one resource, and what must be true of them. Resources with the same query share
-/// its state.
+/// The objects that an entry selects for one resource, and the conditions that they must meet. Resources with the same
+/// query share its state.
 #[derive(Clone, Debug)]
 pub(crate) struct Query {
     /// Identifies the query within its kind.
@@ -126,7 +126,8 @@ impl fmt::Display for Node {
 }
 
 impl Query {
-    /// Returns whether the query means an object with this namespace, which is empty if it has none, name and labels.
+    /// Returns whether the query selects an object with this name, these labels and this namespace, which is empty for
+    /// a cluster-scoped object.
     pub(crate) fn means(&self, namespace: &str, name: &str, labels: &BTreeMap<String, String>) -> bool {
         self.reaches(namespace)
             && match &self.target {

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use super::{AnnotationRule, Dependency, MAX_SELECTED, MAX_SELECTORS, Origin, Query, Target, Until, Wanted};
 use crate::values_from::fill;
 
-/// Returns what the entries mean for a resource with this name and namespace, which is empty if it is cluster-scoped.
-/// `rules` returns the controller whose `readiness` rule judges a kind.
+/// Returns the queries of the entries for a resource with this name and namespace, which is empty if it is
+/// cluster-scoped. `rules` returns the controller whose `readiness` rule judges a kind.
 ///
 /// # Errors
-/// The first entry whose placeholders make no valid name.
+/// The first entry whose placeholders do not result in a valid name.
 pub(crate) fn resolve(
     entries: &[Dependency],
     origin: Origin,

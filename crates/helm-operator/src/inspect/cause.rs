@@ -1,5 +1,5 @@
-//! Finds what a release fails on first, in one line that starts with the cause. The knowledge about pods is that of the
-//! operator's own diagnosis; here it is applied to what the caller may read now.
+//! Finds the first thing that a release fails on, in one line that starts with the cause. Judges pods as the operator's
+//! own diagnosis does, but by what the caller may read now.
 
 use controller::report::shorten;
 use jiff::{SignedDuration, Timestamp};

@@ -89,7 +89,7 @@ pub(crate) struct Container {
     pub(crate) namespace: String,
     pub(crate) pod: String,
     pub(crate) container: String,
-    /// Whether its log is that of the run before the current one.
+    /// Whether its log comes from the run before the current one.
     pub(crate) previous: bool,
 }
 

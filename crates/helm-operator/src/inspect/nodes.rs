@@ -45,7 +45,7 @@ fn tidy(why: &str) -> String {
     why.trim_end_matches('.').to_owned()
 }
 
-/// Returns what an object with this uid owns. Those without an owner in sight belong to the root, because selectors
+/// Returns what an object with this uid owns. Objects without a visible owner belong to the root, because selectors
 /// found them.
 fn below(root: &str, object: &SeenObject) -> Vec<Node> {
     let owned = |of: &Value, uid: &str| owners(of).any(|owner| owner == uid);

@@ -1,4 +1,4 @@
-//! Shows many releases, one line each, the one that needs people most first; and each kind with how many are ready.
+//! Shows many releases, one line each, those that need people most first; and for each kind how many are ready.
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub(crate) struct Kind {
     /// Why they could not be listed.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) error: String,
-    /// Those that are not ready, worst first.
+    /// The releases that are not ready, worst first.
     pub(crate) unready: Vec<Line>,
 }
 

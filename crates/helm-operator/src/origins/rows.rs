@@ -110,7 +110,7 @@ impl<'a> UnreadPaths<'a> {
         UnreadPaths(all)
     }
 
-    /// Returns those that lead to a path, and those below it.
+    /// Returns the rows that lead to a path, and the rows below it.
     fn concerning(&self, path: &[Key]) -> Vec<Unread> {
         let words: Vec<String> = path.iter().map(word).collect();
         let at = |depth: usize| self.0.binary_search_by(|unread| unread.path.as_slice().cmp(&words[..depth])).ok();

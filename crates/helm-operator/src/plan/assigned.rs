@@ -89,7 +89,7 @@ fn ports(service: &Value) -> &[Value] {
     service["spec"]["ports"].as_array().map_or(&[][..], Vec::as_slice)
 }
 
-/// Returns whether a field has a value for the API server: it fills in what is empty or 0.
+/// Returns whether the API server sees a value in a field: it fills in fields that are empty or 0.
 fn is_set(value: &Value) -> bool {
     !(value.is_null() || *value == 0 || *value == "")
 }

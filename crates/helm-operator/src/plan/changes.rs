@@ -71,7 +71,7 @@ pub(crate) fn compare(resource: Name, before: &[Value], after: &[Value]) -> Plan
     Plan { resource, changes, writes: Vec::new(), notice: None }
 }
 
-/// Returns a rendered object's name. One without a namespace is in the release's, if its kind has any.
+/// Returns a rendered object's name. An object of a namespaced kind that names no namespace is in the release's.
 fn name_of(object: &Value, namespace: &str) -> Name {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let own = text(&object["metadata"]["namespace"]);
@@ -127,7 +127,7 @@ struct History<'w> {
 }
 
 impl History<'_> {
-    /// Returns what the writes do to the object; `None` if that is nothing.
+    /// Returns what the writes do to the object; `None` if they do nothing.
     fn change(&self) -> Option<Change> {
         let (before, after) = (self.before(), self.after());
         let refusal = self.refusal();

@@ -23,7 +23,7 @@ pub(super) struct WriteFacts {
 }
 
 impl WriteFacts {
-    /// Returns what happens to the object; `None` if that is nothing.
+    /// Returns what happens to the object; `None` if nothing does.
     pub(super) fn action(self) -> Option<ChangeKind> {
         Some(match (self.existed, self.exists, self.refused) {
             (_, _, Some(409)) => ChangeKind::Conflict,

@@ -59,7 +59,7 @@ fn fenced(text: &str, language: &str) -> String {
     format!("\n{fence}{language}\n{}\n{fence}\n", text.trim_end())
 }
 
-/// Returns a text that HTML shows as it is.
+/// Returns a text that HTML shows literally.
 fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('\n', " ")
 }

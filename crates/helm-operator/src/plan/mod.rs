@@ -35,7 +35,7 @@ pub(crate) struct Plan {
     pub(crate) resource: Name,
     /// What happens to the release's objects and hooks, in the order of the first write to each.
     pub(crate) changes: Vec<Change>,
-    /// Every write in the order in which it is sent, those to release records and to the resource included.
+    /// Every write in the order in which it is sent, including writes to release records and to the resource.
     pub(crate) writes: Vec<Request>,
     /// Why the reconcile fails or waits.
     pub(crate) notice: Option<Notice>,
@@ -80,7 +80,7 @@ pub(crate) struct Change {
 }
 
 impl Change {
-    /// Returns the change of an object that stays as it is when it leaves the release.
+    /// Returns the change of an object that stays unchanged when it leaves the release.
     pub(crate) fn kept(object: Name) -> Change {
         let (before, after, refused, losers) = (None, None, None, Vec::new());
         Change { object, action: ChangeKind::Keep, before, after, refused, is_unchecked: false, losers, round: None }

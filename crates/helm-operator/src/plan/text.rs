@@ -38,7 +38,7 @@ pub(crate) fn text(plan: &Plan, mask: &Mask, style: Style) -> String {
     text
 }
 
-/// Returns the line of an object: its mark, its name and what else there is to say.
+/// Returns the line of an object: its mark, its name and any remarks.
 pub(crate) fn line(change: &Change) -> String {
     line_with(change, Vec::new())
 }

@@ -162,7 +162,7 @@ fn next_step(secret: Option<Secret>) -> Result<Step, Error> {
     })
 }
 
-/// Returns the entries of the known keys, none of which seals any longer.
+/// Returns the entries of the known keys, which no longer seal records.
 fn retired(known: &Found) -> Data {
     let name = |name: &String| match &**name {
         CURRENT => format!("until-{}", outside::now().as_second()),

@@ -205,7 +205,7 @@ impl Workers {
     }
 
     /// Returns an idle worker with the job's priority, preferably one that has already loaded the chart. If there is
-    /// none and no process may be added, ends an idle worker of the other priority to make room for a new one.
+    /// none and no process may be added, ends an idle worker of the other priority to make room for a new worker.
     fn take(&self, job: &Job) -> Option<Worker> {
         let mut idle = lock(&self.idle);
         let is_fit = |worker: &Worker| worker.priority == job.priority;

@@ -1,4 +1,4 @@
-//! Decides which of the kinds that discovery finds count for charts that render again when they change. Pure.
+//! Decides which discovered kinds count for charts that render again when the served kinds change. Pure.
 //!
 //! While a control plane is upgraded, its API servers serve different kinds, and each discovery shows those of one of
 //! them. A revision for each change would run hooks, and delete objects that the next one creates anew. Each kind settles
@@ -56,7 +56,7 @@ impl<K: Ord> Settling<K> {
                 known.changes += 1;
             }
         }
-        // What was not found before has changed, except at the first discovery.
+        // A kind that was not found before has changed, except at the first discovery.
         let new = Found { is_served: true, since: at, changes: usize::from(at > self.began), counts: false };
         self.kinds.extend(found.into_iter().map(|kind| (kind, new.clone())));
         let has_settled = at.saturating_duration_since(self.began) >= SETTLES;

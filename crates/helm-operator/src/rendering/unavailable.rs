@@ -19,13 +19,13 @@ pub(crate) struct Unavailable {
 
 impl Unavailable {
     /// Creates a stand-in for a chart that is not fetched yet. `name` is used instead of the chart's name. The override
-    /// values are those of the watch, which count before the chart is there.
+    /// values are the watch's, which count even before the chart is available.
     pub(crate) fn new(name: &str, overrides: Overrides) -> Unavailable {
         let why = Mutex::new((Reason::ChartUnavailable, "the chart is being fetched".to_owned()));
         Unavailable { name: name.to_owned(), overrides, why }
     }
 
-    /// Sets why the chart is not there. A resource says so with its next attempt.
+    /// Sets why the chart is not available. A resource reports it with its next attempt.
     pub(crate) fn because(&self, reason: Reason, why: String) {
         *lock(&self.why) = (reason, why);
     }

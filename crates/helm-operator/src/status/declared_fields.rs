@@ -1,5 +1,5 @@
 //! The status fields that the definition's schema declares. Upstream's updates silently lose undeclared fields, but the
-//! server rejects a server-side apply of them. They are therefore omitted, and the conditions of others stay.
+//! server rejects a server-side apply of them. They are therefore omitted, and other managers' conditions stay.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;

@@ -50,7 +50,7 @@ pub(crate) struct HistoryEntry {
     /// Its status, as in `helm history`: `deployed`, `superseded`, `failed`, …
     #[serde(deserialize_with = "interned")]
     pub(crate) outcome: Arc<str>,
-    /// When its action began or ended, as far as the operator saw it; what superseded it later does not count.
+    /// When its action began or ended, as far as the operator saw it. Being superseded later does not change it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) updated: Option<Timestamp>,
 }

@@ -127,7 +127,7 @@ pub(crate) struct Handled {
 /// The status fields that watches.yaml defines, by name.
 pub(crate) type Fields = BTreeMap<Arc<str>, Value>;
 
-/// Decodes a field; one of an unexpected shape is not ours and does not prevent decoding the others.
+/// Decodes a field; a field of an unexpected shape is not ours, and does not prevent the others from being decoded.
 fn or_default<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
     let text = Box::<RawValue>::deserialize(from)?;
     Ok(serde_json::from_str(text.get()).unwrap_or_default())

@@ -432,7 +432,7 @@ impl Cache {
         owners
     }
 
-    /// Returns which of these objects we wrote, with an overdue event.
+    /// Returns the objects among these that we wrote and whose events are overdue.
     pub(crate) fn overdue(&self, keys: &[&ObjectKey]) -> Vec<ObjectKey> {
         let (state, now) = (self.state(), Instant::now());
         keys.iter().filter(|key| state.ask_at(key).is_some_and(|at| at <= now)).map(|key| (*key).clone()).collect()
@@ -590,7 +590,7 @@ impl State {
             let comparable = old.uid() == primary.uid();
             (stamp, comparable.then(|| version(old)))
         });
-        // Only a server that was restored from a backup goes back. The resource's status may be from then, too.
+        // Only a server that was restored from a backup goes back. The resource's status may also date from then.
         let is_restored = known.as_ref().is_some_and(|(_, old)| old.is_some_and(|old| version(&primary) < old));
         let Some(stamp) = Stamp::of_newer(known, version(&primary), epoch) else { return false };
         let differs = is_restored || self.primaries.get(&key).is_none_or(|(old, _)| differs(&primary, old));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use helm_release::kube::intern;
 use serde::de::{Deserialize, Deserializer, SeqAccess, Visitor};
 
-/// Our finalizer, which is that of helm-operator-plugins and of old operator-sdk. Both upstreams remove it, so a
+/// Our finalizer, which helm-operator-plugins and old versions of operator-sdk also use. Both upstreams remove it, so a
 /// resource created here can be moved back to either.
 pub(crate) const FINALIZER: &str = "uninstall-helm-release";
 /// operator-sdk's finalizer, which we recognise and remove. helm-operator-plugins would never remove it.

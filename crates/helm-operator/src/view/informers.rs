@@ -3,8 +3,8 @@
 //!
 //! The watch selects the objects of every chart that the process serves, or that a release was deployed with. A
 //! controller that joins a running watch lists its own objects, and then receives the events that arrived in the
-//! meantime. The watch outlives the controllers, so it does not keep them alive: one ends when its chart is fetched in
-//! another version.
+//! meantime. The watch outlives controllers and does not keep them alive: a controller ends when another version of its
+//! chart is fetched.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, Weak};
@@ -248,8 +248,8 @@ impl SharedWatch {
         if running { Joined::Running } else { Joined::Restart }
     }
 
-    /// Starts a watch of these charts' objects in place of the running one. The future resolves with its first list, or
-    /// with that of a watch that replaces it before.
+    /// Starts a watch of these charts' objects in place of the running one. The future resolves with the watch's first
+    /// list, or with the first list of a watch that replaces it earlier.
     fn start(
         self: &Arc<Self>,
         source: &dyn Source,

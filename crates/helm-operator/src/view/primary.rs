@@ -42,7 +42,7 @@ pub(crate) struct Primary {
     pub(crate) has_manifest: bool,
     /// Whether it is a canary of its kind's rollouts.
     pub(crate) is_canary: bool,
-    /// Whether this shard is to give it up.
+    /// Whether this shard must give it up.
     pub(crate) is_drained: bool,
     /// Whether the resource is cluster-scoped; `key.namespace` is then the release's.
     is_cluster_scoped: bool,
@@ -337,7 +337,7 @@ fn spec_written(entries: &[Entry]) -> Option<(String, String)> {
     Some((version.to_owned(), last.time.clone().unwrap_or_default()))
 }
 
-/// Parses a status. One of an unknown shape is not ours, so it counts as empty and will be overwritten.
+/// Parses a status. A status of an unknown shape is not ours, so it counts as empty and will be overwritten.
 fn read<T: DeserializeOwned + Default>(status: &str) -> T {
     serde_json::from_str(status).unwrap_or_default()
 }

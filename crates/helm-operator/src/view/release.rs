@@ -423,8 +423,9 @@ impl ReleaseRecords {
         }
     }
 
-    /// Returns whether the newest record has no valid seal and names other resources than this owner, whose release it is
-    /// by the records with a seal. Either an operator with another key took the release over, or someone made it up.
+    /// Returns whether the newest record has no valid seal and names resources other than this owner, although
+    /// according to the sealed records the release is this owner's. Either an operator with another key took the
+    /// release over, or someone made it up.
     pub(crate) fn is_claimed_from(&self, owner: &Owner) -> bool {
         let claims = |newest: &Revision| {
             newest.trust == Trust::Broken && !newest.owners.is_empty() && !newest.has_owner(&owner.uid)
@@ -432,9 +433,9 @@ impl ReleaseRecords {
         self.newest().is_some_and(|(_, newest)| claims(newest)) && self.holder(owner) == Holder::Resource
     }
 
-    /// Drops the objects of revisions before the base, because only later ones and those left behind may be live. The
-    /// remaining marks are mostly equal, so they are shared. The inputs of a revision that the base repeats stay, if
-    /// the base is a rollout's: whoever undoes that must not return to the same inputs.
+    /// Drops the objects of revisions before the base, because only objects of later revisions and left-behind objects
+    /// may be live. The remaining marks are mostly equal, so they are shared. If a rollout made the base, the inputs of
+    /// a revision that the base repeats stay: undoing the rollout must not return to the same inputs.
     pub(crate) fn drop_old_objects(&mut self) {
         let (base, base_marks) = self.base().map_or((0, None), |(version, base)| (version, base.marks.clone()));
         let rolled_out = base_marks.filter(|marks| marks.before.is_some());
@@ -447,7 +448,8 @@ impl ReleaseRecords {
             revision.is_settled = true;
             let Some(marks) = &mut revision.marks else { continue };
             if !marks.objects.is_empty() || !marks.inputs.is_empty() {
-                // With which inputs an upgrade failed, and in which state it met the release, count as long as it is recorded.
+                // The inputs with which an upgrade failed, and the release's state before it, count as long as the
+                // upgrade is recorded.
                 let has_failed = revision.status == Status::Failed;
                 let is_repeated = rolled_out.as_ref().is_some_and(|base| base.inputs == marks.inputs);
                 *marks = Arc::new(Marks {

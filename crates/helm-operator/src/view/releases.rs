@@ -120,7 +120,8 @@ impl Releases {
         self.writer.clone()
     }
 
-    /// Records another process that writes the same records; returns whether it is new. Beyond [`MAX_MET`], none is.
+    /// Records another process that writes the same records; returns whether it is new. Beyond [`MAX_MET`], no process
+    /// counts as new.
     pub(crate) fn meets(&self, writer: &Arc<str>) -> bool {
         let mut met = lock(&self.met);
         met.len() < MAX_MET && met.insert(writer.clone())
@@ -219,8 +220,8 @@ impl Releases {
         result
     }
 
-    /// Drops revisions whose records we deleted. Their events from before the deletion bring none back. A revision that
-    /// someone has recreated in the meantime stays.
+    /// Drops revisions whose records we deleted. Events from before the deletion do not bring them back. A revision
+    /// that someone has recreated in the meantime stays.
     pub(crate) fn forget(&self, key: &ResourceKey, by: ListenerId, deleted: &[Known]) {
         for known in deleted {
             self.depart(key, known.version, known.resource_version.unwrap_or_default());

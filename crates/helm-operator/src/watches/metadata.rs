@@ -19,8 +19,8 @@ pub struct CommonAnnotations(pub Arc<BTreeMap<String, String>>);
 /// Labels that the operator sets on each object itself.
 const OWN: [&str; 2] = ["app.kubernetes.io/managed-by", "helm.sdk.operatorframework.io/chart"];
 
-/// How annotations begin that Helm, kubectl or the operator sets or reads. One on every object would make each a hook,
-/// keep each, give it another owner, or mislead a three-way merge.
+/// The prefixes of annotations that Helm, kubectl or the operator sets or reads. Such an annotation on every object
+/// would turn each object into a hook, keep it, give it another owner, or mislead a three-way merge.
 const RESERVED: [&str; 5] =
     ["helm.sh/", "meta.helm.sh/", PREFIX, "operator-sdk/", "kubectl.kubernetes.io/last-applied-configuration"];
 

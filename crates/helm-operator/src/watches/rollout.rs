@@ -38,7 +38,7 @@ pub struct RolloutRule {
     pub bake_for: Duration,
     /// The condition that a step's releases must meet before the next step begins.
     pub(crate) gate: Expression,
-    /// What happens if the gate is not met.
+    /// What to do if the gate is not met.
     pub on_failure: OnGateFailure,
 }
 
@@ -57,10 +57,10 @@ pub enum OnGateFailure {
 pub(crate) struct Counts {
     /// The releases that the rollout changes.
     pub(crate) total: usize,
-    /// Those that it has reached, without those that were not ready before.
+    /// The releases that it has reached, except those that were not ready before.
     pub(crate) updated: usize,
     pub(crate) ready: usize,
-    /// Those whose upgrade failed, or that can no longer become ready.
+    /// The releases whose upgrade failed, or that can no longer become ready.
     pub(crate) failed: usize,
 }
 

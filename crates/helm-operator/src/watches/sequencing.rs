@@ -8,7 +8,7 @@ pub enum Sequencing {
     /// All at once, in Helm's order of kinds.
     #[default]
     None,
-    /// One group after the other, each once those that it waits for are ready.
+    /// One group after the other, each once the groups that it waits for are ready.
     Ordered,
 }
 

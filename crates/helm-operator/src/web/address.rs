@@ -15,7 +15,7 @@ pub(crate) const PROCESS: &str = "/process";
 /// The maximum length of a word in a filter, in bytes. Names have at most 253.
 const MAX_WORD: usize = 253;
 
-/// Characters that a link does not encode: those of the names of kinds, namespaces and resources.
+/// Characters that a link does not encode: the ones in names of kinds, namespaces and resources.
 const KEPT: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_');
 
 /// A caller's request.

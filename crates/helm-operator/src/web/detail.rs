@@ -99,7 +99,7 @@ pub(crate) async fn detail(found: &Found, access: &dyn Access, now: Timestamp) -
 }
 
 impl Detail {
-    /// Adds the actions that the caller may request: those that make sense now, if they may patch the resource.
+    /// Adds the actions that make sense now, if the caller may patch the resource.
     ///
     /// # Errors
     /// The API server does not say whether they may.

@@ -154,7 +154,7 @@ impl Web {
         }
     }
 
-    /// Shows the state of the process to those who may read its metrics.
+    /// Shows the state of the process to callers who may read its metrics.
     async fn process(&self, visit: Visit<'_>) -> Result<Page, Error> {
         if !visit.access.gets(process::RIGHT).await? {
             return Ok(notice(visit, StatusCode::FORBIDDEN, UNKNOWN_PROCESS));

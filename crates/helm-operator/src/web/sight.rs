@@ -1,5 +1,5 @@
-//! Finds in the caches what a caller may see. Nothing here sends a request but the questions about the caller's rights;
-//! what they do not allow is neither counted nor named.
+//! Finds in the caches what a caller may see. The only requests sent here ask for the caller's rights; what these do
+//! not allow is neither counted nor named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -80,8 +80,8 @@ fn rollout(controller: &ControllerContext) -> Option<String> {
     controller.turns.rule().filter(|_| progress.phase != Phase::Over).map(|rule| progress.text(rule))
 }
 
-/// Returns a digest of what the overview is made of. It also differs after changes that the overview does not show, but
-/// never after those of resources that the caller may not list.
+/// Returns a digest of the overview's content. It also differs after changes that the overview does not show, but never
+/// after changes of resources that the caller may not list.
 pub(crate) fn version(listed: &Listed<'_>, caches: Caches) -> u64 {
     let mut digest = DefaultHasher::new();
     caches.hash(&mut digest);
@@ -92,7 +92,7 @@ pub(crate) fn version(listed: &Listed<'_>, caches: Caches) -> u64 {
     digest.finish()
 }
 
-/// Returns the resources of each kind that the caller may list, as far as the filter is about kinds and namespaces.
+/// Returns the resources of each kind that the caller may list, by the filter's kinds and namespaces.
 ///
 /// # Errors
 /// The API server does not say what the caller may list.

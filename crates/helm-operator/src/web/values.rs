@@ -57,8 +57,8 @@ pub(crate) async fn values(found: &Found, access: &dyn Access, which: ValueRows)
     Ok(shown)
 }
 
-/// Reads the sources that the caller may get; notes name the others. Returns `None` with a note if they are too large
-/// together for a reconcile, too.
+/// Reads the sources that the caller may get; notes name the others. Returns `None` with a note if together they would
+/// also be too large for a reconcile.
 async fn read(
     controller: &ControllerContext,
     access: &dyn Access,

@@ -117,7 +117,7 @@ pub(super) fn of_document(document: &Value) -> Gvk {
     (text("apiVersion"), text("kind"))
 }
 
-/// Connects as the kubeconfig says. Nothing that the client sends writes.
+/// Connects as the kubeconfig says. No request of the client writes anything.
 async fn connect(diff: &Diff) -> Result<Client, Failure> {
     let config = diff.cluster.configuration().await.map_err(Failure::Cluster)?;
     let connection = client::connect(config, "helm-operator-diff", &Metrics::of("helm-operator"), &Term::default());
@@ -268,7 +268,7 @@ impl<'d> Session<'d> {
         Ok(resources)
     }
 
-    /// Dry-runs the creation of a resource, or the replacement of what a file says about it.
+    /// Dry-runs the creation of a resource, or the replacement of the live one by what a file contains.
     async fn store(&self, planner: &Planner, mut document: Value) -> Result<Value, Failure> {
         let what = described(&document);
         let refused = |source| Failure::Refused { what: what.clone(), source };
@@ -295,14 +295,14 @@ impl<'d> Session<'d> {
     }
 }
 
-/// Returns what of a resource decides when a rollout reaches it.
+/// Returns the parts of a resource that decide when a rollout reaches it.
 fn head((planner, resource): &(Planner, Value)) -> (Planner, Value) {
     let metadata = &resource["metadata"];
     let kept = ["namespace", "name", "labels"].map(|key| (key.to_owned(), metadata[key].clone()));
     (planner.clone(), serde_json::json!({"metadata": Value::Object(kept.into_iter().collect())}))
 }
 
-/// Returns a live resource with what a file says: its `spec`, and its labels and annotations over the live ones.
+/// Returns a live resource with a file's content: its `spec`, and its labels and annotations over the live ones.
 fn replaced(mut live: Value, document: Value) -> Value {
     for key in ["labels", "annotations"] {
         for (name, value) in document["metadata"][key].as_object().into_iter().flatten() {

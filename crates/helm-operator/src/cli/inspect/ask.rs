@@ -85,7 +85,7 @@ impl Asked {
         let records = self.records(&resource)?;
         let all = match records.revisions(&*self.reader.api, max).await {
             Ok(seen) => revisions(&seen),
-            // Those who may not read Secrets can still read the status.
+            // People who may not read Secrets can still read the status.
             Err(error) if error.is_forbidden() => revisions_in_status(&resource),
             Err(error) => return Err(chain(&error)),
         };

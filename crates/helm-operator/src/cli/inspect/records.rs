@@ -51,7 +51,7 @@ impl Records {
         &self.namespace
     }
 
-    /// Names what is read, for those who may not.
+    /// Names what is read, for callers who may not read it.
     pub(super) fn what(&self) -> String {
         let (namespace, _) = self.home.record(&self.namespace, &self.name);
         format!("release records (Secrets) in namespace {namespace:?}")

@@ -1,5 +1,5 @@
-//! `--watch`: shows an answer again whenever it changes. A terminal is drawn over, from the first line as far as it is high;
-//! other outputs get one answer after the other.
+//! `--watch`: shows an answer again whenever it changes. On a terminal, redraws as many lines as fit, from the first
+//! one; other outputs get one answer after the other.
 
 use std::convert::Infallible;
 use std::io::{self, Write};
@@ -27,7 +27,7 @@ pub(super) struct Screen<'s> {
     pub(super) size: &'s dyn Fn() -> Option<Size>,
 }
 
-/// Asks again and again. An answer that cannot be read is waited for, unless it is the first.
+/// Asks repeatedly. Waits for an answer that cannot be read, unless it is the first.
 ///
 /// # Errors
 /// The first answer cannot be read, or none can be written.

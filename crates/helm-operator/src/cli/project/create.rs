@@ -52,7 +52,7 @@ pub(super) struct CreateApiFlags {
     namespaced: Option<bool>,
 }
 
-/// The flags that `init` takes, too.
+/// The flags that `init` also takes.
 #[derive(Args, Clone, Debug, Default)]
 pub(super) struct Api {
     /// The API group without the domain

@@ -71,7 +71,7 @@ const FOLDER: &str = ".";
 /// Reads the project, with the charts that its watches fetch.
 fn read(folder: &Path) -> Result<Project, Error> {
     let mut project = disk::read(folder)?;
-    // Each command says itself what is wrong with the file.
+    // Each command reports itself what is wrong with the file.
     let parsed = watches::parse(project.text("watches.yaml").unwrap_or_default(), |name| std::env::var(name).ok());
     for watch in parsed.map(|parsed| parsed.watches).unwrap_or_default() {
         let fetched = pull::archive(&watch)

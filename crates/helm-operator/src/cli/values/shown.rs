@@ -1,4 +1,4 @@
-//! What is shown of a resource's values.
+//! The parts of a resource's values that are shown.
 
 use helm::chart::Chart;
 

@@ -131,7 +131,7 @@ impl Account {
         }
     }
 
-    /// Returns a line for each object, and one for what is missing.
+    /// Returns a line for each object, and one that names what is missing.
     pub(crate) fn lines(&self, mask: &Mask) -> Vec<String> {
         let mut lines: Vec<String> = self.changes.iter().map(|entry| mask.hide(entry.line())).collect();
         if self.omitted > 0 {

@@ -122,12 +122,12 @@ impl Recorder {
         Recorder { api, mapper, noted: Mutex::default() }
     }
 
-    /// Forgets what was noted, for an action that begins.
+    /// Forgets all notes, because a new action begins.
     pub(crate) fn begin(&self) {
         *lock(&self.noted) = Noted::default();
     }
 
-    /// Notes that a write is being sent. Without an answer, it stays as it is noted here.
+    /// Notes that a write is being sent. Without a response, this note stays.
     fn sent(&self, call: &Call) -> Option<usize> {
         let mut note = noted(call)?;
         note.refused = Some(Refusal { code: 0, why: "no answer".to_owned() });

@@ -181,7 +181,7 @@ fn phase(hook: &Hook) -> &'static str {
     }
 }
 
-/// Returns the final refusal: that of the last write, other than those that only release fields.
+/// Returns the final refusal: the last write's, ignoring writes that only release fields.
 fn refused(writes: &[Note]) -> Option<&Refusal> {
     let mut last = writes.iter().rev().filter(|note| note.effect != Effect::Managers);
     last.next().or(writes.last())?.refused.as_ref()

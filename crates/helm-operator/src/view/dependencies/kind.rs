@@ -31,8 +31,8 @@ pub(super) struct Entry {
     pub(super) query: Arc<Query>,
     /// The resources with this query, and whether their accounts may read its objects.
     pub(super) users: BTreeMap<User, Option<Checked>>,
-    /// When the first of them came, or when objects that were left out began to matter. A list that began earlier may have
-    /// dropped them.
+    /// When the first user came, or when objects that were left out began to matter. A list that began earlier may have
+    /// dropped these objects.
     since: Instant,
     /// Whether an object that is not here does not exist, or there are too many.
     pub(super) is_known: bool,
@@ -278,8 +278,8 @@ impl Entry {
         })
     }
 
-    /// Removes an object that the query no longer means as of this version, if the known version `is_older`; returns the
-    /// users if that changes the standing.
+    /// Removes an object that the query no longer selects as of this version, if the known version `is_older`; returns
+    /// the users if that changes the standing.
     fn remove(&mut self, name: &ObjectName, version: u64, is_older: impl Fn(u64) -> bool) -> Vec<User> {
         self.note_gone(name, version);
         match self.objects.get(name).is_some_and(|found| is_older(found.version)) {
@@ -314,7 +314,7 @@ impl Entry {
         })
     }
 
-    /// Notes for the running reads that the query no longer means an object as of this version.
+    /// Notes for the running reads that the query no longer selects an object as of this version.
     fn note_gone(&mut self, name: &ObjectName, version: u64) {
         for read in self.reads.iter_mut().filter(|read| read.of.strong_count() > 0) {
             let known = read.gone.entry(name.clone()).or_default();

@@ -88,7 +88,7 @@ impl Lists {
         })
     }
 
-    /// Returns those that wait if fewer scopes are awaited after the change.
+    /// Returns the waiting resources if fewer scopes are awaited after the change.
     fn change(&mut self, controller: &str, change: impl FnOnce(&mut Holders)) -> BTreeSet<Node> {
         let Some(holders) = self.controllers.get_mut(controller) else { return BTreeSet::new() };
         let before: HashSet<WatchScope> = holders.awaited().cloned().collect();

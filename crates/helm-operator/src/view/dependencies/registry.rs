@@ -115,7 +115,7 @@ impl Dependencies {
         members.iter().filter(|node| **node != user.1).for_each(|node| state.wake_node(node));
     }
 
-    /// Drops a deleted resource, and wakes those that waited for its deletion.
+    /// Drops a deleted resource, and wakes the resources that waited for its deletion.
     pub(crate) fn forget(&self, user: &User) {
         self.state().replace_user(user, Vec::new());
     }
@@ -360,7 +360,8 @@ impl Dependencies {
 }
 
 /// Returns whether a resource's entry may hold back the deletion of another one. With its annotation, a resource holds
-/// only those in its own namespace: a kind without namespaces may not be known to be one when the annotation is checked.
+/// back only resources in its own namespace: when the annotation is checked, it may be unknown that a kind is
+/// cluster-scoped.
 fn may_hold(entry: &Wanted, holder: &Node, held: &Node) -> bool {
     entry.reverse_deletion && (entry.origin == Origin::Watch || holder.namespace == held.namespace)
 }

@@ -134,7 +134,7 @@ impl State {
         }
     }
 
-    /// Returns the resources that are in a cycle with this one; nothing if it is in none.
+    /// Returns the resources in a cycle with this one; nothing if it is in no cycle.
     pub(super) fn in_cycle_with(&self, node: &Node) -> BTreeSet<Node> {
         dependencies::in_cycle_with(node, |node| self.waits_for(node), |node| self.waiting_for(node))
     }

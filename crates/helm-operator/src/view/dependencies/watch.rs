@@ -21,7 +21,7 @@ use crate::view::coverage::{KindKey, kind_key};
 use crate::view::served;
 
 /// Starts a watch, which ends with the registry. It shows metadata until `shows_whole` is cancelled, and then lists the
-/// whole objects. That is another list of the same stream, and so it shows what the watch has missed.
+/// whole objects. That is another list in the same stream, so it shows what the watch has missed.
 pub(super) fn start(
     registry: Weak<Dependencies>,
     client: &Client,

@@ -89,7 +89,7 @@ struct Watched {
 }
 
 impl Read {
-    /// Digests these keys, which are those that were read.
+    /// Digests these keys, which are the keys that were read.
     pub(crate) fn of(content: &Content, keys: BTreeSet<Box<str>>) -> Read {
         let digest = |key: Box<str>| {
             let digest = content.digest(&key);
@@ -110,7 +110,7 @@ impl Sources {
         self.state().controllers.insert(controller, Box::new(wake));
     }
 
-    /// Waits until the contents of a resource's sources may be read. The permit is to be kept as long as they are.
+    /// Waits until the contents of a resource's sources may be read. Keep the permit as long as the contents.
     pub(crate) async fn loading(&self) -> Option<SemaphorePermit<'_>> {
         self.loads.acquire().await.ok()
     }
@@ -182,8 +182,8 @@ impl Sources {
     }
 
     /// Stores the result of a read that started after this many changes. A read that was overtaken by a change is
-    /// repeated, unless it saw that change. A read that is ahead of its event wakes the users, because the event will be
-    /// no news.
+    /// repeated, unless it saw that change. A read that is ahead of its event wakes the users, because the event will
+    /// bring nothing new.
     pub(crate) fn store(&self, key: &SourceKey, read: Read, changes: u64) {
         let mut state = self.state();
         let Some(object) = state.objects.get_mut(key) else { return };

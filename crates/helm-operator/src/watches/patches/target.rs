@@ -11,7 +11,7 @@ use crate::watches::rules::{string, unknown};
 
 const KEYS: [&str; 7] = ["group", "version", "kind", "name", "namespace", "labelSelector", "annotationSelector"];
 
-/// Which objects a patch changes: those that match all that is said.
+/// Which objects a patch changes: those that match every given field.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Target {
     /// The expressions for group, version, kind, name and namespace.

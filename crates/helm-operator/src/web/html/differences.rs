@@ -37,7 +37,7 @@ pub(crate) fn differences(of: &Differences) -> Markup {
     Frame::of(&format!("{name}: revision {} to {}", of.from, of.to)).around(&html! {}, &content)
 }
 
-/// Writes what a revision did when it was made.
+/// Writes the changes that a revision made.
 fn account(revision: u32, did: Option<&Account>, mask: &Mask) -> Markup {
     html! {
         section aria-labelledby="applied" {

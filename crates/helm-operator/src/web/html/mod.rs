@@ -18,7 +18,7 @@ use crate::inspect::text::{duration, plain};
 
 pub(crate) const STYLE: &str = include_str!("../../../assets/style.css");
 
-/// The script, which keeps an open page current. A page needs none.
+/// The script, which keeps an open page current. A page works without it.
 pub(crate) const SCRIPT: &str = include_str!("../../../assets/page.js");
 
 /// The maximum length of a message in a row, in bytes.
@@ -41,7 +41,7 @@ impl<'t> Frame<'t> {
         Frame { title, version: None, refresh: None }
     }
 
-    /// Makes the script load the page again when this digest is no longer that of what it shows.
+    /// Makes the script reload the page once its content no longer has this digest.
     pub(crate) fn following(self, version: u64) -> Frame<'t> {
         Frame { version: Some(version), ..self }
     }
@@ -51,7 +51,7 @@ impl<'t> Frame<'t> {
         Frame { refresh: Some(seconds), ..self }
     }
 
-    /// Writes a page that says one thing.
+    /// Writes a page with a single message.
     pub(crate) fn notice(self, what: &str) -> Markup {
         self.around(
             &html! {},
@@ -95,7 +95,7 @@ impl<'t> Frame<'t> {
     }
 }
 
-/// Returns a state as a badge. The word repeats what the colour means, for those who cannot see it.
+/// Returns a state as a badge. The word repeats what the colour means, for people who cannot see it.
 fn state(state: State) -> Markup {
     html! { span class={ "state " (state_class(state)) } { (state_word(state)) } }
 }

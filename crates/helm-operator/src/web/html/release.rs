@@ -124,7 +124,7 @@ fn drift(all: &[Drifted]) -> Markup {
     table("drift", &["Object", "Change"], &rows)
 }
 
-/// Writes the recorded revisions; without any, those that the status names.
+/// Writes the recorded revisions; without any, the revisions that the status names.
 fn history(detail: &Detail, now: Timestamp) -> Markup {
     let Detail { release, revisions, .. } = detail;
     let rows = html! {

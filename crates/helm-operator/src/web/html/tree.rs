@@ -68,7 +68,7 @@ fn rank(health: Health) -> u8 {
     }
 }
 
-/// Writes the objects of a kind. Those in the resource's own namespace need not name it.
+/// Writes the objects of a kind. Objects in the resource's own namespace need not name it.
 fn of_kind(kind: &Kind<'_>, own: &str) -> Markup {
     let Kind { group, kind: name, nodes } = kind;
     if let [node] = nodes[..] {
