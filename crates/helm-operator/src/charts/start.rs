@@ -79,25 +79,11 @@ pub(super) async fn start(
 ) -> Result<Option<BoxFuture<'static, ()>>, reconciler::Error> {
     let ChartController { watch, source, extensions, versions, .. } = controller;
     let (cluster, config) = (Cluster::of(&context), ChartConfig::of(&context));
-    let applier = cluster.applier.clone();
-    let api = applier.api().clone();
-    let watched = watch.gvk();
-    let api_version = watch.api_resource().api_version;
     let requirement = served(&context, &watch);
     let Some(resource) = served_instead::wait(&context, &watch, &requirement).await else {
         return Ok(None);
     };
-    let status = format!("{}/status", resource.plural);
-    let why = format!("the resources and releases of {}", watch.kind);
-    context
-        .rights
-        .check(&preflight::of_watch(&watch, config.own_namespace(&context.client), &resource.plural, &status), &why)
-        .await;
-    if let Source::Engine(engine, _) = &source {
-        let kinds = preflight::named(engine);
-        check_rights(&context, &watch, kinds.iter().map(|one| (&*one.api_version, &*one.kind, one.is_hook))).await;
-    }
-    check_dependencies(&context, &watch).await;
+    check_all_rights(&context, &watch, &source, &resource).await;
     let reach = match &source {
         Source::Engine(engine, _) => watch.objects.reach(&spelled_out(engine.chart())),
         Source::Own(_) => watch.objects.reach_of_code(),
@@ -110,19 +96,55 @@ pub(super) async fn start(
     cluster.informers.announce(renderer.chart_name());
     let acceptance = acceptance(&watch, &extensions, versions, &resource, &context)?;
     let settings = settings(&watch, &context, (&config, reach));
-    let (expressions, home) = (settings.expressions.clone(), settings.home.clone());
     let (watch_requests, requested) = mpsc::unbounded_channel();
-    let shared = Arc::new(ControllerContext {
-        storage: Storage::new(api.clone(), keys.clone()).at(home.clone()).written_by(cluster.releases.writer()),
+    let own = Own { settings, acceptance, renderer, extensions, resource };
+    let shared = Arc::new(shared_context(&context, own, &keys, watch_requests));
+    connect(&shared, &context);
+    let api_version = watch.api_resource().api_version;
+    tracing::info!(kind = watch.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
+    let primaries = watches::primaries(&context, &shared.resource, &watch.selector);
+    let scopes = || primaries.iter().map(|stream| stream.scope.clone());
+    cluster.dependencies.require_lists(&context.controller, scopes());
+    if shared.rollout.is_limited() && !shared.settings.rehearses {
+        shared.unseen.require(scopes());
+    }
+    // From here on, each list is a requirement itself.
+    requirement.meet();
+    Ok(Some(serving(shared, context, (primaries, keys), requested)))
+}
+
+/// What a controller has of its own, beside the handles that the process's controllers share.
+struct Own {
+    settings: Settings,
+    acceptance: Acceptance,
+    renderer: Arc<dyn Renderer>,
+    extensions: Extensions,
+    resource: Arc<Resource>,
+}
+
+fn shared_context(
+    context: &Context,
+    own: Own,
+    keys: &Keyring,
+    watch_requests: mpsc::UnboundedSender<WatchRequest>,
+) -> ControllerContext {
+    let Own { settings, acceptance, renderer, extensions, resource } = own;
+    let cluster = Cluster::of(context);
+    let applier = cluster.applier.clone();
+    let api = applier.api().clone();
+    let storage = Storage::new(api.clone(), keys.clone()).at(settings.home.clone());
+    ControllerContext {
+        storage: storage.written_by(cluster.releases.writer()),
+        cache: cache(&cluster, &settings),
         rollout: settings.slots(),
         // A plan shows what will happen, whenever that is.
-        turns: Turns::new(settings.rollout.clone().filter(|_| !Rehearsals::of(&context).is_on)),
+        turns: Turns::new(settings.rollout.clone().filter(|_| !settings.rehearses)),
         unseen: Unseen::default(),
         settings,
         acceptance,
         shard: context.shard(resource.group(), &resource.kind),
         metrics: context.metrics.clone(),
-        counts: ChartMetrics::of(&context),
+        counts: ChartMetrics::of(context),
         events: context.events.clone(),
         process: context.process.clone(),
         renderer,
@@ -135,11 +157,6 @@ pub(super) async fn start(
         contact: context.contact.clone(),
         memory: Memory::default(),
         arrivals: Arrivals::default(),
-        cache: Cache::over(cluster.releases.clone())
-            .judging(expressions)
-            .sequenced(watch.sequencing)
-            .recording_at(home)
-            .within(cluster.room.clone(), cluster.objects_room.clone()),
         queue: Queue::new(),
         api,
         applier,
@@ -149,38 +166,49 @@ pub(super) async fn start(
         action_room: cluster.action_room.clone(),
         diagnoses: cluster.diagnoses.clone(),
         undeclared: Undeclared::default(),
-    });
-    Previews::of(&context).add(&watch, &context, &shared);
-    Running::of(&context).add(&shared);
-    let reader: Weak<ControllerContext> = Arc::downgrade(&shared);
+    }
+}
+
+fn cache(cluster: &Cluster, settings: &Settings) -> Cache {
+    Cache::over(cluster.releases.clone())
+        .judging(settings.expressions.clone())
+        .sequenced(settings.sequencing)
+        .recording_at(settings.home.clone())
+        .within(cluster.room.clone(), cluster.objects_room.clone())
+}
+
+/// Adds a controller to those that the process shows and counts, and connects it to what wakes its resources.
+fn connect(shared: &Arc<ControllerContext>, context: &Context) {
+    Previews::of(context).add(&shared.settings.watch, context, shared);
+    Running::of(context).add(shared);
+    let reader: Weak<ControllerContext> = Arc::downgrade(shared);
     let census = reader.clone();
     shared.counts.resources(&shared.settings.controller, census);
     shared.cache.report_releases_to(reader);
-    handlers::connect_sources(&shared);
-    handlers::connect_dependencies(&shared);
-    handlers::follow(&shared, &Stores::of(&context));
-    tracing::info!(kind = watched.kind, api_version, chart = shared.renderer.chart_name(), "Watching resource");
-    let primaries = watches::primaries(&context, &shared.resource, &watch.selector);
-    let scopes = || primaries.iter().map(|stream| stream.scope.clone());
-    cluster.dependencies.require_lists(&context.controller, scopes());
-    if shared.rollout.is_limited() && !shared.settings.rehearses {
-        shared.unseen.require(scopes());
-    }
-    // From here on, each list is a requirement itself.
-    requirement.meet();
-    let workers = watch.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
+    handlers::connect_sources(shared);
+    handlers::connect_dependencies(shared);
+    handlers::follow(shared, &Stores::of(context));
+}
+
+/// Returns what a prepared controller does until the process ends.
+fn serving(
+    shared: Arc<ControllerContext>,
+    context: Context,
+    (primaries, keys): (Vec<Stream<Received>>, Keyring),
+    requested: mpsc::UnboundedReceiver<WatchRequest>,
+) -> BoxFuture<'static, ()> {
+    let workers = shared.settings.max_concurrent_reconciles.unwrap_or(context.config.max_concurrent_reconciles);
     let permits = context.concurrency.for_controller(workers);
-    let selector = watch.selector;
-    Ok(Some(Box::pin(async move {
+    Box::pin(async move {
         tokio::select! {
             biased;
             // Dropping the watches stops them.
             () = start_watches(&shared, &context, (primaries, keys), requested) => {}
             () = serve(&shared, &context.shutdown, permits) => {}
             () = capabilities::follow(&shared) => {}
-            () = look_outside(&context, &shared.resource, &selector) => {}
+            () = look_outside(&context, &shared.resource, &shared.settings.selector) => {}
         }
-    })))
+    })
 }
 
 /// Warns about resources in namespaces that are not watched, for as long as there are any. Never returns.
@@ -192,6 +220,20 @@ async fn look_outside(context: &Context, resource: &Resource, selector: &Selecto
         }
         _ => std::future::pending().await,
     }
+}
+
+/// Reports the permissions that the operator lacks for a watch: for its resources and their releases, for the objects
+/// that its chart names, and for what its resources depend on.
+async fn check_all_rights(context: &Context, watch: &Watch, source: &Source, resource: &Resource) {
+    let (config, status) = (ChartConfig::of(context), format!("{}/status", resource.plural));
+    let why = format!("the resources and releases of {}", watch.kind);
+    let needs = preflight::of_watch(watch, config.own_namespace(&context.client), &resource.plural, &status);
+    context.rights.check(&needs, &why).await;
+    if let Source::Engine(engine, _) = source {
+        let kinds = preflight::named(engine);
+        check_rights(context, watch, kinds.iter().map(|one| (&*one.api_version, &*one.kind, one.is_hook))).await;
+    }
+    check_dependencies(context, watch).await;
 }
 
 /// Reports the permissions that the operator lacks for a chart's objects of these kinds, if they are served. Each item
