@@ -238,6 +238,14 @@ impl ReconcileLoop<'_> {
         End::Failed
     }
 
+    /// Ends a reconcile that has nothing left to do.
+    fn rest(&self, primary: &Primary) -> NextStep {
+        self.log_rest(primary);
+        self.context.clear_drift(primary);
+        self.context.clear_ended_work(primary);
+        NextStep::Done
+    }
+
     /// Logs, in upstream's words, that nothing is left to do. Uses debug level if this reconcile did nothing.
     fn log_rest(&self, primary: &Primary) {
         match self.context.recorded(primary) {
@@ -250,28 +258,29 @@ impl ReconcileLoop<'_> {
         }
     }
 
-    /// Takes a step. Long ones are on the heap: otherwise a debug build reserves stack space for all of them at once,
-    /// and twice while it makes a plan.
-    async fn act(&self, step: Step, primary: &Arc<Primary>, observed: &Observed) -> Result<Ended, FailedStep> {
+    /// Checks what a step relies on; returns whether it may begin now.
+    async fn may_begin(&self, step: Step, primary: &Primary) -> Result<bool, Failed> {
         let context = &self.context;
         if context.may_judge_tokens(primary) {
             context.judge_tokens(primary).await;
-            return Ok(NextStep::Again.into());
+            return Ok(false);
         }
         if step.trusts_records() {
             context.check_release_namespace(primary).await?;
         }
-        if !context.has_room_for(step, primary).await {
+        Ok(context.has_room_for(step, primary).await)
+    }
+
+    /// Takes a step. Long ones are on the heap: otherwise a debug build reserves stack space for all of them at once,
+    /// and twice while it makes a plan.
+    async fn act(&self, step: Step, primary: &Arc<Primary>, observed: &Observed) -> Result<Ended, FailedStep> {
+        let context = &self.context;
+        if !self.may_begin(step, primary).await? {
             return Ok(NextStep::Again.into());
         }
         let ended = match step {
             _ if context.lacks_spec(step, primary) => NextStep::Again.with([context.read_spec(primary).await?]),
-            Step::Nothing => {
-                self.log_rest(primary);
-                context.clear_drift(primary);
-                context.clear_ended_work(primary);
-                NextStep::Done.into()
-            }
+            Step::Nothing => self.rest(primary).into(),
             Step::Wait | Step::AwaitRoom => {
                 if step == Step::Wait {
                     context.wants_no_room(primary);
