@@ -18,6 +18,7 @@ use crate::manager::{Clients, Config, Error, Manager};
 use crate::notifications::Notifications;
 use crate::reconciler::{self, Controller};
 use crate::runtime::namespaces::Namespaces;
+use crate::runtime::readiness::Requirement;
 use crate::server::{self, Listener, Senders, Server, Site};
 use crate::webhooks::{self, Certificates, Endpoint, NeedsCertificate, Publisher, Replicas, Webhooks};
 
@@ -38,12 +39,8 @@ type Running = JoinSet<(String, Result<(), reconciler::Error>)>;
 /// Runs the manager until `shutdown` is cancelled, the lease is lost or a controller ends.
 pub(super) async fn run(manager: Manager, clients: Clients, shutdown: CancellationToken) -> Result<(), Error> {
     let Manager { config, metrics, mut controllers, webhooks, site, readiness, parts, .. } = manager;
-    check(&config.controllers)?;
-    if !webhooks.is_empty() {
-        check_webhooks(&config.controllers)?;
-    }
-    check_field_managers(&controllers)?;
     let (term, holder, server, workers) = (manager.term, manager.holder, manager.server, manager.workers);
+    check(&config.controllers, &controllers, &webhooks)?;
     let hooks = match webhooks.is_empty() {
         true => None,
         false => Some(Hooks::bind(&config, webhooks).await?),
@@ -51,14 +48,11 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     controllers.extend(hooks.as_ref().map(Hooks::publisher));
     let controllers = name(controllers);
     let context = Context::new(clients.controllers, config.controllers.clone(), metrics, CancellationToken::new());
-    let mut context = context.sharing(parts, readiness);
+    let context = context.sharing(parts, readiness);
     if hooks.is_some() {
         context.readiness.answer_webhooks();
     }
-    if let Some(settings) = &config.notifications {
-        let notifications = Notifications::new(settings, &config.program, &context.metrics)?;
-        context.events = context.events.heard_by(Arc::new(notifications));
-    }
+    let context = notifying(context, &config)?;
     let kinds: BTreeSet<String> = controllers.iter().filter_map(|(_, controller)| controller.serves()).collect();
     let workers = workers.unwrap_or_else(Handle::current);
     let client = clients.own;
@@ -77,36 +71,11 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
         servers.add_site(&config, (site, clients.people), &context, &workers).await?;
     }
     log_namespaces(&context.config.namespaces);
-    let work = async {
-        let answering = async {
-            reach::reach(&client, &server, &answers).await;
-            // Processes of other ranges serve the same kinds.
-            if election.is_none() && config.controllers.shard_selector.is_none() {
-                lease::warn_of_others(&client, &kinds).await;
-            }
-        };
-        tokio::select! {
-            biased;
-            () = shutdown.cancelled() => return Ok(()),
-            () = answering => {}
-        }
-        tokio::select! {
-            biased;
-            result = lead(
-                (&context, &workers),
-                &config,
-                controllers,
-                (election.as_mut(), rivals),
-                shutdown.clone(),
-            ) => result,
-            () = context.rights.look_for_namespaces() => Ok(()),
-        }
-    };
-    let result = tokio::select! {
-        biased;
-        result = work => result,
-        () = context.readiness.remind() => Ok(()),
-    };
+    // Processes of other ranges serve the same kinds.
+    let is_alone = election.is_none() && config.controllers.shard_selector.is_none();
+    let answering = answering((&client, &server), &answers, is_alone.then_some(&kinds));
+    let leading = lead((&context, &workers), &config, controllers, (election.as_mut(), rivals), shutdown.clone());
+    let result = lead_once_answered(&context, answering, leading, &shutdown).await;
     if let Some(election) = &mut election {
         context.metrics.follows(&lease_name(&config));
         if !matches!(result, Err(Error::Lost(_))) {
@@ -117,12 +86,15 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     result
 }
 
-/// Checks that the process may serve its share of the resources.
-fn check(config: &ControllerConfig) -> Result<(), Error> {
-    match (&config.ring, &config.shard_selector) {
-        (Some(_), Some(_)) => Err(Error::RangeInRing),
-        _ => Ok(()),
+/// Checks that the process may serve its share of the resources, with these webhooks and controllers.
+fn check(config: &ControllerConfig, controllers: &[Box<dyn Controller>], webhooks: &Webhooks) -> Result<(), Error> {
+    if let (Some(_), Some(_)) = (&config.ring, &config.shard_selector) {
+        return Err(Error::RangeInRing);
     }
+    if !webhooks.is_empty() {
+        check_webhooks(config)?;
+    }
+    check_field_managers(controllers)
 }
 
 /// Checks that no two controllers write as one field manager.
@@ -141,6 +113,49 @@ pub(super) fn check_webhooks(config: &ControllerConfig) -> Result<(), Error> {
         (Some(_), _) => Err(Error::WebhooksInRing),
         (None, Some(_)) => Err(Error::WebhooksInRange),
         (None, None) => Ok(()),
+    }
+}
+
+/// Returns the handles with events that are also sent where the configuration says.
+fn notifying(mut context: Context, config: &Config) -> Result<Context, Error> {
+    if let Some(settings) = &config.notifications {
+        let notifications = Notifications::new(settings, &config.program, &context.metrics)?;
+        context.events = context.events.heard_by(Arc::new(notifications));
+    }
+    Ok(context)
+}
+
+/// Waits until the API server answers. A process without leader election then warns of others that serve `kinds`.
+async fn answering((client, server): (&Client, &str), answers: &Requirement, kinds: Option<&BTreeSet<String>>) {
+    reach::reach(client, server, answers).await;
+    if let Some(kinds) = kinds {
+        lease::warn_of_others(client, kinds).await;
+    }
+}
+
+/// Leads once the API server has answered, and logs meanwhile what keeps the process unready.
+async fn lead_once_answered(
+    context: &Context,
+    answering: impl Future<Output = ()>,
+    leading: impl Future<Output = Result<(), Error>>,
+    shutdown: &CancellationToken,
+) -> Result<(), Error> {
+    let work = async {
+        tokio::select! {
+            biased;
+            () = shutdown.cancelled() => return Ok(()),
+            () = answering => {}
+        }
+        tokio::select! {
+            biased;
+            result = leading => result,
+            () = context.rights.look_for_namespaces() => Ok(()),
+        }
+    };
+    tokio::select! {
+        biased;
+        result = work => result,
+        () = context.readiness.remind() => Ok(()),
     }
 }
 
