@@ -299,6 +299,32 @@ fn restart(world: &World, (away, loading): (u64, u64), elapsed: Duration) {
     state.checks.contact_is_lost();
 }
 
+/// Drops the versions that watches would resume from.
+fn expire(world: &World) {
+    {
+        let mut server = world.server();
+        let version = server.version();
+        server.compact(version);
+    }
+    let state = &mut *world.state();
+    state.faults.breaks.expiries += 1;
+    state.checks.contact_is_lost();
+}
+
+/// Returns whether everyone who waits for changes is to notice the action at once.
+fn is_news(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Forbid(..)
+            | Action::Cut
+            | Action::Backup
+            | Action::RestartServer(..)
+            | Action::Restore(..)
+            | Action::Expire
+            | Action::Operator(_)
+    )
+}
+
 fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
     let what = serde_json::to_string(action).unwrap_or_default();
     let elapsed = world.elapsed();
@@ -322,16 +348,7 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
             state.faults.breaks.cuts += 1;
             state.checks.contact_is_lost();
         }
-        Action::Expire => {
-            {
-                let mut server = world.server();
-                let version = server.version();
-                server.compact(version);
-            }
-            let state = &mut *world.state();
-            state.faults.breaks.expiries += 1;
-            state.checks.contact_is_lost();
-        }
+        Action::Expire => expire(world),
         Action::Kill(number, down) => processes.kill(*number, *down),
         Action::Push(version) => {
             let state = &mut *world.state();
@@ -363,16 +380,7 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
             actors::act(world, other);
         }
     }
-    if matches!(
-        action,
-        Action::Forbid(..)
-            | Action::Cut
-            | Action::Backup
-            | Action::RestartServer(..)
-            | Action::Restore(..)
-            | Action::Expire
-            | Action::Operator(_)
-    ) {
+    if is_news(action) {
         world.wake();
     }
 }
