@@ -8,13 +8,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt as _;
 use http::Method;
+use jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::kube::{self, Adopt, Adopted, ApplyMethod, Call, Disturbance, Live, MemoryApi};
-use crate::release::{DeletePolicy, HookEvent};
+use crate::kube::{
+    self, Adopt, Adopted, Applier, ApplyMethod, Call, CrdPolicy, Decoration, Disturbance, IgnoreRule, Live, Mark,
+    MemoryApi, Object, ObjectKey, Policy,
+};
+use crate::release::{ChartDocument, DeletePolicy, Hook, HookEvent, Packed, Release, Status};
 use crate::sample;
-use crate::storage::{Content, Known, MarkedObject, RecordMeta};
+use crate::storage::{Content, Known, MarkedObject, Marks, RecordMeta, Sealed, Storage, Stored};
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const RECORD: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
