@@ -13,18 +13,18 @@ mod marks;
 mod marks_text;
 mod meta;
 mod proof;
+mod record;
 mod seal;
+mod secret;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -36,11 +36,16 @@ pub use left_behind::{Maker, left_behind};
 pub use marks::{Before, MARKS_ANNOTATION, MarkedObject, Marks, Rejected, RejectedBy, Tests};
 pub use meta::{Proof, RecordMeta, RecordSecret};
 pub use proof::{Sealed, Stored, Unproven};
+pub use record::{Body, Known, Precondition, Record, Written};
 pub use seal::{Content, Key, Keyring, SEAL_ANNOTATION};
+pub(crate) use secret::check_fits;
 
 use crate::kube::{self, Api, Call, FIELD_MANAGER};
 use crate::release::{self, Packed, Release, Status};
 use seal::Sealing;
+use secret::{
+    Secret, fit, labels, metadata_of, path, placed, rewritten, seal_content, secret_labels, set_owner, version_of,
+};
 
 /// Maximum size of an encoded record in bytes: the API server's limit for a Secret's data.
 pub(crate) const MAX_RECORD: usize = 1 << 20;
@@ -64,9 +69,6 @@ pub const OWNER_LABEL: &str = "helm.sdk.operatorframework.io/owner";
 /// The annotation that names the process that wrote the record last. Helm drops it with all other annotations.
 pub const WRITER_ANNOTATION: &str = "helm.sdk.operatorframework.io/writer";
 
-/// Labels that Helm sets, and helm-operator-plugins on records in chunks.
-const SYSTEM_LABELS: [&str; 8] = ["name", "owner", "status", "version", "createdAt", "modifiedAt", "key", "type"];
-
 /// Bytes reserved in a record for additions after an action's first write: phases of hooks, and the description of a
 /// failure.
 const HEADROOM: usize = 16 << 10;
@@ -88,108 +90,6 @@ pub struct Storage {
     home: Home,
     /// The name of this process on the records that it writes; empty if it has none.
     writer: Arc<str>,
-}
-
-/// A revision's record as the caller knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Known {
-    /// The revision.
-    pub version: u32,
-    /// The resource version of its Secret, if known; a deletion requires that the record still has it.
-    pub resource_version: Option<u64>,
-}
-
-/// A record as written.
-#[derive(Clone, Debug)]
-pub struct Written {
-    /// The record's content, possibly without files and notes.
-    pub packed: Sealed<Packed>,
-    /// The Secret's resource version, which distinguishes our own write from later ones.
-    pub resource_version: u64,
-}
-
-impl Written {
-    fn of(packed: Sealed<Packed>, stored: &ObjectMeta) -> Written {
-        let uid = stored.uid.as_deref().map(Arc::from);
-        Written { packed: packed.map(|packed| packed.held_by(uid)), resource_version: version_of(stored) }
-    }
-}
-
-/// A record as read.
-#[derive(Debug)]
-pub struct Record {
-    /// The revision's release.
-    pub release: Stored<Release>,
-    /// The revision's marks, if this operator wrote the record.
-    pub marks: Option<Marks>,
-    /// What the revision did when it was made, as an [`Account`](crate::action::Account) said; the seal does not cover it.
-    pub plan: Option<Vec<u8>>,
-    /// The resource version of its Secret; 0 if unknown.
-    pub resource_version: u64,
-}
-
-impl Record {
-    /// Creates a record without a plan, of an unknown resource version.
-    pub(crate) fn of(release: Stored<Release>, marks: Option<Marks>) -> Record {
-        Record { release, marks, plan: None, resource_version: 0 }
-    }
-}
-
-/// The other parts of a record that the seal over its marks covers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Body {
-    /// The revision.
-    pub version: u32,
-    /// Its status.
-    pub status: Status,
-    /// The digest of its record.
-    pub content: Content,
-}
-
-/// Which Secret a write may change.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Precondition {
-    /// The record with this uid.
-    Uid(Arc<str>),
-    /// A record that still has this resource version.
-    ResourceVersion(u64),
-    /// Any record with its name.
-    None,
-}
-
-impl Precondition {
-    /// Returns the precondition that a release's record is the one that was read or written.
-    pub(crate) fn of(release: &Release) -> Precondition {
-        release.record_uid.clone().map_or(Precondition::None, Precondition::Uid)
-    }
-
-    fn add_to(&self, metadata: &mut Value) {
-        match self {
-            Precondition::Uid(uid) => metadata["uid"] = (**uid).into(),
-            Precondition::ResourceVersion(version) => metadata["resourceVersion"] = version.to_string().into(),
-            Precondition::None => {}
-        }
-    }
-}
-
-#[derive(Deserialize)]
-struct Secret {
-    metadata: ObjectMeta,
-    #[serde(default)]
-    data: BTreeMap<String, String>,
-}
-
-impl Secret {
-    /// Returns whether it is the record in the body of this request. The seal covers the status and the marks.
-    fn is_as_sent(&self, body: &Value) -> bool {
-        let annotations = self.metadata.annotations.as_ref();
-        let is_same = |key: &str| {
-            let stored = annotations.and_then(|all| all.get(key)).map(String::as_str);
-            stored == body["metadata"]["annotations"][key].as_str()
-        };
-        let record = self.data.get("release").map(String::as_str);
-        record == body["data"]["release"].as_str() && [SEAL_ANNOTATION, WRITER_ANNOTATION].into_iter().all(is_same)
-    }
 }
 
 impl Storage {
@@ -583,97 +483,5 @@ impl Storage {
     async fn list<T: DeserializeOwned + Send>(&self, key: &str, call: Call) -> Result<Vec<T>, Error> {
         let listed = outside::list(&*self.api, call).await;
         listed.map_err(|source| Error::Api { verb: "read", key: key.to_owned(), source })
-    }
-}
-
-/// Returns the release with the identity in the record's own name. The body may claim any other identity, and a rewrite
-/// would then replace that release's record.
-fn placed(release: Release, (namespace, name): (&str, &str), version: u32) -> Release {
-    Release { namespace: namespace.to_owned(), name: name.to_owned(), version, ..release }
-}
-
-/// Seals the content that a Secret will hold.
-fn seal_content(packed: Packed) -> Sealed<Packed> {
-    let content = Content::of(packed.to_record().as_bytes());
-    Sealed::new(packed, content)
-}
-
-/// Returns a patch with a record's content, without marks.
-fn rewritten(release: &Release, name: &str, packed: &Packed) -> Value {
-    let mut metadata = json!({"labels": labels(release, name, "modifiedAt"), "ownerReferences": null});
-    Precondition::of(release).add_to(&mut metadata);
-    json!({"metadata": metadata, "data": {"release": STANDARD.encode(packed.to_record())}})
-}
-
-/// Returns the metadata of the Secret in an answer; empty if the answer has none.
-fn metadata_of(answer: &kube::Response) -> ObjectMeta {
-    #[derive(Deserialize)]
-    struct Head {
-        metadata: ObjectMeta,
-    }
-    answer.parse::<Head>().map(|head| head.metadata).unwrap_or_default()
-}
-
-fn version_of(metadata: &ObjectMeta) -> u64 {
-    metadata.resource_version.as_deref().and_then(|version| version.parse().ok()).unwrap_or(0)
-}
-
-fn path(namespace: &str, key: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/secrets/{key}")
-}
-
-fn labels(release: &Release, name: &str, time: &str) -> Value {
-    let mut labels = json!(release.labels);
-    labels["name"] = name.into();
-    labels["owner"] = "helm".into();
-    labels["status"] = release.info.status.as_str().into();
-    labels["version"] = release.version.to_string().into();
-    labels[time] = outside::now().as_second().to_string().into();
-    labels
-}
-
-/// Adds the owner label. Without an owner, the patch must not contain `labels` at all: `labels: null` would remove them
-/// all.
-fn set_owner(metadata: &mut Value, marks: &Marks) {
-    if !marks.owner.is_empty() {
-        metadata["labels"][OWNER_LABEL] = (*marks.owner).into();
-    }
-}
-
-/// Returns the user's labels on a record.
-fn secret_labels(metadata: ObjectMeta) -> BTreeMap<String, String> {
-    let labels = metadata.labels.unwrap_or_default();
-    labels.into_iter().filter(|(key, _)| !SYSTEM_LABELS.contains(&key.as_str())).collect()
-}
-
-/// Checks that a revision can be recorded, including the outcome of its hooks and its own, and that its record can be read
-/// again.
-pub(crate) fn check_fits(release: &Release) -> Result<(), Error> {
-    let bound = Packed::bound(release).map_err(|source| Error::Unreadable { name: release.name.clone(), source })?;
-    if bound + HEADROOM <= MAX_RECORD {
-        return Ok(());
-    }
-    let size = fit(release)?.to_record().len();
-    if size + HEADROOM <= MAX_RECORD { Ok(()) } else { Err(Error::TooLarge { name: release.name.clone(), size }) }
-}
-
-/// Packs a release to fit into a Secret: without the chart's other files if necessary, then without notes.
-fn fit(release: &Release) -> Result<Packed, Error> {
-    let codec = |source| Error::Codec { key: release.key(), source };
-    let packed = Packed::pack(release).map_err(codec)?;
-    if packed.to_record().len() <= MAX_RECORD {
-        return Ok(packed);
-    }
-    let mut smaller = release.clone();
-    smaller.chart = Arc::new(release.chart.without_files().map_err(codec)?);
-    let packed = Packed::pack(&smaller).map_err(codec)?;
-    if packed.to_record().len() <= MAX_RECORD {
-        return Ok(packed);
-    }
-    smaller.info.notes.clear();
-    let packed = Packed::pack(&smaller).map_err(codec)?;
-    match packed.to_record().len() {
-        size if size <= MAX_RECORD => Ok(packed),
-        size => Err(Error::TooLarge { name: release.name.clone(), size }),
     }
 }

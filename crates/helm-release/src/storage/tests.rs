@@ -1,3 +1,4 @@
+use std::collections::BTreeMap;
 use std::error::Error as _;
 use std::slice::from_ref;
 use std::sync::atomic::{AtomicBool, Ordering};
