@@ -38,7 +38,7 @@ pub use live_state::ownership::{Adopt, NotOurs, Ownership};
 pub use live_state::readiness::{Readiness, Unready, progress_of};
 pub use live_state::whole::Whole;
 pub use objects::decoded::OPEN_FIELDS;
-pub use objects::decorate::{CHART_LABEL, Decoration, HOOK_RUN_ANNOTATION, Owner, Tie, label_value};
+pub use objects::decorate::{CHART_LABEL, Decoration, FIELD_MANAGER, HOOK_RUN_ANNOTATION, Owner, Tie, label_value};
 pub use objects::duplicate::{Duplicate, deduplicate};
 pub use objects::object::{Object, ObjectDigest, ObjectError, ObjectFault, ObjectKey, Weight, digest_json, objects_of};
 pub use objects::order::install_order;
@@ -64,7 +64,7 @@ pub(crate) use objects::decorate::is_kept;
 pub(crate) use objects::duplicate::last_of_each;
 pub(crate) use objects::object::recorded_objects;
 pub(crate) use objects::order::uninstall_order;
-pub(crate) use outside::{is_outage, is_transient, is_unanswered, reached_server};
+pub(crate) use outside::{is_outage, is_unanswered, reached_server};
 pub(crate) use waiting::pause::Pause;
 pub(crate) use waiting::slot::without_slot;
 pub(crate) use writes::apply::Target;
@@ -76,6 +76,3 @@ pub(crate) use writes::found::Found;
 pub(crate) use writes::leave::Left;
 pub(crate) use writes::limit::WriteLimit;
 pub(crate) use writes::write::{AfterFailure, Failures, Previous, Unchanged, WriteOptions};
-
-/// The field manager of all our writes; the same as that of operator-sdk's binary.
-pub const FIELD_MANAGER: &str = "helm-operator";

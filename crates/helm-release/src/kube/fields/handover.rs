@@ -182,7 +182,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kube::FIELD_MANAGER;
+    use crate::kube::objects::decorate::FIELD_MANAGER;
 
     fn entry(manager: &str, operation: &str, fields: Value) -> Value {
         json!({"manager": manager, "operation": operation, "fieldsV1": fields})

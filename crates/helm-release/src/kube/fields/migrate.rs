@@ -10,9 +10,8 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
-use crate::kube::FIELD_MANAGER;
 use crate::kube::fields::unowned::is_ours;
-use crate::kube::objects::decorate::{PRIMARY_ANNOTATION, RELEASE_NAME};
+use crate::kube::objects::decorate::{FIELD_MANAGER, PRIMARY_ANNOTATION, RELEASE_NAME};
 
 /// The manager of Helm's command line.
 const HELM: &str = "helm";

@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 
 use crate::kube::fields::migrate::union;
 use crate::kube::fields::unapplied::is_unapplied;
-use crate::kube::{FIELD_MANAGER, ObjectKey};
+use crate::kube::objects::decorate::FIELD_MANAGER;
+use crate::kube::objects::object::ObjectKey;
 
 /// Maximum number of fields that one message names.
 const MAX_FIELDS: usize = 5;

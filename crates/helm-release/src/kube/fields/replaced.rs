@@ -114,7 +114,7 @@ fn add(set: &mut Value, path: &[String], items: &Value) -> Option<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::FIELD_MANAGER;
+    use crate::kube::objects::decorate::FIELD_MANAGER;
 
     const OUR_PORT: &str = "k:{\"port\":80,\"protocol\":\"TCP\"}";
     const THEIR_PORT: &str = "k:{\"port\":81,\"protocol\":\"TCP\"}";

@@ -43,7 +43,7 @@ fn changed(mut managers: Value, change: impl Fn(&mut Value)) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kube::FIELD_MANAGER;
+    use crate::kube::objects::decorate::FIELD_MANAGER;
 
     fn entry(manager: &str, fields: &Value) -> Value {
         json!({"manager": manager, "operation": "Apply", "fieldsV1": fields})

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kube::FIELD_MANAGER;
+use crate::kube::objects::decorate::FIELD_MANAGER;
 
 /// Returns the managed fields with the unowned siblings of rejected fields added to ours; `None` if there are none.
 ///

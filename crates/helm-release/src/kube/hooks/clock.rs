@@ -7,7 +7,7 @@ use outside::Error;
 use tokio::time::Instant;
 
 use super::{HookError, HookRun, Patience};
-use crate::kube::Object;
+use crate::kube::objects::object::Object;
 use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::HookObject;
 use crate::kube::writes::apply::describe;

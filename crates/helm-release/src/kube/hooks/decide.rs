@@ -5,8 +5,8 @@ use outside::group_of;
 use serde_json::Value;
 
 use super::{INTERRUPTED, SUCCEEDED};
-use crate::kube::Object;
 use crate::kube::objects::expiry::expires;
+use crate::kube::objects::object::Object;
 use crate::release::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
 
 /// Returns the hooks of an event in the order in which they run: by weight, then by name.

@@ -19,9 +19,12 @@ use std::time::Duration;
 use futures::future::{BoxFuture, ready};
 use outside::Error;
 
+use crate::kube::live_state::ownership::{Adopt, NotOurs};
+use crate::kube::objects::decorate::{Decoration, HOOK_RUN_ANNOTATION};
+use crate::kube::objects::object::{Object, ObjectError};
 use crate::kube::waiting::slot::{Slot, without_slot};
 use crate::kube::writes::apply::{Applier, describe};
-use crate::kube::{Adopt, Decoration, HOOK_RUN_ANNOTATION, NotOurs, Object, ObjectError, OutOfReach, Reach};
+use crate::kube::writes::reach::{OutOfReach, Reach};
 use crate::release::{DeletePolicy, Hook, HookEvent, LastRun, Release};
 use clock::Clock;
 use objects::Stamp;

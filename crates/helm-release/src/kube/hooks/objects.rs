@@ -2,18 +2,21 @@
 //! release.
 
 use helm::manifest::HOOK_ANNOTATION;
-use outside::{Call, Error};
+use outside::{Call, Error, Response};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::clock::Clock;
 use super::decide::{Expiry, expiry};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
+use crate::kube::live_state::live::Live;
+use crate::kube::live_state::ownership::{NotOurs, Rule};
+use crate::kube::objects::decorate::{CHART_LABEL, Decoration, FIELD_MANAGER};
+use crate::kube::objects::object::{Object, objects_of};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::writes::apply::{Applier, bytes, describe, key_of};
 use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::write::Body;
-use crate::kube::{CHART_LABEL, Decoration, FIELD_MANAGER, Live, NotOurs, Object, Response, Rule, objects_of};
 use crate::release::{Hook, Release};
 
 /// Maximum length of a chosen name, which is also that of the names that the server chooses.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use outside::{Call, Error};
+use outside::{Call, Error, Response, intern, is_transient};
 use serde_json::Value;
 
 use super::clock::Clock;
@@ -11,10 +11,10 @@ use super::decide::{
 };
 use super::objects::{self, Made, Stamp};
 use super::{HookError, HookRun, MadeBy};
+use crate::kube::objects::object::{Object, ObjectKey};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::HookObject;
 use crate::kube::writes::apply::{Applier, describe, key_of};
-use crate::kube::{Object, ObjectKey, Response, intern, is_transient};
 use crate::release::{DeletePolicy, HookEvent, HookPhase, LastRun, Release};
 
 /// How long to retry a create that the server keeps rejecting. The server is up, so the action fails and is retried

@@ -3,7 +3,7 @@
 //! A chart and its subchart may ship the same hook, and a hook without the policy `before-hook-creation` finds the
 //! object of an earlier run.
 
-use outside::Error;
+use outside::{Error, Response};
 use serde_json::Value;
 
 use super::HOOK_RUN_ANNOTATION;
@@ -11,11 +11,12 @@ use super::HookError;
 use super::clock::Clock;
 use super::decide::{Standing, standing};
 use super::objects::{Made, Stamp, check_ours};
+use crate::kube::live_state::live::Live;
+use crate::kube::objects::object::Object;
 use crate::kube::waiting::pause::Pause;
 use crate::kube::writes::apply::{Applier, bytes, describe};
 use crate::kube::writes::found::{Existing, Found};
 use crate::kube::writes::write::{Body, Previous};
-use crate::kube::{Live, Object, Response};
 
 impl Applier {
     /// Overwrites the object with this one's name. Returns `None` if it was deleted in the meantime, so that it can be

@@ -1,6 +1,7 @@
 use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
+use outside::{Call, Disturbance, MemoryApi, Purpose};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -11,7 +12,6 @@ use super::*;
 
 /// A reach without limits.
 static EVERYWHERE: std::sync::LazyLock<Reach> = std::sync::LazyLock::new(Reach::default);
-use crate::kube::{Call, Disturbance, MemoryApi, Purpose};
 use crate::release::HookPhase;
 use crate::sample::{self, decoration};
 

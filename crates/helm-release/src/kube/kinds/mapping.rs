@@ -320,8 +320,9 @@ struct ResponseKind {
 
 #[cfg(test)]
 mod tests {
+    use outside::MemoryApi;
+
     use super::*;
-    use crate::kube::MemoryApi;
 
     fn resource(api_version: &str, namespaced: bool) -> Resource {
         Resource { api_version: api_version.into(), kind: "Thing".into(), plural: "things".into(), namespaced }

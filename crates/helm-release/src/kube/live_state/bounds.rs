@@ -48,7 +48,8 @@ pub(super) fn finalizers(mut all: Vec<String>) -> Vec<String> {
 mod tests {
     use serde_json::{Value, json};
 
-    use crate::kube::{Live, Ownership};
+    use crate::kube::live_state::live::Live;
+    use crate::kube::live_state::ownership::Ownership;
     use crate::sample::decoration;
 
     fn read(metadata: &Value) -> Live {

@@ -13,14 +13,13 @@ use serde::de::{Deserialize, Deserializer};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-use crate::kube::FIELD_MANAGER;
 use crate::kube::live_state::bounds;
 use crate::kube::live_state::readiness::{
     READINESS_FIELDS, Readiness, Unready, has_finished, readiness_of, unready_as, unready_of,
 };
 use crate::kube::objects::decorate::{
-    CHART_LABEL, HOOK_RUN_ANNOTATION, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME,
-    RELEASE_NAMESPACE, RESOURCE_POLICY, is_keep,
+    CHART_LABEL, FIELD_MANAGER, HOOK_RUN_ANNOTATION, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION,
+    RELEASE_NAME, RELEASE_NAMESPACE, RESOURCE_POLICY, is_keep,
 };
 use crate::kube::objects::expiry;
 

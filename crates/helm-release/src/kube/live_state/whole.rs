@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde_json::value::RawValue;
 
-use crate::kube::Live;
+use crate::kube::live_state::live::Live;
 
 /// Maximum size of the kept JSON, in bytes; a larger object counts as unread.
 const MAX_TEXT: usize = 256 << 10;

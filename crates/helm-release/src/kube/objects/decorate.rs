@@ -5,9 +5,12 @@ use helm::sequence::DEPENDS_ON_GROUPS;
 use serde_json::{Map, Value, json};
 
 use super::{aggregated, ca_bundle, decoded};
-use crate::kube::{Object, Resource};
+use crate::kube::kinds::resource::Resource;
+use crate::kube::objects::object::Object;
 use outside::group_of;
 
+/// The field manager of all our writes; the same as that of operator-sdk's binary.
+pub const FIELD_MANAGER: &str = "helm-operator";
 /// The label by which dependents are watched. Its value is the chart's name: [`label_value`].
 pub const CHART_LABEL: &str = "helm.sdk.operatorframework.io/chart";
 /// The annotation on a hook's object that identifies its run: revision and recorded start.

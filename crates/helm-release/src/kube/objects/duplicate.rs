@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 
-use crate::kube::{Object, ObjectKey};
+use crate::kube::objects::object::{Object, ObjectKey};
 
 /// An object that a chart renders more than once, with different content.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -37,7 +37,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::kube::{Live, Object};
+    use crate::kube::live_state::live::Live;
+    use crate::kube::objects::object::Object;
 
     #[test]
     fn of_the_built_in_kinds_only_a_job_with_a_ttl_expires() {

@@ -10,9 +10,10 @@ use go_encoding::yaml;
 use helm::sequence::Turn;
 
 use super::expiry;
-use crate::kube::intern;
 use crate::kube::objects::decorate::{PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION};
-use outside::{NODE_WEIGHT, group_of, weight};
+use crate::kube::objects::duplicate::deduplicate;
+use crate::kube::objects::order::install_order;
+use outside::{NODE_WEIGHT, group_of, intern, weight};
 
 /// The identity of an object. It excludes the version, so that a chart can move an object to another one.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -298,8 +299,8 @@ impl Weight {
 pub(crate) fn recorded_objects(manifest: &str, namespace: &str) -> Result<Vec<Object>, ObjectError> {
     let mut objects = objects_of(manifest)?;
     objects.retain(|object| !object.name.is_empty());
-    let (mut objects, _) = crate::kube::deduplicate(objects, namespace);
-    crate::kube::install_order(&mut objects);
+    let (mut objects, _) = deduplicate(objects, namespace);
+    install_order(&mut objects);
     Ok(objects)
 }
 

@@ -1,6 +1,6 @@
 //! Sorts objects by kind into Helm's install and uninstall order.
 
-use crate::kube::Object;
+use crate::kube::objects::object::Object;
 use helm::manifest::{INSTALL_ORDER, UNINSTALL_ORDER, sort_by_kind};
 
 /// Sorts objects into install order. Stable within a kind.

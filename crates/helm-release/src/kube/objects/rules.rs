@@ -2,8 +2,8 @@
 
 use std::fmt;
 
+use crate::kube::objects::object::{Object, ObjectError, ObjectFault, ObjectKey};
 use crate::kube::objects::pointer::Pointer;
-use crate::kube::{Object, ObjectError, ObjectFault, ObjectKey};
 
 /// The annotation on a chart's object that decides whether it may be recreated: `"true"` or `"false"`.
 pub const RECREATE_ANNOTATION: &str = "helm.sdk.operatorframework.io/recreate";

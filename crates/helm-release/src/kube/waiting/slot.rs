@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
-use crate::kube::ObjectKey;
+use crate::kube::objects::object::ObjectKey;
 use crate::release::{Hook, HookEvent};
 
 /// The live object of a hook that a run waits for.

@@ -8,7 +8,14 @@ use outside::{ActingAs, Api, Error};
 use serde_json::Value;
 
 use super::autoscaler::has_replicas;
+use crate::kube::kinds::mapping::Mapper;
+use crate::kube::kinds::resource::Resource;
+use crate::kube::live_state::live::Live;
+use crate::kube::live_state::ownership::Rule;
 use crate::kube::objects::decorate::{Decoration, is_kept};
+use crate::kube::objects::object::{Object, ObjectDigest, ObjectKey};
+use crate::kube::objects::pointer::Pointer;
+use crate::kube::objects::rules::DriftPolicy;
 use crate::kube::writes::check::{Conflict, Part, describe_all};
 use crate::kube::writes::client_side::Schemas;
 use crate::kube::writes::found::Found;
@@ -16,7 +23,6 @@ use crate::kube::writes::limit::WriteLimit;
 use crate::kube::writes::reach::{OutOfReach, describe_all as describe_unreached};
 use crate::kube::writes::recreate::{DeletionError, Guard, Stuck};
 use crate::kube::writes::write::{ApplyMethod, Body, Failures, Policy, Previous, WriteOptions, Written};
-use crate::kube::{DriftPolicy, Live, Mapper, Object, ObjectDigest, ObjectKey, Pointer, Resource, Rule};
 
 /// Maximum number of tries to write or delete an object that keeps changing between check and request.
 pub(in crate::kube::writes) const MAX_TRIES: usize = 5;

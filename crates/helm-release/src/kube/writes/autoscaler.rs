@@ -6,8 +6,11 @@ use std::collections::HashSet;
 use outside::{Call, Error, group_of};
 use serde_json::Value;
 
+use crate::kube::live_state::live::Live;
+use crate::kube::live_state::ownership::Ownership;
+use crate::kube::objects::decorate::{Decoration, FIELD_MANAGER};
+use crate::kube::objects::object::{Object, ObjectKey};
 use crate::kube::writes::apply::Applier;
-use crate::kube::{Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Ownership};
 
 const GROUP: &str = "autoscaling";
 const KIND: &str = "HorizontalPodAutoscaler";
@@ -94,10 +97,10 @@ fn scales(autoscaler: &Value, key: &ObjectKey, decoration: &Decoration) -> bool 
 mod tests {
     use std::sync::Arc;
 
+    use outside::MemoryApi;
     use serde_json::json;
 
     use super::*;
-    use crate::kube::MemoryApi;
     use crate::sample::decoration;
 
     fn key(kind: &str, name: &str) -> ObjectKey {

@@ -4,11 +4,13 @@ use futures::{FutureExt, StreamExt, TryStreamExt, stream};
 use outside::{Call, Error};
 use serde_json::Value;
 
+use crate::kube::live_state::live::{Live, Proven};
+use crate::kube::live_state::ownership::{NotOurs, Rule};
 use crate::kube::objects::decorate::Decoration;
+use crate::kube::objects::object::{Object, ObjectKey};
 use crate::kube::writes::apply::{Applier, ApplyError, describe, key_of};
 use crate::kube::writes::found::{Existing, Found};
 use crate::kube::writes::managed_fields::ManagedFields;
-use crate::kube::{Live, NotOurs, Object, ObjectKey, Proven, Rule};
 
 /// Maximum number of objects to read concurrently before a write.
 const MAX_READS: usize = 16;

@@ -3,11 +3,13 @@
 use outside::{Call, Error};
 use serde_json::Value;
 
-use crate::kube::objects::decorate::RELEASE_NAME;
+use crate::kube::live_state::live::Live;
+use crate::kube::live_state::ownership::Ownership;
+use crate::kube::objects::decorate::{CHART_LABEL, Decoration, FIELD_MANAGER, RELEASE_NAME};
+use crate::kube::objects::object::{Object, ObjectKey};
 use crate::kube::writes::apply::{Applier, ApplyError, MAX_TRIES, describe};
 use crate::kube::writes::found::{Existing, Found};
 use crate::kube::writes::write::{Body, Previous};
-use crate::kube::{CHART_LABEL, Decoration, FIELD_MANAGER, Live, Object, ObjectKey, Ownership};
 
 /// The policy for the definitions in a chart's `crds` folder: `crds` in watches.yaml. No policy ever deletes one, not even
 /// if it was among the chart's templates before.

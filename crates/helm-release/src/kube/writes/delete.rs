@@ -6,8 +6,9 @@ use serde_json::{Value, json};
 
 use crate::kube::live_state::live::{Live, Proven};
 use crate::kube::live_state::ownership::NotOurs;
+use crate::kube::objects::decorate::Decoration;
+use crate::kube::objects::object::ObjectKey;
 use crate::kube::writes::apply::{Applier, ApplyError, MAX_TRIES, bytes};
-use crate::kube::{Decoration, ObjectKey};
 
 /// The server's treatment of the dependents of a deleted object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

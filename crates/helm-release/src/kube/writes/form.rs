@@ -4,8 +4,8 @@ use serde_json::Value;
 
 use super::apply::{Applier, ApplyError, describe};
 use super::found::Found;
-use crate::kube::Object;
 use crate::kube::objects::decorate::Decoration;
+use crate::kube::objects::object::Object;
 
 impl Applier {
     /// Returns whether a live object, which was read, has the `spec` that an apply of the chart's object would leave.

@@ -2,8 +2,10 @@
 
 use serde_json::Value;
 
+use crate::kube::live_state::live::Proven;
+use crate::kube::live_state::ownership::Ownership;
+use crate::kube::writes::leave::Adopted;
 use crate::kube::writes::managed_fields::ManagedFields;
-use crate::kube::{Adopted, Ownership, Proven};
 
 /// The known state of a live object before a write.
 #[derive(Clone, Debug)]

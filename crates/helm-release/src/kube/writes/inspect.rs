@@ -7,8 +7,10 @@ use super::apply::{Applier, key_of};
 use super::autoscaler::has_replicas;
 use crate::kube::fields::handover::hand_over;
 use crate::kube::fields::ownership_loss::{OwnershipLoss, ownership_loss};
+use crate::kube::live_state::live::Live;
+use crate::kube::objects::decorate::Decoration;
+use crate::kube::objects::object::Object;
 use crate::kube::objects::pointer::Pointer;
-use crate::kube::{Decoration, Live, Object};
 
 /// A live object as it was read, and the manager that took over fields of ours.
 #[derive(Debug)]

@@ -8,12 +8,12 @@ use serde_json::{Map, Value, json};
 
 use crate::kube::live_state::live::Live;
 use crate::kube::objects::decorate::{
-    CHART_LABEL, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE,
-    RESOURCE_POLICY, is_keep,
+    CHART_LABEL, Decoration, FIELD_MANAGER, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION,
+    RELEASE_NAME, RELEASE_NAMESPACE, RESOURCE_POLICY, is_keep,
 };
+use crate::kube::objects::object::ObjectKey;
 use crate::kube::writes::apply::{Applier, ApplyError, MAX_TRIES, bytes};
 use crate::kube::writes::write::metadata_patch;
-use crate::kube::{Decoration, FIELD_MANAGER, ObjectKey};
 
 /// The object's owner before an attempt adopted it. Recorded so that it survives the attempt's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

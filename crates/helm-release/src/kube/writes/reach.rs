@@ -6,8 +6,11 @@
 use std::collections::BTreeSet;
 use std::fmt;
 
+use outside::Error;
+
+use crate::kube::objects::decorate::Decoration;
+use crate::kube::objects::object::{Object, ObjectKey};
 use crate::kube::writes::apply::{Applier, ApplyError, key_of};
-use crate::kube::{Decoration, Error, Object, ObjectKey};
 
 /// The objects that a release may contain. Deletions are not limited: each requires the object's own proof of
 /// ownership.

@@ -5,15 +5,19 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::apply::{Applier, ApplyError, describe, key_of};
+use crate::kube::kinds::resource::Resource;
+use crate::kube::live_state::live::Live;
+use crate::kube::live_state::readiness::Readiness;
+use crate::kube::live_state::whole::Whole;
 use crate::kube::objects::decorate::Decoration;
-use crate::kube::{Live, Object, ObjectKey, Resource, Whole};
+use crate::kube::objects::object::{Object, ObjectKey};
 
 impl Applier {
     /// Reads a live object and returns its readiness.
     ///
     /// # Errors
     /// The object does not exist, or the request fails.
-    pub(crate) async fn readiness(&self, object: &Object) -> Result<crate::kube::Readiness, ApplyError> {
+    pub(crate) async fn readiness(&self, object: &Object) -> Result<Readiness, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "read", object: describe(object), source };
         let resource = self.resource(object).await?;
         let path = resource.path(object.namespace.as_deref().unwrap_or_default(), &object.name).map_err(failed)?;

@@ -10,14 +10,18 @@ use crate::kube::fields::handover::hand_over;
 use crate::kube::fields::migrate::migrated_managers;
 use crate::kube::fields::unapplied::as_unapplied;
 use crate::kube::fields::{replaced, unowned};
+use crate::kube::kinds::resource::Resource;
+use crate::kube::live_state::live::{Live, Proven};
+use crate::kube::objects::decorate::{Decoration, FIELD_MANAGER, Tie};
+use crate::kube::objects::object::{Object, ObjectKey};
+use crate::kube::objects::pointer::Pointer;
+use crate::kube::objects::rules::ObjectRule;
+use crate::kube::waiting::slot::Slot;
 use crate::kube::writes::apply::{Applier, ApplyError, bytes};
 use crate::kube::writes::autoscaler::has_replicas;
 use crate::kube::writes::client_side::{MergeBases, Merged, changed};
 use crate::kube::writes::found::{Existing, Found};
 use crate::kube::writes::recreate::Deletions;
-use crate::kube::{
-    Decoration, FIELD_MANAGER, Live, Object, ObjectKey, ObjectRule, Pointer, Proven, Resource, Slot, Tie,
-};
 
 /// Retry delays in milliseconds, about three seconds in total, until every API server knows the new fields of a
 /// definition.

@@ -17,10 +17,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::kube::fields::unapplied::as_applied;
+use crate::kube::kinds::resource::Resource;
+use crate::kube::live_state::live::Live;
+use crate::kube::live_state::ownership::Ownership;
+use crate::kube::objects::decorate::{Decoration, FIELD_MANAGER, HOOK_RUN_ANNOTATION};
+use crate::kube::objects::object::{Object, ObjectKey};
 use crate::kube::writes::apply::{Applier, bytes};
 use crate::kube::writes::found::Found;
 use crate::kube::writes::write::{Body, WriteOptions};
-use crate::kube::{Decoration, FIELD_MANAGER, HOOK_RUN_ANNOTATION, Live, Object, ObjectKey, Ownership, Resource};
 
 use schema::Schema;
 pub(in crate::kube) use schema::Schemas;

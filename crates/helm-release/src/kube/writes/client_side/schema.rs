@@ -9,7 +9,7 @@ use outside::{Api, Call, Error};
 use serde::Deserialize;
 use tokio::sync::Mutex;
 
-use crate::kube::Resource;
+use crate::kube::kinds::resource::Resource;
 use crate::kube::objects::decoded::is_built_in;
 
 /// The OpenAPI documents of the server's groups and versions.

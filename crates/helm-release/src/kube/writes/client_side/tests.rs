@@ -1,15 +1,17 @@
 use std::sync::Arc;
 
+use outside::{Disturbance, MemoryApi, Purpose};
 use serde_json::{Value, json};
 
 use super::patch::three_way;
 use super::schema::Document;
 use super::*;
 use crate::kube::fields::unapplied::is_unapplied;
-use crate::kube::{
-    Adopt, Applied, ApplyError, ApplyMethod, Decoration, Disturbance, MemoryApi, Policy, Previous, Proven, Purpose,
-    Rule, Target, Tie,
-};
+use crate::kube::live_state::live::Proven;
+use crate::kube::live_state::ownership::{Adopt, Rule};
+use crate::kube::objects::decorate::{Decoration, Tie};
+use crate::kube::writes::apply::{Applied, ApplyError, Target};
+use crate::kube::writes::write::{ApplyMethod, Policy, Previous};
 use crate::sample;
 
 /// Returns an excerpt of a real server's `/openapi/v3/apis/apps/v1`.

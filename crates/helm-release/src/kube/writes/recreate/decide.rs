@@ -3,12 +3,13 @@
 use outside::Error;
 use serde_json::{Map, Value};
 
-use crate::kube::live_state::live::Proven;
-use crate::kube::objects::decorate::is_kept;
-use crate::kube::objects::rules::RECREATE_ANNOTATION;
+use crate::kube::live_state::live::{Live, Proven};
+use crate::kube::live_state::ownership::{NotOurs, Ownership};
+use crate::kube::objects::decorate::{Decoration, is_kept};
+use crate::kube::objects::object::{Object, ObjectKey};
+use crate::kube::objects::rules::{ObjectRule, RECREATE_ANNOTATION};
 use crate::kube::writes::delete::{Removal, check_deletable};
 use crate::kube::writes::write::metadata_patch;
-use crate::kube::{Decoration, Live, NotOurs, Object, ObjectKey, ObjectRule, Ownership};
 
 /// Why an object must not be recreated. The text names the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

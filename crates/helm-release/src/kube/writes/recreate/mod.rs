@@ -19,7 +19,10 @@ use tokio::time::Instant;
 use self::decide::Desired;
 use crate::kube::fields::migrate::migrated_managers;
 use crate::kube::fields::unapplied::as_applied;
-use crate::kube::live_state::live::Proven;
+use crate::kube::live_state::live::{Live, Proven};
+use crate::kube::live_state::ownership::Rule;
+use crate::kube::objects::decorate::FIELD_MANAGER;
+use crate::kube::objects::object::{Object, ObjectKey};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applied, Applier, ApplyError, MAX_TRIES, Target, bytes, describe};
@@ -29,7 +32,6 @@ use crate::kube::writes::limit::WriteLimit;
 use crate::kube::writes::write::{
     AfterFailure, ApplyMethod, Body, Failures, Previous, Unchanged, WriteOptions, Written,
 };
-use crate::kube::{FIELD_MANAGER, Live, Object, ObjectKey, Rule};
 
 pub use decide::Guard;
 

@@ -1,14 +1,17 @@
 use std::sync::{Arc, Mutex};
 
 use futures::future::{BoxFuture, ready};
+use outside::{MemoryApi, Purpose};
 use serde_json::json;
 
 use super::decide::{Desired, check_chart, check_live, is_as_applied, rejection, tying};
 use super::*;
-use crate::kube::{
-    Adopt, MemoryApi, MergeBases, NotOurs, Object, ObjectKey, ObjectRule, Policy, Previous, Purpose,
-    RECREATE_ANNOTATION, Slot,
-};
+use crate::kube::live_state::ownership::{Adopt, NotOurs};
+use crate::kube::objects::object::{Object, ObjectKey};
+use crate::kube::objects::rules::{ObjectRule, RECREATE_ANNOTATION};
+use crate::kube::waiting::slot::Slot;
+use crate::kube::writes::client_side::MergeBases;
+use crate::kube::writes::write::{Policy, Previous};
 use crate::sample::decoration;
 
 const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/web";
