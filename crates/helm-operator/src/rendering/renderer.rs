@@ -180,6 +180,7 @@ impl EngineRenderer {
                 }
             }
             RenderedBy::Workers { workers, chart, digest } => {
+                // The worker merges them again from the texts: sent as JSON, whole floats would arrive as integers.
                 drop(values);
                 let job = self.job(request, chart, digest)?;
                 match workers.render(job, &capabilities, lookup).await? {
