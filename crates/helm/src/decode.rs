@@ -86,13 +86,12 @@ impl Fields<'_> {
         Ok(())
     }
 
-    pub(crate) fn flag(&self, key: &str, into: &mut bool) -> Result<(), WrongType> {
+    pub(crate) fn flag(&self, key: &str) -> Result<Option<bool>, WrongType> {
         match self.get(key) {
-            None => {}
-            Some(Value::Bool(flag)) => *into = flag,
-            Some(other) => return Err(self.wrong(key, &other, "bool")),
+            None => Ok(None),
+            Some(Value::Bool(flag)) => Ok(Some(flag)),
+            Some(other) => Err(self.wrong(key, &other, "bool")),
         }
-        Ok(())
     }
 
     pub(crate) fn list(&self, key: &str, wanted: &str) -> Result<Option<List>, WrongType> {

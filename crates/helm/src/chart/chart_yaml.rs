@@ -21,7 +21,7 @@ pub(super) fn read_into(metadata: &mut Metadata, document: &Value) -> Result<(),
     fields.text("condition", &mut metadata.condition)?;
     fields.text("tags", &mut metadata.tags)?;
     fields.text("appVersion", &mut metadata.app_version)?;
-    fields.flag("deprecated", &mut metadata.deprecated)?;
+    metadata.deprecated = fields.flag("deprecated")?.unwrap_or(metadata.deprecated);
     fields.text("kubeVersion", &mut metadata.kube_version)?;
     fields.text("type", &mut metadata.kind)?;
     if let Some(items) = fields.list("maintainers", "[]*v2.Maintainer")? {
@@ -124,7 +124,7 @@ fn dependency(map: &Map) -> Result<Dependency, WrongType> {
     fields.text("repository", &mut dependency.repository)?;
     fields.text("condition", &mut dependency.condition)?;
     fields.texts("tags", &mut dependency.tags)?;
-    fields.flag("enabled", &mut dependency.enabled)?;
+    dependency.enabled = fields.flag("enabled")?.unwrap_or(dependency.enabled);
     fields.text("alias", &mut dependency.alias)?;
     if let Some(items) = fields.list("import-values", "[]interface {}")? {
         dependency.import_values = items.to_vec();
