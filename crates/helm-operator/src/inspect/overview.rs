@@ -30,7 +30,7 @@ pub(crate) struct Line {
 /// The resources of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Kind {
+pub(crate) struct KindSummary {
     pub(crate) group: String,
     pub(crate) kind: String,
     pub(crate) ready: usize,
@@ -70,11 +70,11 @@ pub(crate) fn sort(lines: &mut [Line]) {
 }
 
 /// Returns the summary of a kind.
-pub(crate) fn kind((group, kind): (&str, &str), mut lines: Vec<Line>) -> Kind {
+pub(crate) fn kind((group, kind): (&str, &str), mut lines: Vec<Line>) -> KindSummary {
     sort(&mut lines);
     let total = lines.len();
     lines.retain(|line| line.state != State::Ready);
-    Kind {
+    KindSummary {
         group: group.to_owned(),
         kind: kind.to_owned(),
         ready: total - lines.len(),

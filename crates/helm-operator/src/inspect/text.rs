@@ -4,7 +4,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::model::{Cause, Event, Health, Hook, Name, Node, ReleaseReport, State};
-use super::overview::{Kind, Line};
+use super::overview::{KindSummary, Line};
 use super::revisions::Revision;
 use crate::mask::Mask;
 use crate::plan::account::Account;
@@ -161,9 +161,9 @@ fn row(line: &Line) -> Vec<String> {
 const NAMED: usize = 5;
 
 /// Renders all kinds, with the worst releases of each.
-pub(crate) fn kinds(kinds: &[Kind]) -> String {
+pub(crate) fn kinds(kinds: &[KindSummary]) -> String {
     let head = ["KIND", "GROUP", "READY"].map(str::to_owned).to_vec();
-    let row = |kind: &Kind| {
+    let row = |kind: &KindSummary| {
         let ready = if kind.error.is_empty() { format!("{}/{}", kind.ready, kind.total) } else { cell(&kind.error) };
         vec![kind.kind.clone(), kind.group.clone(), ready]
     };

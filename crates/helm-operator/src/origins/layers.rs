@@ -4,13 +4,14 @@ use helm::origins::Layer;
 
 use super::{Error, Given, Inputs};
 use crate::values::Spec;
-use crate::values_from::{self, Found};
+use crate::values_from::{self, FoundSource};
 
 /// Returns the layers, lowest precedence first, with what each of them is.
 pub(super) fn of(inputs: &Inputs<'_>) -> Result<(Vec<Given>, Vec<Layer>), Error> {
     let nothing = Spec::new("null");
-    let merge =
-        |sources: &[Found<'_>], spec: &Spec| -> Result<_, Error> { Ok(values_from::merge(sources, spec)?.0.values()?) };
+    let merge = |sources: &[FoundSource<'_>], spec: &Spec| -> Result<_, Error> {
+        Ok(values_from::merge(sources, spec)?.0.values()?)
+    };
     // First, because it limits what all sources together expand to.
     let (own, merged) = match inputs.sources {
         [] => (inputs.spec.values()?, inputs.spec.values()?),

@@ -13,13 +13,13 @@ use helm::chart::Chart;
 use helm::origins::{self, Origin, Traced};
 
 use crate::values::Spec;
-use crate::values_from::{self, Found, Resolved, SourceKind};
+use crate::values_from::{self, FoundSource, Resolved, SourceKind};
 use crate::watches::{OverrideError, OverrideValuesType, Overrides};
 
 /// What a resource's values are merged from, above the chart's defaults.
 pub(crate) struct Inputs<'a> {
     /// The value sources, lowest precedence first. One without content is left out.
-    pub(crate) sources: &'a [Found<'a>],
+    pub(crate) sources: &'a [FoundSource<'a>],
     /// The resource's own values.
     pub(crate) spec: &'a Spec,
     pub(crate) overrides: &'a Overrides,

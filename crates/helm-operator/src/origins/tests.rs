@@ -32,8 +32,8 @@ fn shown(value: &Value) -> String {
 
 /// Returns a line for each value: path, value, origin, and what it replaced.
 fn lines(sources: &[(Resolved, &str)], spec: &str, over: &Overrides) -> Vec<String> {
-    let sources: Vec<Found<'_>> =
-        sources.iter().map(|(source, text)| Found { source, bytes: Some(text.as_bytes()) }).collect();
+    let sources: Vec<FoundSource<'_>> =
+        sources.iter().map(|(source, text)| FoundSource { source, bytes: Some(text.as_bytes()) }).collect();
     let spec = Spec::new(spec);
     let kind = over.kind().unwrap_or_default();
     let inputs = Inputs { sources: &sources, spec: &spec, overrides: over, overrides_type: kind };
@@ -74,7 +74,7 @@ fn every_way_to_set_a_value_is_named_in_its_order() {
 fn only_the_last_layer_holds_the_values_of_all_sources() {
     let text = "image: {tag: '2'}\n".as_bytes();
     let named = [source(SourceKind::ConfigMap, "shared", None), source(SourceKind::Secret, "own", None)];
-    let sources: Vec<Found<'_>> = named.iter().map(|source| Found { source, bytes: Some(text) }).collect();
+    let sources: Vec<FoundSource<'_>> = named.iter().map(|source| FoundSource { source, bytes: Some(text) }).collect();
     let (spec, overrides) = (Spec::new(r#"{"replicas":3}"#), Overrides::default());
     let overrides_type = OverrideValuesType::default();
     let inputs = Inputs { sources: &sources, spec: &spec, overrides: &overrides, overrides_type };

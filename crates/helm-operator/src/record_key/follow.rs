@@ -15,11 +15,11 @@ use kube::runtime::watcher;
 use kube::{Client, ResourceExt as _};
 use tokio::sync::{oneshot, watch};
 
-use super::{Found, LONGEST_WAIT, NAME, explain, read_or_make};
+use super::{LONGEST_WAIT, NAME, StoredKeys, explain, read_or_make};
 
 /// Keeps the keyring equal to the Secret, which was last read as `found`. Re-creates a deleted Secret with a new key;
 /// the known keys stay valid. If the keys cannot be read, the keyring does not change.
-pub(crate) async fn follow(client: Client, namespace: String, keys: Keyring, found: Found) {
+pub(crate) async fn follow(client: Client, namespace: String, keys: Keyring, found: StoredKeys) {
     let (version, versions) = watch::channel(found.version.clone());
     let api = kube::Api::namespaced(client.clone(), &namespace);
     let config = watcher::Config::default().fields(&format!("metadata.name={NAME}"));
@@ -35,7 +35,7 @@ async fn read_again(
     api: &dyn Api,
     namespace: &str,
     keys: &Keyring,
-    mut found: Found,
+    mut found: StoredKeys,
     mut versions: watch::Receiver<String>,
 ) {
     while versions.changed().await.is_ok() {
@@ -46,7 +46,7 @@ async fn read_again(
 }
 
 /// Reads the keys, and creates what is missing. Retries until it succeeds.
-async fn refresh(api: &dyn Api, namespace: &str, keys: &Keyring, found: Found) -> Found {
+async fn refresh(api: &dyn Api, namespace: &str, keys: &Keyring, found: StoredKeys) -> StoredKeys {
     let (mut attempt, mut last) = (0, String::new());
     loop {
         let error = match read_or_make(api, namespace, &found).await {

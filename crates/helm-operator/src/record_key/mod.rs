@@ -67,13 +67,13 @@ type Data = BTreeMap<String, ByteString>;
 
 /// The keys as they are in the Secret.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct StoredKeys {
     data: Data,
     /// The Secret's version. Empty if it does not exist.
     version: String,
 }
 
-impl Found {
+impl StoredKeys {
     /// Returns the key that seals, if there is one, and all others.
     fn keys(&self) -> Result<(Option<Key>, Vec<Key>), Error> {
         let (mut current, mut previous) = (None, Vec::new());
@@ -88,7 +88,7 @@ impl Found {
 /// The next step for the Secret.
 enum Step {
     /// It has the keys: the one that seals, and earlier ones.
-    Use(Found, Key, Vec<Key>),
+    Use(StoredKeys, Key, Vec<Key>),
     /// It does not exist.
     Create,
     /// It exists in this version, but lacks the key that seals.
@@ -96,10 +96,10 @@ enum Step {
 }
 
 /// Reads the keys, and creates what is missing. Retries until it succeeds; the requirement reports why it does not.
-pub(crate) async fn load(api: &dyn Api, namespace: &str, requirement: &Requirement) -> (Keyring, Found) {
+pub(crate) async fn load(api: &dyn Api, namespace: &str, requirement: &Requirement) -> (Keyring, StoredKeys) {
     let (mut attempt, mut last) = (0, String::new());
     loop {
-        let error = match read_or_make(api, namespace, &Found::default()).await {
+        let error = match read_or_make(api, namespace, &StoredKeys::default()).await {
             Ok((found, current, previous)) => {
                 requirement.meet();
                 return (Keyring::new(current, previous), found);
@@ -133,7 +133,11 @@ fn explain(error: &Error) -> String {
 }
 
 /// Reads the keys, and creates what is missing. If the Secret was deleted, the keys that were known stay valid.
-async fn read_or_make(api: &dyn Api, namespace: &str, known: &Found) -> Result<(Found, Key, Vec<Key>), Error> {
+async fn read_or_make(
+    api: &dyn Api,
+    namespace: &str,
+    known: &StoredKeys,
+) -> Result<(StoredKeys, Key, Vec<Key>), Error> {
     for _ in 0..RACES {
         let made = match next_step(read(api, namespace).await?)? {
             Step::Use(found, current, previous) => return Ok((found, current, previous)),
@@ -155,7 +159,7 @@ fn next_step(secret: Option<Secret>) -> Result<Step, Error> {
         return Err(Error::OtherType(kind));
     }
     let version = metadata.resource_version.unwrap_or_default();
-    let found = Found { data: data.unwrap_or_default(), version };
+    let found = StoredKeys { data: data.unwrap_or_default(), version };
     Ok(match found.keys()? {
         (Some(current), previous) => Step::Use(found, current, previous),
         (None, _) => Step::Complete(found.version),
@@ -163,7 +167,7 @@ fn next_step(secret: Option<Secret>) -> Result<Step, Error> {
 }
 
 /// Returns the entries of the known keys, which no longer seal records.
-fn retired(known: &Found) -> Data {
+fn retired(known: &StoredKeys) -> Data {
     let name = |name: &String| match &**name {
         CURRENT => format!("until-{}", outside::now().as_second()),
         earlier => earlier.to_owned(),
@@ -224,7 +228,7 @@ mod tests {
     use super::*;
 
     async fn keys(server: &MemoryApi) -> Result<String, String> {
-        let read = read_or_make(server, "own", &Found::default()).await;
+        let read = read_or_make(server, "own", &StoredKeys::default()).await;
         read.map(|(_, current, previous)| format!("{current:?} {previous:?}")).map_err(|error| explain(&error))
     }
 

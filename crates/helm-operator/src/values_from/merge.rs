@@ -28,7 +28,7 @@ const TOO_REPETITIVE: &str = "has aliases that repeat too much text (limit MAX_B
                               sources together): shorten what they repeat";
 
 /// The content of one source.
-pub(crate) struct Found<'a> {
+pub(crate) struct FoundSource<'a> {
     pub(crate) source: &'a Resolved,
     /// The key's bytes; `None` if an optional object or key is missing.
     pub(crate) bytes: Option<&'a [u8]>,
@@ -60,10 +60,10 @@ pub(crate) enum Error {
 /// # Errors
 /// A source is not valid YAML, not a map, or does not fit the maps below its target path; or the sources together are
 /// too large, or expand to too much.
-pub(crate) fn merge(sources: &[Found<'_>], spec: &Spec) -> Result<(Spec, Mask), Error> {
+pub(crate) fn merge(sources: &[FoundSource<'_>], spec: &Spec) -> Result<(Spec, Mask), Error> {
     check_size(sources.iter().filter_map(|found| found.bytes).map(<[u8]>::len).sum())?;
     let (mut values, mut mask, mut left) = (Map::default(), Mask::default(), most(spec)?);
-    for Found { source, bytes } in sources {
+    for FoundSource { source, bytes } in sources {
         let Some(bytes) = bytes else { continue };
         let value = match &source.target_path {
             Some(path) => at_path(source, path, bytes, &values)?,
@@ -180,7 +180,7 @@ mod tests {
 
     fn merged(sources: &[(Option<&str>, &[u8])], spec: &str) -> Result<String, String> {
         let resolved: Vec<_> = sources.iter().map(|(path, bytes)| (source(*path), bytes)).collect();
-        let found: Vec<_> = resolved.iter().map(|(source, bytes)| Found { source, bytes: Some(bytes) }).collect();
+        let found: Vec<_> = resolved.iter().map(|(source, bytes)| FoundSource { source, bytes: Some(bytes) }).collect();
         let (spec, _) = merge(&found, &Spec::new(spec)).map_err(|e| e.to_string())?;
         Ok(spec.json().unwrap().to_owned())
     }
@@ -270,7 +270,7 @@ mod tests {
     fn only_values_of_secrets_are_hidden() {
         let (secret, mut map) = (source(None), source(None));
         map.key.kind = SourceKind::ConfigMap;
-        let found = |source, bytes: &'static [u8]| Found { source, bytes: Some(bytes) };
+        let found = |source, bytes: &'static [u8]| FoundSource { source, bytes: Some(bytes) };
         let (_, mask) = merge(&[found(&secret, b"a: hunter2"), found(&map, b"b: public")], &Spec::new("{}")).unwrap();
         assert_eq!(mask.hide("hunter2 is public".into()), "**** is public");
     }

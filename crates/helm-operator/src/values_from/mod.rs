@@ -17,7 +17,7 @@ use serde::Deserialize;
 
 pub(crate) use content::Content;
 pub(crate) use contents::{Contents, keys_of};
-pub(crate) use merge::{Error as MergeError, Found, merge};
+pub(crate) use merge::{Error as MergeError, FoundSource, merge};
 
 /// The type of the Secret with the key of release records. Neither templates nor `valuesFrom` see its content, in any
 /// namespace.

@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use serde::Serialize;
 
 use super::actions::{PageAction, offered};
-use super::sight::{self, Found};
+use super::sight::{self, FoundRelease};
 use crate::inspect::build::build;
 use crate::inspect::hooks::hooks;
 use crate::inspect::model::{Health, Name, Node, ReleaseReport};
@@ -76,8 +76,8 @@ impl ReadRights<'_> {
 ///
 /// # Errors
 /// The API server does not say what the caller may read.
-pub(crate) async fn detail(found: &Found, access: &dyn Access, now: Timestamp) -> Result<Detail, Error> {
-    let Found { controller, primary, records } = found;
+pub(crate) async fn detail(found: &FoundRelease, access: &dyn Access, now: Timestamp) -> Result<Detail, Error> {
+    let FoundRelease { controller, primary, records } = found;
     let mut shown = build(&Seen::resource_alone(Received::known(primary)), now);
     shown.resource.namespace = primary.own_namespace().to_owned();
     let mut rights = ReadRights { controller, access, known: BTreeMap::new() };
@@ -103,7 +103,7 @@ impl Detail {
     ///
     /// # Errors
     /// The API server does not say whether they may.
-    pub(crate) async fn with_actions(self, found: &Found, access: &dyn Access) -> Result<Detail, Error> {
+    pub(crate) async fn with_actions(self, found: &FoundRelease, access: &dyn Access) -> Result<Detail, Error> {
         let actions = offered(&found.primary, &self.release, &found.controller.acceptance.annotations);
         let may = !actions.is_empty() && sight::may_patch(found, access).await?;
         Ok(if may { Detail { actions, ..self } } else { self })

@@ -6,7 +6,7 @@ use controller::server::{Access, Right};
 use helm_release::kube::Error;
 use serde_json::Value;
 
-use super::sight::Found;
+use super::sight::FoundRelease;
 use crate::inspect::build::plan_name;
 use crate::inspect::model::Name;
 use crate::mask::Mask;
@@ -48,8 +48,13 @@ impl Compared {
 ///
 /// # Errors
 /// The API server does not say whether the caller may read the records.
-pub(crate) async fn differences(found: &Found, access: &dyn Access, from: u32, to: u32) -> Result<Differences, Error> {
-    let Found { controller, primary, records } = found;
+pub(crate) async fn differences(
+    found: &FoundRelease,
+    access: &dyn Access,
+    from: u32,
+    to: u32,
+) -> Result<Differences, Error> {
+    let FoundRelease { controller, primary, records } = found;
     let resource = Name {
         group: controller.resource.group().to_owned(),
         kind: primary.kind.to_string(),
@@ -69,8 +74,8 @@ pub(crate) async fn differences(found: &Found, access: &dyn Access, from: u32, t
     Ok(Differences { resource, from, to, found })
 }
 
-async fn read(found: &Found, from: u32, to: u32) -> Result<Compared, String> {
-    let Found { controller, primary, .. } = found;
+async fn read(found: &FoundRelease, from: u32, to: u32) -> Result<Compared, String> {
+    let FoundRelease { controller, primary, .. } = found;
     let record = |version: u32| async move {
         let read = controller.storage.get(primary.namespace(), primary.name(), version).await;
         read.map(|record| (record.release.facts().clone(), record.plan)).map_err(|error| chain(&error))

@@ -12,7 +12,7 @@ use super::differences::{Compared, Differences};
 use super::html;
 use crate::inspect::model::Name;
 use crate::mask::Mask;
-use crate::plan::account::{Account, Entry};
+use crate::plan::account::{Account, AccountEntry};
 use crate::plan::brief::brief;
 use crate::plan::diff::Colour;
 use crate::plan::markdown::markdown;
@@ -101,10 +101,10 @@ impl Canary {
     fn account(&self, random: &mut Random) -> Account {
         let object = crate::plan::Name { kind: "Pod".into(), name: "p".into(), ..Default::default() };
         let action = if random.odds(2) { ChangeKind::Update } else { ChangeKind::Refused };
-        let entry = Entry {
+        let entry = AccountEntry {
             fields: vec![format!("data[{:?}]", self.whole)],
             refused: random.odds(2).then(|| self.quoted(random)),
-            ..Entry::of(object, action)
+            ..AccountEntry::of(object, action)
         };
         Account { changes: vec![entry], ..Account::default() }
     }

@@ -37,12 +37,12 @@ pub(crate) struct Controller {
     pub(crate) resources: usize,
     pub(crate) queue: Sizes,
     /// The kinds of its releases' objects.
-    pub(crate) watches: Vec<Watched>,
+    pub(crate) watches: Vec<WatchedKind>,
 }
 
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Watched {
+pub(crate) struct WatchedKind {
     #[serde(skip_serializing_if = "String::is_empty")]
     pub(crate) group: String,
     pub(crate) kind: String,
@@ -70,7 +70,7 @@ fn controller(of: &ControllerContext) -> Controller {
         resources: of.cache.primaries().len(),
         queue: of.queue.sizes(),
         watches: watched
-            .map(|((group, kind), state)| Watched { group: group.to_string(), kind: kind.to_string(), state })
+            .map(|((group, kind), state)| WatchedKind { group: group.to_string(), kind: kind.to_string(), state })
             .collect(),
     }
 }

@@ -28,7 +28,7 @@ const AT_A_TIME: usize = 8;
 type Controllers = [Arc<ControllerContext>];
 
 /// A release that the caller may get.
-pub(crate) struct Found {
+pub(crate) struct FoundRelease {
     pub(crate) controller: Arc<ControllerContext>,
     pub(crate) primary: Arc<Primary>,
     /// Its records. `None` if there are none, or if another resource has the release of this name, whose objects are
@@ -156,7 +156,7 @@ pub(crate) async fn find(
     controllers: &Controllers,
     access: &dyn Access,
     wanted: &Wanted,
-) -> Result<Option<Found>, Error> {
+) -> Result<Option<FoundRelease>, Error> {
     for controller in controllers {
         let resource = &controller.resource;
         let is_it = *resource.kind == *wanted.kind
@@ -168,7 +168,7 @@ pub(crate) async fn find(
             if let Some(primary) = controller.cache.primary(&key) {
                 let release = controller.cache.release(&primary.key());
                 let records = release.filter(|release| release.holder(&primary.owner()) == Holder::Resource);
-                return Ok(Some(Found { controller: controller.clone(), primary, records }));
+                return Ok(Some(FoundRelease { controller: controller.clone(), primary, records }));
             }
         }
     }
@@ -179,11 +179,11 @@ pub(crate) async fn find(
 ///
 /// # Errors
 /// The API server does not say so.
-pub(crate) async fn may_patch(found: &Found, access: &dyn Access) -> Result<bool, Error> {
+pub(crate) async fn may_patch(found: &FoundRelease, access: &dyn Access) -> Result<bool, Error> {
     may(&found.controller, access, "patch", found.primary.own_namespace()).await
 }
 
-impl Found {
+impl FoundRelease {
     pub(crate) fn name(&self) -> Name {
         Name {
             group: self.controller.resource.group().to_owned(),

@@ -8,7 +8,7 @@ use http::StatusCode;
 use outside::{chain, read_within};
 
 use super::actions::PageAction;
-use super::sight::Found;
+use super::sight::FoundRelease;
 use crate::inspect::text::plain;
 
 /// The field manager of the patch.
@@ -31,12 +31,12 @@ pub(crate) struct Refused {
 ///
 /// # Errors
 /// The form or the API server refuses it, or the API server does not answer.
-pub(crate) async fn submit(found: &Found, form: Form<'_>) -> Result<PageAction, Refused> {
+pub(crate) async fn submit(found: &FoundRelease, form: Form<'_>) -> Result<PageAction, Refused> {
     let refused = |status: StatusCode, why: &str| Refused { status, why: why.to_owned() };
     let Some(action) = PageAction::of_form(form.body) else {
         return Err(refused(StatusCode::BAD_REQUEST, "The form does not name one action."));
     };
-    let Found { controller, primary, .. } = found;
+    let FoundRelease { controller, primary, .. } = found;
     if !action.counts(&controller.acceptance.annotations) {
         return Err(refused(StatusCode::CONFLICT, "This operator ignores the annotation for it."));
     }

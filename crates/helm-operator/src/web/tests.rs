@@ -10,7 +10,7 @@ use super::address::{Filter, ValueRows};
 use super::detail::{Detail, Drifted};
 use super::differences::{Compared, Differences};
 use super::model::Caches;
-use super::process::{Controller, Process, Watched};
+use super::process::{Controller, Process, WatchedKind};
 use super::values::Values;
 use super::{html, model};
 use crate::inspect::build::build;
@@ -19,7 +19,7 @@ use crate::inspect::revisions::Revision;
 use crate::inspect::seen::Seen;
 use crate::mask::Mask;
 use crate::origins::rows::{Cell, From, Row, SetBy};
-use crate::plan::account::{Account, Entry};
+use crate::plan::account::{Account, AccountEntry};
 use crate::plan::{self, compare};
 use crate::view::coverage::Watching;
 use crate::view::primary::Received;
@@ -107,7 +107,7 @@ fn values(text: &str) -> String {
 
 fn process(text: &str) -> String {
     let word = || text.to_owned();
-    let watched = Watched { group: word(), kind: word(), state: Watching::Refused };
+    let watched = WatchedKind { group: word(), kind: word(), state: Watching::Refused };
     let queue = controller::runtime::queue::Sizes::default();
     let one = Controller { group: word(), kind: word(), chart: word(), resources: 1, queue, watches: vec![watched] };
     let process = Process {
@@ -125,12 +125,15 @@ fn differences(text: &str) -> String {
         |value: &str| json!({"apiVersion": "v1", "kind": text, "metadata": {"name": text}, "data": {text: value}});
     let resource = crate::plan::Name { kind: text.into(), name: text.into(), ..Default::default() };
     let plan = compare(resource, &[object(text)], &[object("b")]);
-    let entry = Entry {
+    let entry = AccountEntry {
         fields: vec![text.into()],
         refused: Some(text.into()),
         losers: vec![text.into()],
         phase: text.into(),
-        ..Entry::of(plan::Name { kind: text.into(), name: text.into(), ..Default::default() }, plan::ChangeKind::Hook)
+        ..AccountEntry::of(
+            plan::Name { kind: text.into(), name: text.into(), ..Default::default() },
+            plan::ChangeKind::Hook,
+        )
     };
     let did = Some(Account { changes: vec![entry], ..Account::default() });
     let found = Ok(Compared { plan, mask: Mask::default(), did });

@@ -6,7 +6,7 @@ use controller::server::{Access, Right};
 use helm_release::kube::{Call, Error};
 
 use super::address::ValueRows;
-use super::sight::Found;
+use super::sight::FoundRelease;
 use crate::inspect::model::Name;
 use crate::origins::rows::{Row, rows};
 use crate::origins::{self, Inputs};
@@ -32,8 +32,8 @@ pub(crate) struct Values {
 ///
 /// # Errors
 /// The API server does not say what the caller may read.
-pub(crate) async fn values(found: &Found, access: &dyn Access, which: ValueRows) -> Result<Values, Error> {
-    let Found { controller, primary, .. } = found;
+pub(crate) async fn values(found: &FoundRelease, access: &dyn Access, which: ValueRows) -> Result<Values, Error> {
+    let FoundRelease { controller, primary, .. } = found;
     let mut shown = Values { resource: found.name(), which, rows: Vec::new(), omitted: 0, notes: Vec::new() };
     let settings = &controller.settings;
     let sources = match named(primary, &settings.values_from, &settings.values_from_annotation) {
@@ -108,7 +108,11 @@ async fn content(
 }
 
 /// Traces the values, apart from other work: charts and specs may be large.
-async fn traced(found: &Found, sources: Vec<Resolved>, contents: Contents) -> Result<(Vec<Row>, Vec<String>), String> {
+async fn traced(
+    found: &FoundRelease,
+    sources: Vec<Resolved>,
+    contents: Contents,
+) -> Result<(Vec<Row>, Vec<String>), String> {
     let (renderer, spec) = (found.controller.renderer.clone(), found.primary.spec.clone());
     let keeps_strings = found.records.as_ref().is_some_and(|release| release.has_string_overrides());
     let work = move || {
@@ -119,8 +123,8 @@ async fn traced(found: &Found, sources: Vec<Resolved>, contents: Contents) -> Re
         let overrides = renderer.overrides().unwrap_or(&nothing);
         let open = if keeps_strings { OverrideValuesType::String } else { OverrideValuesType::Typed };
         let overrides_type = overrides.kind().unwrap_or(open);
-        let found: Vec<values_from::Found<'_>> =
-            sources.iter().map(|source| values_from::Found { source, bytes: contents.bytes(source) }).collect();
+        let found: Vec<values_from::FoundSource<'_>> =
+            sources.iter().map(|source| values_from::FoundSource { source, bytes: contents.bytes(source) }).collect();
         let inputs = Inputs { sources: &found, spec: &spec, overrides, overrides_type };
         let values = origins::values(&chart, &inputs).map_err(|error| chain(&error))?;
         Ok((rows(&values), values.traced.warnings.clone()))

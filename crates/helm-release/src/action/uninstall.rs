@@ -408,7 +408,7 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
 /// The server rejects a write or is unreachable. Some objects may already have changed.
 pub async fn hand_over(env: &Environment<'_>, inventory: &Marks) -> Result<(), Error> {
     let limit = WriteLimit::new();
-    try_join_all(inventory.objects.iter().map(|object| limit.within(leave(env, object, Left::Succeeded)))).await?;
+    try_join_all(inventory.objects.iter().map(|object| limit.within(leave(env, object, Left::HasSuccessor)))).await?;
     Ok(())
 }
 

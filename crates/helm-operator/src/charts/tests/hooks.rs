@@ -17,7 +17,7 @@ use crate::charts::tests::reporting::published;
 use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, events, key, spec, with_sources};
 use crate::reconcile;
 use crate::reconcile::controller_context::Settings;
-use crate::reconcile::decide::action_room::{Entry, Guest, Reservation};
+use crate::reconcile::decide::action_room::{ActionStart, Guest, Reservation};
 
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
@@ -224,7 +224,8 @@ pub(super) fn filled(world: &World) -> Option<[Reservation; 2]> {
     let held = [Reservation::default(), Reservation::default()];
     let room = &world.shared.action_room;
     let other = |name| Guest { namespace: name, uid: name, now: tokio::time::Instant::now() };
-    let take = |(one, name): (&Reservation, &'static str)| one.replace(room, other(name), Some(usize::MAX), Entry::New);
+    let take =
+        |(one, name): (&Reservation, &'static str)| one.replace(room, other(name), Some(usize::MAX), ActionStart::New);
     let has_all = held.iter().zip(["x", "y"]).all(take);
     has_all.then_some(held)
 }

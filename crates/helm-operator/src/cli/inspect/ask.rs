@@ -141,7 +141,7 @@ impl Asked {
     async fn kinds(&self) -> Result<Answer, String> {
         let watches = self.watches.as_ref().map_err(|why| format!("name a resource: {why}"))?;
         let namespace = if self.is_namespace_given { &*self.namespace } else { "" };
-        let mut kinds: Vec<overview::Kind> = Vec::new();
+        let mut kinds: Vec<overview::KindSummary> = Vec::new();
         for watch in watches {
             // Versions of one kind show the same resources.
             if kinds.iter().any(|known| known.group == watch.group && known.kind == watch.kind) {
@@ -153,7 +153,7 @@ impl Asked {
         self.answer(&kinds, is_ready, || text::kinds(&kinds))
     }
 
-    async fn summary(&self, watch: &Watch, namespace: &str) -> overview::Kind {
+    async fn summary(&self, watch: &Watch, namespace: &str) -> overview::KindSummary {
         let read = async {
             let kind = self.reader.mapper.any_version(&api_version(watch), &watch.kind).await?;
             self.reader.resources(&kind, namespace).await
@@ -161,7 +161,7 @@ impl Asked {
         let name = (watch.group.as_str(), watch.kind.as_str());
         match read.await {
             Ok(all) => overview::kind(name, all.into_iter().map(|one| overview::line(one, outside::now())).collect()),
-            Err(error) => overview::Kind { error: chain(&error), ..overview::kind(name, Vec::new()) },
+            Err(error) => overview::KindSummary { error: chain(&error), ..overview::kind(name, Vec::new()) },
         }
     }
 

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 use super::ask::Asked;
 use super::{Get, Output, Target};
-use crate::plan::account::{Account, Entry};
+use crate::plan::account::{Account, AccountEntry};
 use crate::plan::{ChangeKind, Name};
 
 const CR: &str = "/apis/shop.example.com/v1/namespaces/ns/shops/web";
@@ -647,7 +647,7 @@ fn keep(server: &WithLogs, version: u32, did: &[(&str, ChangeKind)]) {
     let entry = |(name, action): &(&str, ChangeKind)| {
         let object =
             Name { api_version: "v1".into(), kind: "ConfigMap".into(), namespace: "ns".into(), name: (*name).into() };
-        Entry::of(object, *action)
+        AccountEntry::of(object, *action)
     };
     let account = Account { changes: did.iter().map(entry).collect(), ..Account::default() };
     let path = format!("/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v{version}");

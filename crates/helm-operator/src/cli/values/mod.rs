@@ -24,7 +24,7 @@ use crate::manager::operator::Operator;
 use crate::origins::rows::Row;
 use crate::origins::{self, Inputs};
 use crate::pull;
-use crate::values_from::{Content, Found, Resolved};
+use crate::values_from::{Content, FoundSource, Resolved};
 use crate::view::primary::Primary;
 use crate::watches::Watch;
 use shown::Shown;
@@ -172,7 +172,7 @@ fn of(resource: Resource<'_>, only_changed: bool) -> Result<Shown, Error> {
     let Resource { watch, primary, sources, mut notes } = resource;
     let failed = |source| Error::Chart { path: watch.chart.clone(), source };
     let chart = Chart::load_with_lines(&pull::local(watch)?).map_err(failed)?;
-    let found: Vec<Found<'_>> = sources.iter().map(|(source, content)| found(source, content.as_ref())).collect();
+    let found: Vec<FoundSource<'_>> = sources.iter().map(|(source, content)| found(source, content.as_ref())).collect();
     let overrides_type = watch.overrides.kind().unwrap_or_default();
     if watch.overrides.kind().is_none() && !watch.overrides.typed_keys().is_empty() {
         let note = "override values are shown with their type; in a release that operator-sdk made they stay strings, \
@@ -188,8 +188,8 @@ fn of(resource: Resource<'_>, only_changed: bool) -> Result<Shown, Error> {
     Ok(shown)
 }
 
-fn found<'a>(source: &'a Resolved, content: Option<&'a Content>) -> Found<'a> {
-    Found { source, bytes: content.and_then(|content| content.get(&source.values_key)) }
+fn found<'a>(source: &'a Resolved, content: Option<&'a Content>) -> FoundSource<'a> {
+    FoundSource { source, bytes: content.and_then(|content| content.get(&source.values_key)) }
 }
 
 fn print(text: &str) -> ExitCode {

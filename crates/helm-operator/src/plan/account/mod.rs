@@ -33,7 +33,7 @@ const MAX_UNPACKED: u64 = 1 << 20;
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Account {
     /// The objects, ordered by the first write to each.
-    pub(crate) changes: Vec<Entry>,
+    pub(crate) changes: Vec<AccountEntry>,
     /// The number of objects that were left out.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub(crate) omitted: usize,
@@ -45,7 +45,7 @@ pub(crate) struct Account {
 /// What happened to one object.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Entry {
+pub(crate) struct AccountEntry {
     pub(crate) object: Name,
     pub(crate) action: ChangeKind,
     /// The fields whose recorded values differ from the previous revision's.
@@ -95,7 +95,7 @@ impl Account {
 
     /// Keeps at most `most` objects.
     fn cut(&mut self, most: usize) {
-        let is_refused = |entry: &Entry| entry.refused.is_some();
+        let is_refused = |entry: &AccountEntry| entry.refused.is_some();
         let refused = self.changes.iter().filter(|entry| is_refused(entry)).count();
         let mut others = most.saturating_sub(refused);
         let mut left = most;
@@ -152,18 +152,18 @@ impl Account {
     }
 }
 
-impl Entry {
+impl AccountEntry {
     /// Returns an entry without details.
-    pub(crate) fn of(object: Name, action: ChangeKind) -> Entry {
+    pub(crate) fn of(object: Name, action: ChangeKind) -> AccountEntry {
         let (refused, round, phase) = (None, None, String::new());
         let (fields, losers) = (Vec::new(), Vec::new());
         let (is_adopted, is_repeated) = (false, false);
-        Entry { object, action, fields, more_fields: 0, refused, losers, round, phase, is_adopted, is_repeated }
+        AccountEntry { object, action, fields, more_fields: 0, refused, losers, round, phase, is_adopted, is_repeated }
     }
 
     /// Returns its line, as in a plan, with the fields that changed.
     fn line(&self) -> String {
-        let Entry { action, refused, losers, round, .. } = self.clone();
+        let AccountEntry { action, refused, losers, round, .. } = self.clone();
         let change = Change { action, refused, losers, round, ..Change::kept(self.object.clone()) };
         let mut notes = Vec::new();
         if !self.phase.is_empty() {

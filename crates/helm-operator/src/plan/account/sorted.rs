@@ -10,7 +10,7 @@ use outside::{Target, group_of};
 use serde_json::Value;
 
 use super::recorder::{Effect, Note, Refusal};
-use super::{Account, Entry};
+use super::{Account, AccountEntry};
 use crate::plan::brief::changed;
 use crate::plan::facts::WriteFacts;
 use crate::plan::{ChangeKind, Name, revisions};
@@ -33,7 +33,7 @@ pub(super) fn account(notes: Vec<Note>, made: &Made<'_>, mapper: &Mapper) -> Acc
         }
     }
     let made = Revision::new(made, mapper);
-    let mut changes: Vec<Entry> = objects.iter().filter_map(|writes| made.entry(writes)).collect();
+    let mut changes: Vec<AccountEntry> = objects.iter().filter_map(|writes| made.entry(writes)).collect();
     changes.extend(made.kept(&places));
     let earlier = made.earlier_hooks(&changes);
     changes.extend(earlier);
@@ -68,7 +68,7 @@ impl<'m> Revision<'m> {
     }
 
     /// Returns what the writes to one object did.
-    fn entry(&self, writes: &[Note]) -> Option<Entry> {
+    fn entry(&self, writes: &[Note]) -> Option<AccountEntry> {
         let path = &writes.first()?.path;
         let target = Target::of(path)?;
         let marked = self.marked(&target);
@@ -80,7 +80,7 @@ impl<'m> Revision<'m> {
         let hook = self.hook(&object).filter(|_| marked.is_none());
         let is_hook = hook.is_some() || writes.iter().any(|note| note.is_hook);
         let facts = WriteFacts { is_hook, ..self.facts(writes, refused, marked) };
-        let mut entry = Entry::of(object, facts.action()?);
+        let mut entry = AccountEntry::of(object, facts.action()?);
         if let (ChangeKind::Update | ChangeKind::Recreate, Some(fields)) = (entry.action, &difference) {
             entry.is_repeated = fields.is_empty();
             entry.more_fields = fields.len().saturating_sub(MAX_FIELDS);
@@ -130,7 +130,7 @@ impl<'m> Revision<'m> {
     }
 
     /// Returns the objects that left the release and stay, which takes no write.
-    fn kept(&self, written: &HashMap<String, usize>) -> Vec<Entry> {
+    fn kept(&self, written: &HashMap<String, usize>) -> Vec<AccountEntry> {
         let is_done = self.of.release.info.status == Status::Deployed;
         let name = |former: &MarkedObject| Name {
             api_version: former.api_version.to_string(),
@@ -144,11 +144,11 @@ impl<'m> Revision<'m> {
             path.is_some_and(|path| written.contains_key(&path))
         };
         let former = self.of.former.iter().filter(|former| is_done && former.kept && !is_written(former));
-        former.map(|former| Entry::of(name(former), ChangeKind::Keep)).collect()
+        former.map(|former| AccountEntry::of(name(former), ChangeKind::Keep)).collect()
     }
 
     /// Returns the hooks that an interrupted attempt created, and for which this one only waited.
-    fn earlier_hooks(&self, known: &[Entry]) -> Vec<Entry> {
+    fn earlier_hooks(&self, known: &[AccountEntry]) -> Vec<AccountEntry> {
         let hooks = self.of.release.hooks.iter().filter(|hook| self.of.is_continued && !phase(hook).is_empty());
         let of = |hook: &Hook| {
             let object = revisions::objects(std::iter::once(&*hook.manifest)).pop()?;
@@ -161,7 +161,8 @@ impl<'m> Revision<'m> {
                 name: hook.name.clone(),
             };
             let is_known = known.iter().any(|entry| entry.object == object);
-            (!is_known).then(|| Entry { phase: phase(hook).to_owned(), ..Entry::of(object, ChangeKind::Hook) })
+            (!is_known)
+                .then(|| AccountEntry { phase: phase(hook).to_owned(), ..AccountEntry::of(object, ChangeKind::Hook) })
         };
         hooks.filter_map(of).collect()
     }

@@ -1,12 +1,12 @@
 use helm_release::storage::MAX_PLAN;
 
-use super::{Account, Entry};
+use super::{Account, AccountEntry};
 use crate::mask::Mask;
 use crate::plan::{ChangeKind, Name};
 
-fn entry(name: &str, action: ChangeKind) -> Entry {
+fn entry(name: &str, action: ChangeKind) -> AccountEntry {
     let object = Name { api_version: "v1".into(), kind: "ConfigMap".into(), namespace: "n".into(), name: name.into() };
-    Entry::of(object, action)
+    AccountEntry::of(object, action)
 }
 
 /// Returns a text that does not compress.
@@ -21,7 +21,7 @@ fn noise(length: usize, seed: u64) -> String {
 
 #[test]
 fn an_account_is_read_as_it_was_written() {
-    let whole = Entry {
+    let whole = AccountEntry {
         fields: vec!["data.a".into(), "data.b".into()],
         more_fields: 3,
         refused: Some("Invalid (spec.x)".into()),
@@ -48,16 +48,17 @@ fn an_account_is_read_as_it_was_written() {
 
 #[test]
 fn a_large_account_is_cut_and_says_so_and_keeps_what_was_refused() {
-    let mut changes: Vec<Entry> = (0..2500)
-        .map(|at| Entry { fields: vec![noise(60, at)], ..entry(&noise(40, at + 9999), ChangeKind::Update) })
+    let mut changes: Vec<AccountEntry> = (0..2500)
+        .map(|at| AccountEntry { fields: vec![noise(60, at)], ..entry(&noise(40, at + 9999), ChangeKind::Update) })
         .collect();
-    changes.push(Entry { refused: Some("Forbidden".into()), ..entry("bad", ChangeKind::Refused) });
+    changes.push(AccountEntry { refused: Some("Forbidden".into()), ..entry("bad", ChangeKind::Refused) });
     let packed = Account { changes, ..Account::default() }.pack().unwrap();
     assert!(packed.len() <= MAX_PLAN, "{}", packed.len());
     let read = Account::read(&packed).unwrap();
     assert!((100..2500).contains(&read.changes.len()) && read.changes.len() + read.omitted == 2501, "{}", read.omitted);
     assert_eq!(read.changes.last().unwrap().object.name, "bad");
-    let all_refused = (0..2500).map(|at| Entry { refused: Some(noise(99, at)), ..entry("x", ChangeKind::Refused) });
+    let all_refused =
+        (0..2500).map(|at| AccountEntry { refused: Some(noise(99, at)), ..entry("x", ChangeKind::Refused) });
     let packed = Account { changes: all_refused.collect(), ..Account::default() }.pack().unwrap();
     assert!(Account::read(&packed).unwrap().omitted > 0);
 }

@@ -59,7 +59,7 @@ pub(crate) struct Guest<'a> {
 
 /// Whether an action has begun before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Entry {
+pub(crate) enum ActionStart {
     /// It has written nothing, and can wait for room.
     New,
     /// It continues an action that began with room in an earlier reconcile. It continues even without room: a hook that
@@ -91,11 +91,11 @@ impl ActionRoom {
     }
 
     /// Takes a part, or a place in line.
-    fn take(&self, guest: Guest<'_>, bytes: usize, entry: Entry) -> Option<Reserved> {
+    fn take(&self, guest: Guest<'_>, bytes: usize, start: ActionStart) -> Option<Reserved> {
         let bytes = self.capped(bytes);
         let mut state = lock(&self.0.state);
         state.leave_if(|one| guest.now - one.looked > PATIENCE);
-        if entry == Entry::New && !state.fits(self.0.size, guest, bytes) {
+        if start == ActionStart::New && !state.fits(self.0.size, guest, bytes) {
             state.stand(guest, bytes);
             return None;
         }
@@ -153,14 +153,20 @@ impl State {
 impl Reservation {
     /// Releases the present reservation, and reserves this many bytes instead; `None` needs no room. Returns whether
     /// there was room; if not, the resource queues.
-    pub(crate) fn replace(&self, room: &ActionRoom, guest: Guest<'_>, bytes: Option<usize>, entry: Entry) -> bool {
+    pub(crate) fn replace(
+        &self,
+        room: &ActionRoom,
+        guest: Guest<'_>,
+        bytes: Option<usize>,
+        start: ActionStart,
+    ) -> bool {
         let mut held = lock(&self.0);
         *held = None;
         let Some(bytes) = bytes else {
             room.leave(guest);
             return true;
         };
-        *held = room.take(guest, bytes, entry);
+        *held = room.take(guest, bytes, start);
         held.is_some()
     }
 }
@@ -193,9 +199,10 @@ mod tests {
     #[test]
     fn a_namespace_has_at_most_half_and_all_together_the_whole() {
         let room = ActionRoom::of(100);
-        let mut held = vec![room.take(of("a"), 30, Entry::New).unwrap(), room.take(of("a"), 20, Entry::New).unwrap()];
+        let mut held =
+            vec![room.take(of("a"), 30, ActionStart::New).unwrap(), room.take(of("a"), 20, ActionStart::New).unwrap()];
         assert!(!room.admits(of("a"), 1));
-        held.push(room.take(of("b"), 40, Entry::New).unwrap());
+        held.push(room.take(of("b"), 40, ActionStart::New).unwrap());
         assert!(room.admits(of("b"), 10) && !room.admits(of("b"), 11));
         assert!(room.admits(of("c"), 10) && !room.admits(of("c"), 11));
         held.remove(0);
@@ -208,20 +215,20 @@ mod tests {
     #[test]
     fn an_action_that_is_larger_than_a_namespaces_part_runs_alone_there() {
         let room = ActionRoom::of(100);
-        let small = room.take(of("a"), 1, Entry::New);
+        let small = room.take(of("a"), 1, ActionStart::New);
         assert!(!room.admits(of("a"), 1000));
         drop(small);
-        let large = room.take(of("a"), 1000, Entry::New);
+        let large = room.take(of("a"), 1000, ActionStart::New);
         assert!(large.is_some() && !room.admits(of("a"), 1));
-        let other = room.take(of("b"), 1000, Entry::New);
+        let other = room.take(of("b"), 1000, ActionStart::New);
         assert!(other.is_some() && !room.admits(of("c"), 1));
     }
 
     #[test]
     fn an_action_that_has_begun_goes_on_without_room_and_others_wait_for_what_it_exceeds() {
         let room = ActionRoom::of(100);
-        let held = room.take(of("a"), 50, Entry::New);
-        let begun = room.take(of("a"), 20, Entry::Begun);
+        let held = room.take(of("a"), 50, ActionStart::New);
+        let begun = room.take(of("a"), 20, ActionStart::Begun);
         assert!(held.is_some() && begun.is_some());
         assert!(room.admits(of("b"), 30) && !room.admits(of("b"), 31));
         drop(held);
@@ -233,12 +240,12 @@ mod tests {
     #[test]
     fn a_reconcile_gives_back_what_it_held_before_it_reserves_again() {
         let (room, reservation) = (ActionRoom::of(100), Reservation::default());
-        assert!(reservation.replace(&room, of("a"), Some(50), Entry::New));
-        assert!(reservation.replace(&room, of("a"), Some(40), Entry::New));
-        assert!(!Reservation::default().replace(&room, of("a"), Some(20), Entry::New));
-        assert!(Reservation::default().replace(&room, of("a"), None, Entry::New), "which needs no room");
-        assert!(reservation.replace(&room, of("a"), None, Entry::New) && is_empty(&room));
-        assert!(reservation.replace(&room, of("a"), Some(10), Entry::New));
+        assert!(reservation.replace(&room, of("a"), Some(50), ActionStart::New));
+        assert!(reservation.replace(&room, of("a"), Some(40), ActionStart::New));
+        assert!(!Reservation::default().replace(&room, of("a"), Some(20), ActionStart::New));
+        assert!(Reservation::default().replace(&room, of("a"), None, ActionStart::New), "which needs no room");
+        assert!(reservation.replace(&room, of("a"), None, ActionStart::New) && is_empty(&room));
+        assert!(reservation.replace(&room, of("a"), Some(10), ActionStart::New));
         drop(reservation);
         assert!(is_empty(&room));
     }
@@ -246,14 +253,14 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn what_the_first_in_line_needs_is_kept_free_for_it() {
         let room = ActionRoom::of(100);
-        let small = [room.take(of("a1"), 20, Entry::New), room.take(of("a2"), 20, Entry::New)];
-        assert!(room.take(of("a-large"), 30, Entry::New).is_none());
-        assert!(room.take(of("a3"), 10, Entry::New).is_none(), "although there are ten");
-        assert!(room.take(of("b1"), 40, Entry::New).is_some(), "whose namespace is another");
+        let small = [room.take(of("a1"), 20, ActionStart::New), room.take(of("a2"), 20, ActionStart::New)];
+        assert!(room.take(of("a-large"), 30, ActionStart::New).is_none());
+        assert!(room.take(of("a3"), 10, ActionStart::New).is_none(), "although there are ten");
+        assert!(room.take(of("b1"), 40, ActionStart::New).is_some(), "whose namespace is another");
         let [first, second] = small;
         drop(first);
         assert!(!room.admits(of("a3"), 10) && room.admits(of("a-large"), 30));
-        let large = room.take(of("a-large"), 30, Entry::New);
+        let large = room.take(of("a-large"), 30, ActionStart::New);
         assert!(large.is_some() && !room.admits(of("a3"), 1));
         drop((second, large));
         assert!(room.admits(of("a4"), 40) && !room.admits(of("a4"), 41), "the next in line is kept ten");
@@ -262,29 +269,29 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_line_keeps_others_out_of_the_whole_only_if_its_namespace_has_room() {
         let room = ActionRoom::of(100);
-        let full = room.take(of("a1"), 50, Entry::New);
-        assert!(full.is_some() && room.take(of("a2"), 50, Entry::New).is_none());
+        let full = room.take(of("a1"), 50, ActionStart::New);
+        assert!(full.is_some() && room.take(of("a2"), 50, ActionStart::New).is_none());
         assert!(room.admits(of("b"), 50), "which the second of the other could not get");
-        let other = room.take(of("b1"), 30, Entry::New);
-        assert!(other.is_some() && room.take(of("c1"), 30, Entry::New).is_none());
+        let other = room.take(of("b1"), 30, ActionStart::New);
+        assert!(other.is_some() && room.take(of("c1"), 30, ActionStart::New).is_none());
         assert!(!room.admits(of("d"), 10) && room.admits(of("c1"), 20), "it is kept for the first");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_place_in_line_is_lost_by_who_looks_no_more_or_needs_none() {
         let room = ActionRoom::of(100);
-        let held = room.take(of("a1"), 40, Entry::New);
-        assert!(held.is_some() && room.take(of("a2"), 20, Entry::New).is_none());
+        let held = room.take(of("a1"), 40, ActionStart::New);
+        assert!(held.is_some() && room.take(of("a2"), 20, ActionStart::New).is_none());
         for _ in 0..4 {
             tokio::time::advance(PATIENCE / 2).await;
             assert!(!room.admits(of("a2"), 20) && !room.admits(of("a3"), 10));
         }
         tokio::time::advance(PATIENCE + Duration::from_secs(1)).await;
         assert!(room.admits(of("a3"), 10));
-        assert!(room.take(of("a2"), 20, Entry::New).is_none() && !room.admits(of("a3"), 10));
-        assert!(Reservation::default().replace(&room, of("a2"), None, Entry::New) && room.admits(of("a3"), 10));
-        assert!(room.take(of("a2"), 20, Entry::New).is_none() && !room.admits(of("a3"), 10));
-        drop(room.take(of("a2"), 20, Entry::Begun));
+        assert!(room.take(of("a2"), 20, ActionStart::New).is_none() && !room.admits(of("a3"), 10));
+        assert!(Reservation::default().replace(&room, of("a2"), None, ActionStart::New) && room.admits(of("a3"), 10));
+        assert!(room.take(of("a2"), 20, ActionStart::New).is_none() && !room.admits(of("a3"), 10));
+        drop(room.take(of("a2"), 20, ActionStart::Begun));
         assert!(room.admits(of("a3"), 10));
     }
 

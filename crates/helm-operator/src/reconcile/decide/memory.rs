@@ -21,7 +21,7 @@ use super::drift::DriftMemory;
 use super::health::Waiting;
 use super::held::Lacking;
 use super::last_failure::LastFailure;
-use super::remembered::{Detections, Found, FoundTokens, HandledTriggers, Met, Unmoved, Unserved};
+use super::remembered::{Detections, FoundTokens, HandledTriggers, Met, Unmoved, UnreadValues, Unserved};
 use crate::reconcile::failure::{Failed, FailedAttempt, Obstacle};
 use crate::status::reason::Reason;
 use crate::status::{Condition, Fault, PlanReport, RETRIES_EXCEEDED, condition};
@@ -131,7 +131,7 @@ pub(crate) struct StatusMemory {
     /// When objects became unready, and why.
     pub(crate) waiting: Option<Box<Waiting>>,
     /// Values that no template reads.
-    pub(crate) unread: Option<Box<Found>>,
+    pub(crate) unread: Option<Box<UnreadValues>>,
     /// The last revision that failed its tests, and why.
     pub(crate) test_failure: Option<Box<(u32, String)>>,
     /// The last plan that its annotation asked for.

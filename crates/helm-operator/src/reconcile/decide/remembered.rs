@@ -105,7 +105,7 @@ impl Unmoved {
 
 /// The values that no template read in the last render.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Found {
+pub(crate) struct UnreadValues {
     pub(crate) generation: i64,
     pub(crate) message: String,
 }

@@ -7,7 +7,7 @@
 use helm::reads::Unread;
 use serde_json::Value;
 
-use crate::reconcile::decide::remembered::Found;
+use crate::reconcile::decide::remembered::UnreadValues;
 use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
 use crate::view::primary::Primary;
@@ -25,7 +25,7 @@ impl StepContext<'_> {
         let own = primary.spec.json().ok().and_then(|json| serde_json::from_str(json).ok()).unwrap_or_default();
         let message = describe(unread, &own);
         let is_news = !message.is_empty() || primary.status.find(condition::UNREAD_VALUES).is_some();
-        let found = is_news.then(|| Box::new(Found { generation: primary.generation, message }));
+        let found = is_news.then(|| Box::new(UnreadValues { generation: primary.generation, message }));
         self.shared.memory.change(self.key, |memory| memory.status.unread = found);
     }
 

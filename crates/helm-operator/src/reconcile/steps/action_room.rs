@@ -8,7 +8,7 @@ use helm_release::release::Status;
 use tokio::time::Instant;
 
 use crate::dependencies::Waiting;
-use crate::reconcile::decide::action_room::{Entry, Guest};
+use crate::reconcile::decide::action_room::{ActionStart, Guest};
 use crate::reconcile::decide::gate::Gate;
 use crate::reconcile::decide::held::{Lacking, Waits, of_upgrade};
 use crate::reconcile::decide::inputs;
@@ -67,15 +67,15 @@ impl StepContext<'_> {
 
     /// Reserves memory for the action; returns whether it may begin. A plan reserves none.
     fn takes_room(&self, primary: &Primary, bytes: Option<usize>) -> bool {
-        let (room, entry) = (&self.shared.action_room, self.entry(primary));
-        self.shared.settings.rehearses || self.room.replace(room, guest(primary), bytes, entry)
+        let (room, start) = (&self.shared.action_room, self.action_start(primary));
+        self.shared.settings.rehearses || self.room.replace(room, guest(primary), bytes, start)
     }
 
     /// Returns whether the next action continues the one that the newest record describes. An action with other inputs
     /// does not: it gives up that action's hooks.
-    fn entry(&self, primary: &Primary) -> Entry {
+    fn action_start(&self, primary: &Primary) -> ActionStart {
         let release = self.release();
-        let Some(release) = release.as_deref() else { return Entry::New };
+        let Some(release) = release.as_deref() else { return ActionStart::New };
         let unfinished = release.unfinished().and_then(|(_, newest)| newest.marks.as_ref());
         let has_begun = match self.gate(primary, Some(release)) {
             _ if primary.deleting => release.revisions.values().any(|one| one.status == Status::Uninstalling),
@@ -85,13 +85,13 @@ impl StepContext<'_> {
                     || self.differs_by_chance(&marks.inputs, primary)
             }),
         };
-        if has_begun { Entry::Begun } else { Entry::New }
+        if has_begun { ActionStart::Begun } else { ActionStart::New }
     }
 
     /// Returns whether there is too little memory to begin the next action. How much it needs is known only after an
     /// attempt to begin it.
     pub(crate) fn is_crowded(&self, primary: &Primary) -> bool {
-        let lacking = self.lacking(primary).filter(|_| self.entry(primary) == Entry::New);
+        let lacking = self.lacking(primary).filter(|_| self.action_start(primary) == ActionStart::New);
         lacking.is_some_and(|bytes| !self.shared.action_room.admits(guest(primary), bytes))
     }
 

@@ -19,7 +19,7 @@ use crate::reconcile::report::faults::invalid_annotation;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 use crate::values::Spec;
-use crate::values_from::{self, Content, Contents, Found, MergeError, Resolved, SourceKey, SourceKind, keys_of};
+use crate::values_from::{self, Content, Contents, FoundSource, MergeError, Resolved, SourceKey, SourceKind, keys_of};
 use crate::view::primary::Primary;
 use crate::view::sources::named::{Unnamed, named};
 use crate::view::sources::registry::{Known, Read};
@@ -142,7 +142,7 @@ impl StepContext<'_> {
         for source in sources {
             match contents.lack(source) {
                 Some(what) if !source.optional => return Err(missing(source, what).into()),
-                _ => found.push(Found { source, bytes: contents.bytes(source) }),
+                _ => found.push(FoundSource { source, bytes: contents.bytes(source) }),
             }
         }
         let of = |source: &Resolved| {

@@ -282,7 +282,7 @@ impl Attempt<'_> {
     async fn prune_one(&self, object: &MarkedObject, former: Option<&Decoration>) -> Result<Removal, Error> {
         let removal = delete(self.env, object).await?;
         if let (Removal::Kept, Some(former)) = (&removal, former) {
-            self.env.applier.leave(&object.key, &object.api_version, Left::Succeeded, former).await?;
+            self.env.applier.leave(&object.key, &object.api_version, Left::HasSuccessor, former).await?;
         }
         Ok(removal)
     }

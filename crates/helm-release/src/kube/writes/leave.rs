@@ -39,7 +39,7 @@ pub(crate) enum Left {
     /// It existed before the attempt that failed, or is left in the same way.
     Before(Adopted),
     /// Another resource took over the release, but has not applied the object yet.
-    Succeeded,
+    HasSuccessor,
 }
 
 impl Decoration {
@@ -73,7 +73,7 @@ impl Decoration {
         let names_owner = matches!(left, Left::Kept | Left::Before(Adopted::Owned | Adopted::Named | Adopted::Shipped));
         let (labels, annotations): (&[&str], &[&str]) = match left {
             Left::Before(Adopted::Owned) if !is_kept => return None,
-            Left::Succeeded | Left::Kept | Left::Before(Adopted::Owned | Adopted::Named) => (&[], &[]),
+            Left::HasSuccessor | Left::Kept | Left::Before(Adopted::Owned | Adopted::Named) => (&[], &[]),
             Left::Before(Adopted::Claimed) => (&[CHART_LABEL], &[PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION]),
             Left::Before(Adopted::Shipped) => (&[CHART_LABEL], &[]),
             Left::Before(Adopted::Unclaimed) => (
@@ -192,7 +192,7 @@ mod tests {
         let mut shipped = named.clone();
         shipped["labels"] = json!({CHART_LABEL: null});
         assert_eq!(patch(Left::Before(Adopted::Shipped)), with(shipped));
-        assert_eq!(patch(Left::Succeeded), with(json!({})), "its successor applies the rest");
+        assert_eq!(patch(Left::HasSuccessor), with(json!({})), "its successor applies the rest");
         let mut kept = metadata();
         kept["annotations"][RESOURCE_POLICY] = "keep".into();
         assert_eq!(decoration().leave(&kept, Left::Before(Adopted::Owned)), with(named), "a person keeps it");
