@@ -77,7 +77,7 @@ fn create_ring(cluster: &TestCluster, namespace: &Namespace<'_>) -> MutexGuard<'
     static TURN: Mutex<()> = Mutex::new(());
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     define(cluster);
-    cluster.apply(include_str!("fixtures/crds/controllerring.yaml")).unwrap();
+    cluster.apply(include_str!("../fixtures/crds/controllerring.yaml")).unwrap();
     let crd = "crd/controllerrings.sharding.timebertt.dev";
     cluster.kubectl(["wait", "--for=condition=Established", "--timeout=30s", crd]).unwrap();
     let ring = json!({
