@@ -11,7 +11,7 @@ use test_cluster::{Namespace, Options, TestCluster, eventually_within};
 use crate::chart_kinds::define;
 use crate::operator::Operator;
 use crate::resource::Kind;
-use crate::shards::{kubeconfig, list, writers};
+use crate::shards::{kubeconfig, list, own_cluster};
 
 const WIDGET: Kind = Kind("Widget");
 
@@ -24,15 +24,8 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 /// Returns a control plane whose API server filters; `None` without binaries, or if another cluster is configured.
 fn filtering() -> Option<TestCluster> {
-    if std::env::var_os("USE_KUBECONFIG").is_some() {
-        return None;
-    }
-    let options = Options { audit: true, feature_gates: vec!["ShardedListAndWatch".to_owned()], ..Options::default() };
-    match TestCluster::start(options) {
-        Ok(cluster) => Some(cluster),
-        Err(error) if error.is_no_binaries() && std::env::var_os("CI").is_none() => None,
-        Err(error) => panic!("{error}"),
-    }
+    let feature_gates = vec!["ShardedListAndWatch".to_owned()];
+    own_cluster(Options { audit: true, feature_gates, ..Options::default() })
 }
 
 /// Starts the process of a range, with an account of this name.
@@ -68,6 +61,24 @@ fn owners(namespace: &Namespace<'_>, kind: &str) -> BTreeMap<String, Vec<String>
         (metadata["name"].as_str().unwrap().to_owned(), vec![owner(&metadata["uid"]).to_owned()])
     };
     list(namespace, kind).into_iter().map(of).collect()
+}
+
+/// Returns, for each release, which shards wrote for it, in order: `a b` if a wrote and then b.
+fn writers(cluster: &TestCluster, namespace: &Namespace<'_>) -> BTreeMap<String, Vec<String>> {
+    let own = format!("system:serviceaccount:{}:", namespace.name());
+    let mut writers: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for request in cluster.requests().unwrap() {
+        let Some(shard) = request.user.strip_prefix(&own).filter(|_| request.is_write()) else { continue };
+        let name = request.name.trim_start_matches("sh.helm.release.v1.").split('.').next().unwrap_or_default();
+        if !name.starts_with("web-") || request.resource == "events" {
+            continue;
+        }
+        let shards = writers.entry(name.to_owned()).or_default();
+        if shards.last().is_none_or(|last| last != shard) {
+            shards.push(shard.to_owned());
+        }
+    }
+    writers
 }
 
 /// Sets the colour of ten widgets in each namespace, and waits until their ConfigMaps have it.

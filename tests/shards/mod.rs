@@ -1,19 +1,24 @@
 //! Shards of a ring on a real control plane, with the real sharder of kubernetes-controller-sharding.
 
+mod edits;
+mod turns;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use serde_json::{Value, json};
-use test_cluster::{Namespace, Process, TestCluster, eventually_within};
+use test_cluster::{Namespace, Options, Process, TestCluster, eventually_within};
 
 use crate::chart_kinds::define;
 use crate::operator::Operator;
 use crate::resource::Kind;
+use edits::Edits;
 
 const WIDGET: Kind = Kind("Widget");
 
@@ -25,6 +30,21 @@ const LIMIT: Duration = Duration::from_secs(600);
 
 /// How many clients create and change the resources.
 const CLIENTS: usize = 4;
+
+/// Returns a control plane of the test's own; `None` without binaries, or if another cluster is configured.
+pub(crate) fn own_cluster(options: Options) -> Option<TestCluster> {
+    if std::env::var_os("USE_KUBECONFIG").is_some() {
+        return None;
+    }
+    match TestCluster::start(options) {
+        Ok(cluster) => Some(cluster),
+        Err(error) if error.is_no_binaries() && std::env::var_os("CI").is_none() => {
+            eprintln!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
 
 /// Returns the sharder, built once; `None` if it cannot be had here, which it says.
 fn sharder(cluster: &TestCluster) -> Option<PathBuf> {
@@ -144,7 +164,7 @@ fn wait_shared(namespace: &Namespace<'_>, shards: &[&str]) -> u64 {
 fn paint(namespace: &Namespace<'_>, releases: usize, colour: &str) -> u64 {
     let began = Instant::now();
     // kubectl applies one after another, so several of it share the work.
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         for first in 0..CLIENTS {
             let part = (first..releases).step_by(CLIENTS);
             let part = part.map(|n| (format!("web-{n}"), json!({"colour": colour})));
@@ -163,67 +183,64 @@ fn wait_painted(namespace: &Namespace<'_>, releases: usize, colour: &str) {
     });
 }
 
-/// Returns the identities of all objects and records of releases, whose records say what was ever installed.
-fn identities(namespace: &Namespace<'_>) -> BTreeSet<String> {
-    let objects = list(namespace, "configmaps").into_iter().chain(list(namespace, "secrets"));
-    let of_releases = objects.filter(|object| object.to_string().contains("web-"));
+/// Returns the identities of the objects of this kind that belong to releases. Those of records say what was ever
+/// installed.
+fn identities(namespace: &Namespace<'_>, kind: &str) -> BTreeSet<String> {
+    let of_releases = list(namespace, kind).into_iter().filter(|object| object.to_string().contains("web-"));
     of_releases.map(|object| format!("{} {}", object["metadata"]["name"], object["metadata"]["uid"])).collect()
 }
 
-/// Returns, for each release, which shards wrote for it, in order: `a b` if a wrote and then b.
-pub(crate) fn writers(cluster: &TestCluster, namespace: &Namespace<'_>) -> BTreeMap<String, Vec<String>> {
-    let own = format!("system:serviceaccount:{}:", namespace.name());
-    let mut writers: BTreeMap<String, Vec<String>> = BTreeMap::new();
-    for request in cluster.requests().unwrap() {
-        let Some(shard) = request.user.strip_prefix(&own).filter(|_| request.is_write()) else { continue };
-        let name = request.name.trim_start_matches("sh.helm.release.v1.").split('.').next().unwrap_or_default();
-        if !name.starts_with("web-") || request.resource == "events" {
-            continue;
-        }
-        let shards = writers.entry(name.to_owned()).or_default();
-        if shards.last().is_none_or(|last| last != shard) {
-            shards.push(shard.to_owned());
-        }
-    }
-    writers
-}
-
-/// Shares releases among shards while one is killed, one is added and one ends; prints what it took.
+/// Shares releases among shards while one is killed, one is added and one ends, and while edits go on; prints what it
+/// took.
 #[allow(clippy::print_stdout)] // The figures, with --nocapture.
 fn share(releases: usize) {
-    let Some(cluster) = TestCluster::shared_or_skip() else { return };
-    let Some(binary) = sharder(cluster) else { return };
+    let options = Options { audit: true, audit_policy: Some(turns::POLICY.to_owned()), ..Options::default() };
+    let Some(cluster) = own_cluster(options) else { return };
+    let Some(binary) = sharder(&cluster) else { return };
     let namespace = cluster.namespace("shards").unwrap();
-    let _turn = create_ring(cluster, &namespace);
+    let _turn = create_ring(&cluster, &namespace);
     let folder = tempfile::tempdir().unwrap();
-    let sharder = start_sharder(cluster, &binary, &namespace, folder.path());
-    let [a, b, c] = ["a", "b", "c"].map(|shard| start(cluster, &namespace, shard, "widget"));
+    let sharder = start_sharder(&cluster, &binary, &namespace, folder.path());
+    let [a, b, c] = ["a", "b", "c"].map(|shard| start(&cluster, &namespace, shard, "widget"));
     let installed = paint(&namespace, releases, "green");
     wait_shared(&namespace, &["a", "b", "c"]);
     let memory = [&a, &b, &c].map(|shard| shard.memory().unwrap_or_default() >> 10);
-    let before = identities(&namespace);
-    let firsts = before.iter().filter(|one| one.contains(".v1\"")).count();
-    assert_eq!((firsts, before.iter().filter(|one| one.contains("helm.release")).count()), (releases, releases));
+    let (before, records) = (identities(&namespace, "configmaps"), identities(&namespace, "secrets"));
+    let firsts = records.iter().filter(|one| one.contains(".v1\"")).count();
+    assert_eq!((firsts, records.iter().filter(|one| one.contains("helm.release")).count()), (releases, releases));
 
-    // A crash: the sharder takes the lease of the silent shard, and the others serve its releases.
-    a.kill();
-    let crashed = wait_shared(&namespace, &["b", "c"]);
-    // A new shard: a share of the others is drained for it.
-    let d = start(cluster, &namespace, "d", "widget");
-    let drained = wait_shared(&namespace, &["b", "c", "d"]);
-    // An orderly end: its releases move at once.
-    assert!(b.terminate().0.success());
-    let ended = wait_shared(&namespace, &["c", "d"]);
-    assert_eq!(identities(&namespace), before, "no move made a revision or an object");
-    for (release, shards) in writers(cluster, &namespace) {
-        let once: BTreeSet<&String> = shards.iter().collect();
-        assert_eq!(once.len(), shards.len(), "{release} was written by {shards:?}");
-    }
+    let edits = Edits::new(&namespace, releases);
+    let ([crashed, drained, ended], d) = edits.meanwhile(|| {
+        // A crash, perhaps in the middle of upgrades: the sharder takes the lease of the silent shard, and the others serve
+        // its releases.
+        edits.edit(&edits.some_of("a"));
+        a.kill();
+        let crashed = wait_shared(&namespace, &["b", "c"]);
+        // A new shard: a share of the others is drained for it, while upgrades are under way.
+        let (d, drained) = thread::scope(|scope| {
+            scope.spawn(|| edits.edit(&edits.some()));
+            let d = start(&cluster, &namespace, "d", "widget");
+            (d, wait_shared(&namespace, &["b", "c", "d"]))
+        });
+        // An orderly end: its releases move at once.
+        edits.edit(&edits.some_of("b"));
+        assert!(b.terminate().0.success());
+        ([crashed, drained, wait_shared(&namespace, &["c", "d"])], d)
+    });
+    edits.wait_served();
+    edits.check_revisions();
+    assert_eq!(identities(&namespace, "configmaps"), before, "no move made an object");
     let shares = shares(&namespace);
     let upgraded = paint(&namespace, releases, "blue");
+    let judged = turns::judge(turns::writes(&cluster, &namespace));
+    assert!(judged.wrong.is_empty(), "{:#?}", judged.wrong);
+    for (from, to) in [(&["a"][..], &["b", "c"][..]), (&["b", "c"], &["d"]), (&["b"], &["c", "d"])] {
+        assert!(judged.has_turn(from, to), "nothing was written after a move from {from:?} to {to:?}");
+    }
     let figures = json!({
         "releases": releases, "installed_s": installed, "memory_mib": memory, "served_after_a_crash_s": crashed,
         "drained_for_a_new_shard_s": drained, "moved_after_an_end_s": ended, "shares": shares, "upgraded_s": upgraded,
+        "edits": edits.count(), "writes_judged": judged.writes,
     });
     println!("{figures}");
     drop((c, d));
