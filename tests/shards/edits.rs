@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::sync::{Mutex, MutexGuard};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use helm_release::release::Packed;
 use serde_json::{Value, json};
-use test_cluster::{Namespace, eventually_within};
+use test_cluster::{Namespace, TestCluster, eventually_within};
 
 use super::{LIMIT, WIDGET, list};
 
@@ -23,6 +23,7 @@ const FEW: usize = 4;
 const SOME: usize = 30;
 
 pub(super) struct Edits<'a> {
+    cluster: &'a TestCluster,
     namespace: &'a Namespace<'a>,
     releases: usize,
     made: Mutex<Made>,
@@ -39,8 +40,8 @@ struct Made {
 }
 
 impl<'a> Edits<'a> {
-    pub(super) fn new(namespace: &'a Namespace<'a>, releases: usize) -> Edits<'a> {
-        Edits { namespace, releases, made: Mutex::default() }
+    pub(super) fn new(cluster: &'a TestCluster, namespace: &'a Namespace<'a>, releases: usize) -> Edits<'a> {
+        Edits { cluster, namespace, releases, made: Mutex::default() }
     }
 
     /// Edits a few releases each second, in turn, until this change has ended; returns its result.
@@ -74,6 +75,25 @@ impl<'a> Edits<'a> {
         made.of.extend(names.iter().map(|name| (name.clone(), number)));
         made.count += names.len();
         number
+    }
+
+    /// Edits these releases, and waits until each has this edit or a later one; returns the seconds that it took.
+    pub(super) fn serve(&self, names: &[String]) -> u64 {
+        let (began, edit) = (Instant::now(), self.edit(names));
+        eventually_within(LIMIT, "the edited releases", || {
+            let late = self.maps(names).into_iter().filter(|map| number(&map["data"]) < edit).count();
+            if late == 0 { Ok(()) } else { Err(late) }
+        });
+        began.elapsed().as_secs()
+    }
+
+    /// Returns the ConfigMaps of these releases. A list of thousands would slow down what is measured.
+    fn maps(&self, names: &[String]) -> Vec<Value> {
+        let get = ["--namespace", self.namespace.name(), "get", "configmaps", "--output=json"];
+        let text = self.cluster.kubectl(get.into_iter().chain(names.iter().map(String::as_str))).unwrap();
+        let found: Value = serde_json::from_str(&text).unwrap();
+        // kubectl prints a single object without a list.
+        found["items"].as_array().cloned().unwrap_or_else(|| vec![found])
     }
 
     /// Returns some releases, spread over all of them.

@@ -150,7 +150,8 @@ fn shares(namespace: &Namespace<'_>) -> BTreeMap<String, usize> {
     shares
 }
 
-/// Waits until the widgets are shared by these shards, each with some; returns the seconds that it took.
+/// Waits until the widgets are assigned to these shards, some to each; returns the seconds that it took. Only
+/// [`Edits::serve`] measures when they are served.
 fn wait_shared(namespace: &Namespace<'_>, shards: &[&str]) -> u64 {
     let (began, wanted) = (Instant::now(), shards.iter().map(|shard| (*shard).to_owned()).collect::<BTreeSet<_>>());
     eventually_within(LIMIT, "the shares", || {
@@ -209,13 +210,17 @@ fn share(releases: usize) {
     let firsts = records.iter().filter(|one| one.contains(".v1\"")).count();
     assert_eq!((firsts, records.iter().filter(|one| one.contains("helm.release")).count()), (releases, releases));
 
-    let edits = Edits::new(&namespace, releases);
-    let ([crashed, drained, ended], d) = edits.meanwhile(|| {
-        // A crash, perhaps in the middle of upgrades: the sharder takes the lease of the silent shard, and the others serve
-        // its releases.
-        edits.edit(&edits.some_of("a"));
+    let edits = Edits::new(&cluster, &namespace, releases);
+    let (crashed, [drained, ended], d) = edits.meanwhile(|| {
+        // A crash, perhaps in the middle of upgrades: the sharder takes the lease of the silent shard, and the others
+        // serve its releases.
+        let of_a = edits.some_of("a");
+        edits.edit(&of_a);
         a.kill();
-        let crashed = wait_shared(&namespace, &["b", "c"]);
+        let crashed = thread::scope(|scope| {
+            let served = scope.spawn(|| edits.serve(&of_a));
+            (wait_shared(&namespace, &["b", "c"]), served.join().unwrap())
+        });
         // A new shard: a share of the others is drained for it, while upgrades are under way.
         let (d, drained) = thread::scope(|scope| {
             scope.spawn(|| edits.edit(&edits.some()));
@@ -225,7 +230,7 @@ fn share(releases: usize) {
         // An orderly end: its releases move at once.
         edits.edit(&edits.some_of("b"));
         assert!(b.terminate().0.success());
-        ([crashed, drained, wait_shared(&namespace, &["c", "d"])], d)
+        (crashed, [drained, wait_shared(&namespace, &["c", "d"])], d)
     });
     edits.wait_served();
     edits.check_revisions();
@@ -238,9 +243,9 @@ fn share(releases: usize) {
         assert!(judged.has_turn(from, to), "nothing was written after a move from {from:?} to {to:?}");
     }
     let figures = json!({
-        "releases": releases, "installed_s": installed, "memory_mib": memory, "served_after_a_crash_s": crashed,
-        "drained_for_a_new_shard_s": drained, "moved_after_an_end_s": ended, "shares": shares, "upgraded_s": upgraded,
-        "edits": edits.count(), "writes_judged": judged.writes,
+        "releases": releases, "installed_s": installed, "memory_mib": memory, "assigned_after_a_crash_s": crashed.0,
+        "served_after_a_crash_s": crashed.1, "drained_for_a_new_shard_s": drained, "assigned_after_an_end_s": ended,
+        "shares": shares, "upgraded_s": upgraded, "edits": edits.count(), "writes_judged": judged.writes,
     });
     println!("{figures}");
     drop((c, d));

@@ -59,7 +59,7 @@ impl Judged {
 }
 
 /// Judges each write of a shard by the label that the resource had just before: it must name this shard. So two shards
-/// cannot take turns unless the label does, too, and a write that arrives after the acknowledgement of a drain is wrong,
+/// cannot take turns unless the label does, too. A write that is stored after the acknowledgement of a drain is wrong,
 /// even if it was sent before.
 pub(super) fn judge(mut writes: Vec<Write>) -> Judged {
     // The log has them in the order of their answers.
@@ -154,8 +154,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns a write with this version for one release: `a` by that shard, `=a` by the sharder for that shard, `a=b` by
-    /// the first shard for the second.
+    /// Returns a write with this version for one release: `a` by that shard, `=a` by the sharder, which assigns the
+    /// release to that shard, `a=b` by the first shard, which gives it to the second.
     fn write((version, text): (u64, &str)) -> Write {
         let (by, assigned) = text.split_once('=').map_or((text, None), |(by, now)| (by, Some(now.to_owned())));
         let by = Some(by.to_owned()).filter(|by| !by.is_empty());
