@@ -123,8 +123,9 @@ impl StepContext<'_> {
     pub(crate) fn environment(&self, primary: &Primary, action: Action) -> Environment<'_> {
         self.running.begin(Aim::of(primary, action), self.used_sources(primary), self.found.candidate.clone());
         if action != Action::Uninstall {
-            let newest = self.release().and_then(|release| release.newest().map(|(version, _)| version));
-            self.running.makes_revision_after(newest.unwrap_or_default());
+            let release = self.release().unwrap_or_default();
+            let newest = release.newest().map_or(0, |(version, _)| version);
+            self.running.makes_revision(if release.unfinished().is_some() { newest } else { newest + 1 });
         }
         self.recorder.begin();
         let options = Options {

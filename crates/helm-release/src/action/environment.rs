@@ -11,7 +11,7 @@ use crate::kube::{
     Reach, Slot,
 };
 use crate::release::{Packed, Release};
-use crate::storage::{Before, Marks, Rejected, Sealed, Storage, Stored};
+use crate::storage::{self, Before, Marks, Rejected, Sealed, Storage, Stored};
 
 /// The default of [`Options::hook_timeout`]: long enough for a migration.
 pub const HOOK_TIMEOUT: Duration = Duration::from_secs(3600);
@@ -123,6 +123,10 @@ pub(super) struct Records<'a> {
 impl Journal for Records<'_> {
     fn record<'a>(&'a self, release: &'a Release) -> BoxFuture<'a, Result<(), JournalError>> {
         Box::pin(async move { Ok(self.storage.update(release, self.marks).await.map(|_| ())?) })
+    }
+
+    fn is_gone(&self, error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+        error.downcast_ref().is_some_and(storage::Error::is_missing)
     }
 }
 

@@ -3,11 +3,11 @@
 
 use std::sync::Arc;
 
-use super::give_up::give_up;
-use super::{Candidate, Current, Environment, Error};
+use super::give_up::{GivenUp, give_up};
+use super::{Candidate, Current, Environment, Error, RecordedFailure};
 use crate::kube::recorded_objects;
 use crate::release::{Hook, HookEvent, HookPhase, LastRun, Release, Status};
-use crate::storage::Sealed;
+use crate::storage::{Marks, Sealed};
 
 /// An interrupted action, as its record describes it.
 pub(super) struct Resumed {
@@ -22,8 +22,12 @@ pub(super) struct Resumed {
 pub(super) enum Interrupted {
     /// The same action, which is continued.
     Same(Box<Resumed>),
-    /// An upgrade to the inputs of a rollback. The rollback gives it up, and makes the next revision.
+    /// An upgrade to the inputs of a rollback, or a rollback whose hook failed. The rollback gives it up, and makes the next
+    /// revision.
     Other,
+    /// A rollback to the candidate's inputs, or an upgrade whose hook failed. It was given up: the next revision needs a
+    /// candidate of its own, because the templates know its number. Contains the record as written, unless it had ended.
+    GivenUp(Option<Box<RecordedFailure>>),
     /// There is nothing to continue: no revision is pending, it has other inputs, or this operator did not write its
     /// record.
     Nothing,
@@ -41,9 +45,8 @@ impl Interrupted {
 /// record's event arrived.
 ///
 /// # Errors
-/// The record cannot be read. [`Error::Ended`] if the action has ended, although no answer said so; or if a hook of it failed,
-/// or it was another action, such as a rollback to the candidate's inputs. These are given up here: the next revision needs
-/// a candidate of its own, because the templates know its number.
+/// The record cannot be read, or that of an action that is given up cannot be written. [`Error::Ended`] if the action has
+/// ended, although no answer said so.
 pub(super) async fn resume(
     env: &Environment<'_>,
     candidate: &Candidate,
@@ -57,17 +60,16 @@ pub(super) async fn resume(
     if !release.info.status.is_pending() {
         return Err(Error::Ended { version: current.version });
     }
-    let is_same = release.info.status == pending;
-    if !is_same && pending == Status::PendingRollback {
-        return Ok(Interrupted::Other);
-    }
     let failed = failed_hook(&release).filter(|_| !env.options.disable_hooks);
-    if !is_same || failed.is_some() {
+    if release.info.status != pending || failed.is_some() {
+        // What a rollback applies is not rendered.
+        if pending == Status::PendingRollback {
+            return Ok(Interrupted::Other);
+        }
         let why = failed.map_or("Interrupted, and followed by another revision".into(), |hook| {
             format!("Interrupted after its hook {} failed", hook.path)
         });
-        give_up(env, current.version, &why).await?;
-        return Err(Error::Ended { version: current.version });
+        return given_up(env, current.version, &why, record.marks).await;
     }
     let mut objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;
     if let Some(marks) = &record.marks {
@@ -88,6 +90,21 @@ pub(super) async fn resume(
     let record_uid = release.record_uid;
     let hooks_done = record.marks.is_some_and(|marks| marks.hooks_done);
     Ok(Interrupted::Same(Box::new(Resumed { candidate, record_uid, hooks_done })))
+}
+
+/// Gives a revision up.
+async fn given_up(env: &Environment<'_>, version: u32, why: &str, marks: Option<Marks>) -> Result<Interrupted, Error> {
+    let recorded = match (give_up(env, version, why).await?, marks) {
+        (GivenUp::Failed(written), Some(marks)) => Some(RecordedFailure {
+            version,
+            status: Status::Failed,
+            resource_version: written.resource_version,
+            marks,
+            dropped: Vec::new(),
+        }),
+        _ => None,
+    };
+    Ok(Interrupted::GivenUp(recorded.map(Box::new)))
 }
 
 /// Returns the hook that failed, or that was ended by a process which gave the revision up and died before it recorded that.

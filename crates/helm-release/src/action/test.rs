@@ -143,4 +143,8 @@ impl Journal for DeployedRecord<'_> {
     fn record<'a>(&'a self, release: &'a Release) -> BoxFuture<'a, Result<(), JournalError>> {
         Box::pin(async move { Ok(self.rewrite(release).await.map(|_| ())?) })
     }
+
+    fn is_gone(&self, error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
+        error.downcast_ref().is_some_and(Error::is_replaced)
+    }
 }

@@ -445,7 +445,8 @@ async fn an_upgrade_with_the_inputs_of_an_interrupted_rollback_is_another_revisi
     world.server.accept();
     // The candidate was rendered as revision 3.
     let ended = upgrade(&world.env(), &first, &cut_off).await.unwrap_err();
-    assert_eq!((ended.cause.ended(), ended.recorded.is_none()), (Some(3), true));
+    let recorded = ended.recorded.as_ref().map(|recorded| (recorded.version, recorded.status));
+    assert_eq!((ended.cause.ended(), recorded), (Some(3), Some((3, Status::Failed))));
     let ended = Current { pending: false, interrupted: None, ..cut_off };
     let upgraded = upgrade(&world.env(), &first, &ended).await.unwrap();
     let expected = vec![Status::Superseded, Status::Failed, Status::Failed, Status::Deployed];

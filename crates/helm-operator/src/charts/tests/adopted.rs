@@ -228,6 +228,29 @@ async fn a_failed_install_leaves_what_appeared_after_its_record_was_written() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_failed_install_leaves_what_a_backup_restored_with_its_former_managed_fields() {
+    let world = World::new(spec());
+    refuse_maps(&world);
+    world.reconcile().await;
+    assert_eq!(world.history(), ["1 pending-install"]);
+    world.server.accept();
+    put_precious(&world.server, helms());
+    let path = format!("{MAPS}/a");
+    let mut restored = world.server.object(&path).unwrap();
+    restored["metadata"]["managedFields"] = json!([{
+        "manager": "helm-operator", "operation": "Apply", "apiVersion": "v1", "fieldsType": "FieldsV1",
+        "time": "2020-01-01T00:00:00Z", "fieldsV1": {"f:data": {"f:key": {}}},
+    }]);
+    restored["metadata"]["creationTimestamp"] = "2020-01-02T00:00:00Z".into();
+    world.server.change(|server| server.restore(&path, restored));
+    let before = uid(&world);
+    refuse_b(&world, 403, "Forbidden");
+    let world = World::on(world.server.clone());
+    world.reconcile().await;
+    assert_eq!((uid(&world), world.maps(), world.history()), (before, vec!["a".into()], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_leaves_what_appeared_after_the_record_of_the_upgrade_was_written() {
     for (annotated, gives_up) in [(false, false), (true, false), (false, true), (true, true)] {
         let world = World::new(json!({"maps": ["c"], "value": "1"}));

@@ -193,6 +193,25 @@ async fn a_persons_rollback_ends_the_wait_for_a_hook_and_nothing_is_written_besi
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_helm_rewrites_in_the_record_of_an_upgrade_ends_none_of_its_hooks() {
+    // `helm test` writes the newest record whatever its status is, and `helm uninstall` marks it.
+    for status in [Status::PendingUpgrade, Status::Uninstalling] {
+        let world = World::new(with_hooks(json!([hook("migrate", "pre-upgrade")])));
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        reconcile_while(&world, |world| {
+            helm_writes(world, 2, status, &manifest(&["a", "b", "c"], "2"), Duration::ZERO);
+        })
+        .await;
+        assert_eq!(
+            (world.history(), world.value_of("a")),
+            (vec!["1 superseded".into(), "2 deployed".into()], json!("2"))
+        );
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 1, "{status:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hook_that_a_dead_process_started_ends_although_a_persons_revision_followed() {
     for is_deleted in [false, true] {
         let migrate = json!({"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"]});

@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use crate::charts::handlers::{Dependents, Primaries};
 use crate::charts::tests::failure_policy;
 use crate::charts::tests::reporting::published;
-use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, events, key, spec, with_sources};
+use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, events, key, record_path, spec, with_sources};
 use crate::reconcile;
 use crate::reconcile::controller_context::Settings;
 use crate::reconcile::decide::action_room::{ActionStart, Guest, Reservation};
@@ -641,6 +641,23 @@ async fn no_hook_runs_twice_for_a_revision_wherever_its_interruption_ends_and_it
             check_runs(&runs, 1, &when);
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_hook_ends_although_its_record_is_gone() {
+    let world =
+        World::new(with_hooks(json!([{"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"]}])));
+    world.reconcile().await;
+    ask(&world, "2");
+    let mut first = Value::Null;
+    reconcile_while(&world, |world| {
+        first = uid_of(world, "migrate");
+        world.server.remove(&record_path(2));
+        ask(world, "3");
+    })
+    .await;
+    assert_eq!((world.history().last().unwrap().as_str(), world.value_of("a")), ("2 deployed", json!("3")));
+    assert!(first.is_string() && uid_of(&world, "migrate") != first);
 }
 
 #[tokio::test(start_paused = true)]

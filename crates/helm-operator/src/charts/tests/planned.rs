@@ -91,6 +91,31 @@ async fn a_change_is_planned_again_whenever_something_else_would_follow() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_plan_goes_on_after_a_revision_that_has_to_be_given_up() {
+    let world = World::new(hooks::with_hooks(json!([hooks::hook("migrate", "pre-upgrade")])));
+    world.reconcile().await;
+    let value = |world: &World, value: &str| world.edit(|primary| primary["spec"]["value"] = value.into());
+    value(&world, "2");
+    hooks::killed_after(&world, 30).await;
+    // The next process dies after it has recorded the end of the hook.
+    value(&world, "3");
+    let world = World::on(world.server);
+    world.server.fail_after(Some(1));
+    hooks::killed_after(&world, 300).await;
+    world.server.fail_after(None);
+    assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
+    value(&world, "2");
+    ask(&world, true);
+    let world = World::on(world.server);
+    let before = objects(&world);
+    world.reconcile().await;
+    // Nothing ends the hook of the next revision here.
+    let message = planned(&world).1;
+    assert!(message.contains("-/+ Job ns/migrate (deleted and created again)"), "{message}");
+    assert_eq!(objects(&world), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_restart_plans_again_and_only_says_what_is_new() {
     let serve = |server: Arc<MemoryApi>, chart: &'static str| {
         World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |_| {})

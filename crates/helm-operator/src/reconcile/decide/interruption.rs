@@ -20,7 +20,7 @@ use crate::view::release::ReleaseRecords;
 
 /// Why nothing is waited for once the resource no longer exists.
 const GONE: &str = "the resource is gone";
-/// Why no test is waited for once its revision is not the deployed one any more.
+/// Why nothing is waited for once somebody's revision has followed, or the tested one is not deployed any more.
 const REPLACED: &str = "somebody has replaced the revision";
 
 /// The part of a resource's desired state that concerns hooks, as of the start of an action.
@@ -93,8 +93,8 @@ struct Begun {
     candidate: Option<Arc<Candidate>>,
     /// Whether a read has shown that the resource no longer exists.
     is_gone: bool,
-    /// The newest revision when the action began, if it makes or continues one.
-    after: Option<u32>,
+    /// The revision that the action makes or continues, if any.
+    own: Option<u32>,
     /// The deployed revision whose tests run.
     tested: Option<u32>,
 }
@@ -103,13 +103,13 @@ impl Running {
     /// Records that an action starts, with values from these sources, and what it is about to record.
     pub(crate) fn begin(&self, aim: Aim, used: Vec<Used>, candidate: Option<Arc<Candidate>>) {
         *lock(&self.0) =
-            Some(Begun { aim, used, sources: Sources::Same, candidate, is_gone: false, after: None, tested: None });
+            Some(Begun { aim, used, sources: Sources::Same, candidate, is_gone: false, own: None, tested: None });
     }
 
-    /// Records that the action makes the revision after this one, which is 0 if there is none.
-    pub(crate) fn makes_revision_after(&self, newest: u32) {
+    /// Records that the action makes or continues this revision.
+    pub(crate) fn makes_revision(&self, version: u32) {
         if let Some(action) = &mut *lock(&self.0) {
-            action.after = Some(newest);
+            action.own = Some(version);
         }
     }
 
@@ -131,16 +131,16 @@ impl Running {
     /// Returns why the running tests or the action are no longer waited for, according to the release's records: somebody
     /// else upgrades, rolls back or uninstalls the release.
     pub(crate) fn replaced(&self, release: impl FnOnce() -> Option<Arc<ReleaseRecords>>) -> Option<&'static str> {
-        let (after, tested) = lock(&self.0).as_ref().map(|action| (action.after, action.tested))?;
-        if after.is_none() && tested.is_none() {
+        let (own, tested) = lock(&self.0).as_ref().map(|action| (action.own, action.tested))?;
+        if own.is_none() && tested.is_none() {
             return None;
         }
         let release = release()?;
         let (newest, revision) = release.newest()?;
         let has_replaced = |tested| newest > tested || (newest == tested && revision.status != Status::Deployed);
-        // The action's own revision is sealed. Helm can roll back a release that is pending.
-        let has_followed = |after| newest > after && !revision.is_sealed();
-        (tested.is_some_and(has_replaced) || after.is_some_and(has_followed)).then_some(REPLACED)
+        // Helm can roll back a release that is pending. Its tests and its uninstall only rewrite the record of ours.
+        let has_followed = |own| newest > own && !revision.is_sealed();
+        (tested.is_some_and(has_replaced) || own.is_some_and(has_followed)).then_some(REPLACED)
     }
 
     /// Returns what the action records. Its event may be late.

@@ -102,6 +102,10 @@ async fn conclude(
     if let Err(failure) = &result
         && let Some(version) = failure.cause.ended()
     {
+        if failure.recorded.is_some() {
+            remediate::note(context, failure);
+            return Ok(NextStep::Anew.into());
+        }
         return follow_end(context, primary, version).await;
     }
     match result {

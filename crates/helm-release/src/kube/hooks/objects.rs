@@ -11,7 +11,7 @@ use super::decide::{Expiry, expiry};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
 use crate::kube::live_state::live::Live;
 use crate::kube::live_state::ownership::{NotOurs, Rule};
-use crate::kube::objects::decorate::{CHART_LABEL, Decoration, FIELD_MANAGER};
+use crate::kube::objects::decorate::{Decoration, FIELD_MANAGER};
 use crate::kube::objects::object::{Object, objects_of};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::writes::apply::{Applier, bytes, describe, key_of};
@@ -61,67 +61,15 @@ impl Made {
 }
 
 impl Applier {
-    /// Finds this run's object; `None` if it does not exist, or if only a list could show it and its kind may not be
-    /// listed.
-    pub(super) async fn find_made(
-        &self,
-        object: &Object,
-        stamp: &Stamp,
-        what: &str,
-        clock: &Clock<'_>,
-    ) -> Result<Option<Made>, HookError> {
-        let named = clock.retry(what, || self.find_named(object, stamp, clock.run)).await?;
-        if named.is_some() || !object.name.is_empty() {
-            return Ok(named);
-        }
-        match clock.retry(what, || self.find_listed(object, stamp, clock.run)).await {
-            // What nothing may look for must block neither the release nor its deletion.
-            Err(HookError::Api { source, .. }) if source.is_forbidden() => {
-                let (cause, kind) = (source.named(), &object.kind);
-                tracing::warn!(
-                    hook = clock.hook.path,
-                    cause,
-                    "cannot look for a hook's object that an earlier version of the operator named otherwise: grant list on {kind}"
-                );
-                Ok(None)
-            }
-            found => found,
-        }
-    }
-
-    /// Finds this run's object; `None` if it does not exist.
-    async fn find(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Option<Made>, Error> {
-        match self.find_named(object, stamp, run).await? {
-            None if object.name.is_empty() => self.find_listed(object, stamp, run).await,
-            named => Ok(named),
-        }
-    }
-
-    /// Finds this run's object by the name that it has from the chart, or that was chosen for it.
-    async fn find_named(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Option<Made>, Error> {
+    /// Finds this run's object by the name that it has from the chart, or that was chosen for it; `None` if it does not
+    /// exist.
+    pub(super) async fn find(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Option<Made>, Error> {
         let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
         let namespace = run.decoration.namespace_of(object, &resource);
         let Some(name) = name_of(object, stamp, run.decoration) else { return Ok(None) };
         let path = resource.path(namespace, &name)?;
         let live = self.get(&path).await?;
         Ok(live.filter(|live| stamp.is_on(live)).map(|live| Made::of(object, path, &live)))
-    }
-
-    /// Finds this run's object, whose name the chart leaves open, among all of its kind. Earlier versions of the operator
-    /// chose other names, or let the server choose one.
-    async fn find_listed(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Option<Made>, Error> {
-        let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
-        let namespace = run.decoration.namespace_of(object, &resource);
-        let collection = resource.collection(namespace)?;
-        let chart = run.decoration.chart_label();
-        let call = Call::get(format!("{collection}?labelSelector={CHART_LABEL}%3D{chart}"));
-        let list: Value = self.api().send(call).await?.parse()?;
-        let mut all = list["items"].as_array().into_iter().flatten();
-        let prefix = |of: &Value| of["metadata"]["generateName"].as_str().map(str::to_owned);
-        let is_own = |live: &&Value| stamp.is_on(live) && prefix(live) == prefix(&object.body);
-        let Some(live) = all.find(is_own) else { return Ok(None) };
-        let Some(name) = live["metadata"]["name"].as_str() else { return Ok(None) };
-        Ok(Some(Made::of(object, resource.path(namespace, name)?, live)))
     }
 
     /// Creates an object, or finds the one that an earlier request of this run created without getting a response. A
@@ -176,7 +124,7 @@ impl Applier {
         let namespace = clock.run.decoration.namespace_of(object, &resource);
         let path = match made_by.filter(|_| object.name.is_empty()) {
             // Only the stamp shows which name its run chose.
-            Some(stamp) => match self.find_made(object, stamp, &what, clock).await? {
+            Some(stamp) => match clock.retry(&what, || self.find(object, stamp, clock.run)).await? {
                 Some(made) => made.path,
                 None => return Ok(()),
             },

@@ -143,7 +143,7 @@ impl Applier {
         clock: &Clock<'_>,
     ) -> Result<Option<Found>, HookError> {
         let what = format!("{} to be found", describe(object));
-        if let Some(made) = self.find_made(object, stamp, &what, clock).await? {
+        if let Some(made) = clock.retry(&what, || self.find(object, stamp, clock.run)).await? {
             return Ok(Some(Found::Made(made)));
         }
         let expiry = recorded_expiry(object, &clock.hook.last_run);
