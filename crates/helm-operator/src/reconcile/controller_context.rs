@@ -301,14 +301,22 @@ impl ControllerContext {
     }
 
     /// Requests the objects of the charts that a release has had, if another is served now. Until they are listed, none
-    /// of them counts as missing: the resource may be reconciled as soon as it is stored.
+    /// of them counts as missing: the resource may be reconciled as soon as it is stored. A resource that is new waits
+    /// for the lists that others wait for, also if it adds no chart.
     pub(crate) fn watch_charts(&self, primary: &Primary) {
+        let mut is_added = false;
         for chart in chart_names::others(self.renderer.chart_name(), primary.status.charts()) {
-            if let Some(charts) = self.charts.add(chart) {
-                self.cache.widen(charts, &primary.key());
-                // As for kinds.
-                _ = self.watch_requests.send(WatchRequest::Chart);
-            }
+            is_added |= self.charts.add(chart, |charts| self.cache.widen(charts));
+        }
+        if is_added {
+            self.cache.primaries().iter().for_each(|known| self.cache.join_lists(&known.key()));
+        }
+        if self.cache.primary(&primary.key()).is_none() {
+            self.cache.join_lists(&primary.key());
+        }
+        if is_added {
+            // As for kinds.
+            _ = self.watch_requests.send(WatchRequest::Chart);
         }
     }
 

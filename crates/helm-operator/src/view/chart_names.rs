@@ -38,10 +38,15 @@ struct Selection {
 }
 
 impl SelectedCharts {
-    /// Adds a chart, unless there are too many already. Returns their number if watches have started without it.
-    pub(crate) fn add(&self, name: &str) -> Option<usize> {
+    /// Adds a chart, unless there are too many already. If watches have started without it, passes on the number of
+    /// charts before anyone can see the new one, and returns `true`.
+    pub(crate) fn add(&self, name: &str, widened: impl FnOnce(usize)) -> bool {
         let mut selection = lock(&self.0);
-        (add(&mut selection.names, name) && selection.is_used).then_some(selection.names.len())
+        let is_late = add(&mut selection.names, name) && selection.is_used;
+        if is_late {
+            widened(selection.names.len());
+        }
+        is_late
     }
 
     /// Begins with the charts of the known releases, and those that were added before.
@@ -100,11 +105,16 @@ mod tests {
     #[test]
     fn a_chart_is_added_once_while_there_is_room() {
         let charts = SelectedCharts::default();
-        assert_eq!(charts.add("early"), None, "the watches have not started yet");
+        let add = |name: &str| {
+            let mut number = None;
+            assert_eq!(charts.add(name, |charts| number = Some(charts)), number.is_some(), "{name}");
+            number
+        };
+        assert_eq!(add("early"), None, "the watches have not started yet");
         charts.begin(of_releases("store", [["shop-1.0.0"]].into_iter()));
-        assert_eq!(["shop", "store", "web", "web"].map(|one| charts.add(one)), [None, None, Some(4), None]);
+        assert_eq!(["shop", "store", "web", "web"].map(add), [None, None, Some(4), None]);
         assert_eq!(charts.names(), ["early", "shop", "store", "web"].map(str::to_owned).into());
-        (0..100).for_each(|number| _ = charts.add(&format!("a{number}")));
+        (0..100).for_each(|number| _ = add(&format!("a{number}")));
         assert_eq!(charts.names().len(), MAX_NAMES + 1);
     }
 

@@ -92,19 +92,28 @@ impl Coverage {
         (kind.scopes, kind.charts) = (scopes, charts);
     }
 
-    /// Returns the kinds with listed objects whose watches select fewer charts.
-    pub(crate) fn listed_for_fewer(&self, charts: usize) -> Vec<KindKey> {
-        let listed = self.kinds.iter().filter(|(_, kind)| kind.is_listed_for_fewer(charts));
-        listed.map(|(key, _)| key.clone()).collect()
+    /// Records that the watches must select this many charts. The lists of those that select fewer prove nothing any
+    /// longer, and resources may [join](Self::join) the wait for the new ones.
+    pub(crate) fn widen(&mut self, charts: usize) {
+        self.charts = self.charts.max(charts);
+        for kind in self.kinds.values_mut().filter(|kind| kind.is_listed_for_fewer(charts)) {
+            kind.listed.clear();
+            _ = kind.waiting.get_or_insert_default();
+        }
     }
 
-    /// Records that the watches must select this many charts. The lists of those that select fewer prove nothing any
-    /// longer, and these resources wait for the new ones, by kind.
-    pub(crate) fn widen(&mut self, charts: usize, mut waiting: HashMap<KindKey, HashSet<ResourceKey>>) {
-        self.charts = self.charts.max(charts);
-        for (key, kind) in self.kinds.iter_mut().filter(|(_, kind)| kind.is_listed_for_fewer(charts)) {
-            kind.listed.clear();
-            kind.waiting.get_or_insert_default().extend(waiting.remove(key).into_iter().flatten());
+    /// Returns the kinds whose lists resources wait for.
+    pub(crate) fn awaited(&self) -> Vec<KindKey> {
+        let awaited = self.kinds.iter().filter(|(_, kind)| kind.waiting.is_some());
+        awaited.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// Makes a resource wait for the lists of these kinds, too, unless that wait has ended.
+    pub(crate) fn join(&mut self, kinds: &[KindKey], key: &ResourceKey) {
+        for kind in kinds {
+            if let Some(waiting) = self.kinds.get_mut(kind).and_then(|kind| kind.waiting.as_mut()) {
+                waiting.insert(key.clone());
+            }
         }
     }
 
@@ -271,10 +280,13 @@ mod tests {
         coverage.watch_in(kind(), vec![a.clone(), b.clone()], 1);
         coverage.synced(kind(), &a);
         coverage.synced(kind(), &b);
-        assert_eq!((known(&coverage), coverage.listed_for_fewer(1)), ([COVERED; 2], vec![]));
-        assert_eq!(coverage.listed_for_fewer(2), [kind()]);
-        coverage.widen(2, [(kind(), [web.clone(), late.clone()].into())].into());
-        assert_eq!((known(&coverage), coverage.listed_for_fewer(2)), ([UNKNOWN; 2], vec![]));
+        coverage.widen(1);
+        assert_eq!((known(&coverage), coverage.awaited()), ([COVERED; 2], vec![]));
+        coverage.join(&[kind()], &web);
+        assert!(!coverage.is_awaited_by(&web), "there is nothing to wait for");
+        coverage.widen(2);
+        assert_eq!((known(&coverage), coverage.awaited()), ([UNKNOWN; 2], vec![kind()]));
+        [&web, &late].into_iter().for_each(|key| coverage.join(&[kind()], key));
         assert!(coverage.is_awaited_by(&web) && coverage.is_awaited_by(&late));
         assert!(!coverage.synced(kind(), &a));
         assert_eq!(known(&coverage), [UNKNOWN; 2], "the list that has just ended is of one chart");
@@ -283,7 +295,7 @@ mod tests {
         coverage.listed(kind(), Some(First::Refused));
         assert_eq!(known(&coverage), [COVERED, REFUSED], "the new list of the other namespace is refused");
         assert!(!coverage.is_awaited_by(&web) && !coverage.is_awaited_by(&late));
-        coverage.widen(2, HashMap::new());
+        coverage.widen(2);
         assert_eq!(known(&coverage), [COVERED, REFUSED], "they select as many");
         assert!(coverage.synced(kind(), &b));
         assert_eq!(known(&coverage), [COVERED; 2]);

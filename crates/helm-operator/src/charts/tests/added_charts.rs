@@ -20,10 +20,15 @@ fn objects(world: &World) -> Vec<Live> {
 
 /// Shows the controller that its release has had the chart `a`, as when the resource comes from another shard.
 fn show_another_chart(world: &World) {
-    let mut resource = world.server.object(PRIMARY).unwrap();
+    show_with_another_chart(world, PRIMARY);
+}
+
+/// Shows the controller a resource whose release has had the chart `a`.
+fn show_with_another_chart(world: &World, path: &str) {
+    let mut resource = world.server.object(path).unwrap();
     resource["status"]["deployedRelease"]["chart"] = "a-1.0.0".into();
-    world.server.put(PRIMARY, resource, "another shard");
-    let mut resource = world.server.object(PRIMARY).unwrap();
+    world.server.put(path, resource, "another shard");
+    let mut resource = world.server.object(path).unwrap();
     resource["metadata"]["namespace"] = "ns".into();
     let epoch = Epoch { number: 99, began: Instant::now(), is_list: false };
     Primaries(world.shared.clone()).changed(serde_json::from_value::<Received>(resource).unwrap(), epoch);
@@ -127,4 +132,66 @@ async fn resources_wait_for_the_lists_with_an_added_chart_although_earlier_ones_
     process.server.answer_with(objects(&world));
     while tasks.join_next().await.is_some() {}
     assert!(!world.shared.cache.is_listing(&key()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_resource_that_comes_before_the_objects_of_an_added_chart_are_listed_waits_for_them() {
+    for is_listed in [true, false] {
+        let (world, process) = (World::unwatched(World::new(spec()).server, |_| {}), Process::new());
+        world.reconcile().await;
+        let late = ["one", "two"].map(|name| world.add("ns", name, json!({"maps": [name], "value": "1"})));
+        for key in &late {
+            world.reconcile_one(key).await;
+        }
+        for key in &late {
+            let uid = world.shared.cache.primary(key).unwrap().uid().to_owned();
+            assert!(world.shared.cache.unlist_primary(key, &uid));
+        }
+        let (other, kind) = (process.first().await, Arc::new(config_maps()));
+        let (mut watches, mut tasks) = (ObjectWatches::new(&world.shared, process.kinds.clone()), JoinSet::new());
+        world.shared.cache.await_kind(&kind);
+        watches.cover(WatchRequest::Kind(kind), &mut tasks);
+        if is_listed {
+            let listed = objects(&world).into_iter().map(Event::InitApply);
+            for event in std::iter::once(Event::Init).chain(listed).chain([Event::InitDone]) {
+                process.server.send(1, event);
+            }
+            other.until("sweep 2").await;
+            _ = tasks.join_next().await;
+        }
+
+        process.server.fail();
+        for key in &late {
+            show_with_another_chart(&world, &primary("ns", &key.name, Value::Null).0);
+            assert!(world.shared.cache.primary(key).is_some());
+            assert!(world.shared.cache.is_listing(key), "{is_listed}, {}", key.name);
+        }
+        watches.cover(WatchRequest::Chart, &mut tasks);
+        process.server.answer_with(objects(&world));
+        while tasks.join_next().await.is_some() {}
+        assert!(!late.iter().any(|key| world.shared.cache.is_listing(key)), "{is_listed}");
+        assert!(world.shared.cache.is_synced(&object_key("ConfigMap", "two")), "{is_listed}");
+    }
+}
+
+#[test]
+fn whoever_finds_a_chart_added_finds_no_list_without_its_objects() {
+    let (cache, charts, b) = (Cache::default(), SelectedCharts::default(), object_key("ConfigMap", "b"));
+    charts.begin(["memcached".to_owned()].into());
+    cache.watch_kind_in(&config_maps(), vec![WatchScope::ALL], 1);
+    cache.kind_synced(&config_maps(), &WatchScope::ALL);
+    assert!(cache.is_synced(&b));
+    std::thread::scope(|scope| {
+        let other = || {
+            assert!(!charts.add("a", |_| ()), "it is added already");
+            cache.is_synced(&b)
+        };
+        let mut found = None;
+        charts.add("a", |number| {
+            found = Some(scope.spawn(other));
+            std::thread::sleep(SECOND / 100);
+            cache.widen(number);
+        });
+        assert!(!found.unwrap().join().unwrap());
+    });
 }

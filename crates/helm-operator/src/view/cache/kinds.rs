@@ -1,6 +1,6 @@
 //! The kinds of the objects of releases, and how far the watch of each one is.
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use controller::runtime::key::ResourceKey;
@@ -27,17 +27,19 @@ impl Cache {
         self.state().coverage.watch_in(kind_key(resource), scopes, charts);
     }
 
-    /// Records that the watches must select the objects of this many charts, because of a resource that is not stored
-    /// yet. What their lists lack so far may exist. Resources with objects of listed kinds wait for the new lists.
-    pub(crate) fn widen(&self, charts: usize, late: &ResourceKey) {
-        let kinds = self.state().coverage.listed_for_fewer(charts);
-        let waiting = |kind: KindKey| {
-            let mut waiting: HashSet<ResourceKey> = self.with_objects_of(&kind).into_iter().collect();
-            waiting.extend(Some(late).filter(|late| self.has_objects_of(late, &kind)).cloned());
-            (kind, waiting)
-        };
-        let waiting = kinds.into_iter().map(waiting).collect();
-        self.changing().coverage.widen(charts, waiting);
+    /// Records that the watches must select the objects of this many charts. What their lists lack so far may exist.
+    pub(crate) fn widen(&self, charts: usize) {
+        self.changing().coverage.widen(charts);
+    }
+
+    /// Makes a resource, which need not be stored yet, wait for the lists that others wait for, as far as its release
+    /// has objects of their kinds.
+    pub(crate) fn join_lists(&self, key: &ResourceKey) {
+        let mut kinds = self.state().coverage.awaited();
+        kinds.retain(|kind| self.has_objects_of(key, kind));
+        if !kinds.is_empty() {
+            self.changing().coverage.join(&kinds, key);
+        }
     }
 
     /// Makes the resources whose releases have objects of a kind wait for its first list.
