@@ -127,8 +127,8 @@ fn forget_unknown(shared: &ControllerContext, scope: &WatchScope) {
     }
 }
 
-/// A handler that stores objects of one kind.
-pub(crate) struct Dependents(pub(crate) Arc<ControllerContext>, pub(crate) Arc<Resource>);
+/// A handler that stores objects of one kind, from lists of this many charts' objects.
+pub(crate) struct Dependents(pub(crate) Arc<ControllerContext>, pub(crate) Arc<Resource>, pub(crate) usize);
 
 impl Dependents {
     /// Wakes the owner of an object, if the object matters to its release and this shard serves it.
@@ -159,7 +159,7 @@ impl EventHandler<Arc<Live>> for Dependents {
     fn sweep(&self, scope: &WatchScope, list: Epoch) {
         let gone = self.0.cache.sweep_dependents(&self.1, scope, list);
         // Objects that were deleted while the kind could not be watched are noticed only now.
-        let is_back = self.0.cache.kind_synced(&self.1, scope);
+        let is_back = self.0.cache.kind_synced(&self.1, scope, self.2);
         let missed = if is_back { self.0.cache.resources_with(&self.1) } else { Vec::new() };
         gone.into_iter().chain(missed).for_each(|key| self.0.wake(key));
     }

@@ -56,7 +56,7 @@ impl<'s> ObjectWatches<'s> {
         tracing::info!(kind = &*kind.kind, api_version = &*kind.api_version, "Watching dependent resource");
         let charts = self.shared.charts.names();
         self.shared.cache.watch_kind_in(&kind, self.informers.scopes(&kind), charts.len());
-        let subscriber: Subscriber = Arc::new(Dependents(self.shared.clone(), kind.clone()));
+        let subscriber: Subscriber = Arc::new(Dependents(self.shared.clone(), kind.clone(), charts.len()));
         let listed = self.informers.subscribe(&kind, &charts, &subscriber);
         let (shared, of) = (self.shared.clone(), kind.clone());
         let lists = tasks.spawn(async move { await_lists(&shared, &of, listed).await });

@@ -135,13 +135,13 @@ impl Coverage {
         self.kinds.values().any(|kind| kind.waiting.as_ref().is_some_and(|waiting| waiting.contains(key)))
     }
 
-    /// Records that all of a kind's objects in this scope are known, unless the list is of fewer charts than must be
-    /// selected by now; returns whether its watch may have been refused before.
-    pub(crate) fn synced(&mut self, kind: KindKey, scope: &WatchScope) -> bool {
-        let charts = self.charts;
+    /// Records that all of a kind's objects of this many charts are known in this scope, unless more must be selected
+    /// by now; returns whether its watch may have been refused before.
+    pub(crate) fn synced(&mut self, kind: KindKey, scope: &WatchScope, charts: usize) -> bool {
+        let is_of_fewer = charts < self.charts;
         let kind = self.kind(kind);
         (kind.is_started, kind.is_unserved) = (true, false);
-        if kind.charts < charts {
+        if is_of_fewer {
             return false;
         }
         let is_new = !kind.listed.contains(scope);
@@ -235,17 +235,17 @@ mod tests {
         let (mut coverage, [a, b]) = (Coverage::default(), ["a", "b"].map(WatchScope::namespace));
         assert!(coverage.start(kind()) && !coverage.start(kind()));
         assert_eq!(known(&coverage), [UNKNOWN; 2]);
-        assert!(!coverage.synced(kind(), &a), "nothing was missed");
+        assert!(!coverage.synced(kind(), &a, 1), "nothing was missed");
         assert_eq!(known(&coverage), [COVERED, UNKNOWN]);
         coverage.listed(kind(), Some(First::Refused));
         assert_eq!(known(&coverage), [COVERED, REFUSED], "the other namespace");
-        assert!(coverage.synced(kind(), &b), "what went meanwhile is missed only now");
+        assert!(coverage.synced(kind(), &b, 1), "what went meanwhile is missed only now");
         assert_eq!(known(&coverage), [COVERED; 2]);
         assert!(coverage.lost(kind(), &a, Loss::Refused) && !coverage.lost(kind(), &a, Loss::Refused));
         assert_eq!(known(&coverage), [REFUSED, COVERED]);
         assert!(coverage.lost(kind(), &a, Loss::Unserved), "the server has no such kind any more");
         assert_eq!(known(&coverage), [(false, true, true), (true, false, true)]);
-        assert!(coverage.synced(kind(), &a));
+        assert!(coverage.synced(kind(), &a, 1));
         assert_eq!(known(&coverage), [COVERED; 2]);
     }
 
@@ -256,12 +256,12 @@ mod tests {
         coverage.start(kind());
         coverage.watch_in(kind(), vec![a.clone(), b.clone()], 1);
         coverage.listed(kind(), Some(First::Refused));
-        assert!(coverage.synced(kind(), &a) && state(&coverage) == Watching::Refused);
-        assert!(coverage.synced(kind(), &b) && state(&coverage) == Watching::Listed);
+        assert!(coverage.synced(kind(), &a, 1) && state(&coverage) == Watching::Refused);
+        assert!(coverage.synced(kind(), &b, 1) && state(&coverage) == Watching::Listed);
         coverage.listed(kind(), Some(First::Refused));
         assert_eq!(state(&coverage), Watching::Listed, "it was listed before the refusal was noted");
         assert!(coverage.lost(kind(), &a, Loss::Refused) && state(&coverage) == Watching::Refused);
-        assert!(coverage.synced(kind(), &a) && state(&coverage) == Watching::Listed);
+        assert!(coverage.synced(kind(), &a, 1) && state(&coverage) == Watching::Listed);
     }
 
     #[test]
@@ -278,8 +278,8 @@ mod tests {
         let (mut coverage, [a, b]) = (Coverage::default(), ["a", "b"].map(WatchScope::namespace));
         let [web, late] = ["web", "late"].map(|name| ResourceKey::new("ns", name));
         coverage.watch_in(kind(), vec![a.clone(), b.clone()], 1);
-        coverage.synced(kind(), &a);
-        coverage.synced(kind(), &b);
+        coverage.synced(kind(), &a, 1);
+        coverage.synced(kind(), &b, 1);
         coverage.widen(1);
         assert_eq!((known(&coverage), coverage.awaited()), ([COVERED; 2], vec![]));
         coverage.join(&[kind()], &web);
@@ -288,16 +288,17 @@ mod tests {
         assert_eq!((known(&coverage), coverage.awaited()), ([UNKNOWN; 2], vec![kind()]));
         [&web, &late].into_iter().for_each(|key| coverage.join(&[kind()], key));
         assert!(coverage.is_awaited_by(&web) && coverage.is_awaited_by(&late));
-        assert!(!coverage.synced(kind(), &a));
-        assert_eq!(known(&coverage), [UNKNOWN; 2], "the list that has just ended is of one chart");
+        assert!(!coverage.synced(kind(), &a, 1));
         coverage.watch_in(kind(), vec![a.clone(), b.clone()], 2);
-        coverage.synced(kind(), &a);
+        assert!(!coverage.synced(kind(), &b, 1));
+        assert_eq!(known(&coverage), [UNKNOWN; 2], "the lists that have just ended are of one chart");
+        coverage.synced(kind(), &a, 2);
         coverage.listed(kind(), Some(First::Refused));
         assert_eq!(known(&coverage), [COVERED, REFUSED], "the new list of the other namespace is refused");
         assert!(!coverage.is_awaited_by(&web) && !coverage.is_awaited_by(&late));
         coverage.widen(2);
         assert_eq!(known(&coverage), [COVERED, REFUSED], "they select as many");
-        assert!(coverage.synced(kind(), &b));
+        assert!(coverage.synced(kind(), &b, 2));
         assert_eq!(known(&coverage), [COVERED; 2]);
     }
 

@@ -174,12 +174,27 @@ async fn every_resource_that_comes_before_the_objects_of_an_added_chart_are_list
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_list_without_an_added_chart_does_not_count_however_late_it_comes() {
+    let world = World::unwatched(World::new(spec()).server, |_| {});
+    let (cache, kind, b) = (&world.shared.cache, Arc::new(config_maps()), object_key("ConfigMap", "b"));
+    let [old, new] = [1, 2].map(|charts| Dependents(world.shared.clone(), kind.clone(), charts));
+    let list = |number| Epoch { number, began: Instant::now(), is_list: true };
+    cache.watch_kind_in(&kind, vec![WatchScope::ALL], 1);
+    cache.widen(2);
+    cache.watch_kind_in(&kind, vec![WatchScope::ALL], 2);
+    old.sweep(&WatchScope::ALL, list(1));
+    assert!(!cache.is_synced(&b), "it may have the label of the added chart");
+    new.sweep(&WatchScope::ALL, list(2));
+    assert!(cache.is_synced(&b));
+}
+
 #[test]
 fn whoever_finds_a_chart_added_finds_no_list_without_its_objects() {
     let (cache, charts, b) = (Cache::default(), SelectedCharts::default(), object_key("ConfigMap", "b"));
     charts.begin(["memcached".to_owned()].into());
     cache.watch_kind_in(&config_maps(), vec![WatchScope::ALL], 1);
-    cache.kind_synced(&config_maps(), &WatchScope::ALL);
+    cache.kind_synced(&config_maps(), &WatchScope::ALL, 1);
     assert!(cache.is_synced(&b));
     std::thread::scope(|scope| {
         let other = || {

@@ -294,9 +294,9 @@ fn a_kind_is_watched_once_and_known_where_it_was_listed() {
     let a = object_key("ConfigMap", "a");
     assert!(cache.start_kind(&config_maps()) && !cache.start_kind(&config_maps()));
     assert!(!cache.is_synced(&a), "it is not listed yet");
-    cache.kind_synced(&config_maps(), &WatchScope::namespace("other"));
+    cache.kind_synced(&config_maps(), &WatchScope::namespace("other"), 1);
     assert!(!cache.is_synced(&a));
-    cache.kind_synced(&config_maps(), &WatchScope::namespace("ns"));
+    cache.kind_synced(&config_maps(), &WatchScope::namespace("ns"), 1);
     assert!(cache.is_synced(&a) && !cache.is_synced(&object_key("Secret", "a")));
 }
 
@@ -307,7 +307,7 @@ fn a_kind_that_can_no_longer_be_watched_is_unknown_in_that_namespace_only() {
     let a = object_key("ConfigMap", "a");
     cache.start_kind(&config_maps());
     assert!(!cache.kind_lost(&kind, &ours, Loss::Refused), "it was not known");
-    assert!(!cache.kind_synced(&config_maps(), &ours) && !cache.kind_synced(&config_maps(), &other));
+    assert!(!cache.kind_synced(&config_maps(), &ours, 1) && !cache.kind_synced(&config_maps(), &other, 1));
     assert!(cache.kind_lost(&kind, &other, Loss::Refused));
     let theirs = ObjectKey { namespace: "other".into(), ..a.clone() };
     assert!(cache.is_synced(&a) && !cache.is_refused(&a) && cache.is_refused(&theirs));
@@ -315,9 +315,9 @@ fn a_kind_that_can_no_longer_be_watched_is_unknown_in_that_namespace_only() {
     assert!(!cache.kind_lost(&kind, &ours, Loss::Refused), "that is no news");
     assert!(cache.kind_lost(&kind, &ours, Loss::Unserved) && cache.is_unserved(&a), "that is");
     assert!(!cache.start_kind(&config_maps()), "its watch is tried again");
-    assert!(cache.kind_synced(&config_maps(), &ours), "its owners must look for what they missed");
+    assert!(cache.kind_synced(&config_maps(), &ours, 1), "its owners must look for what they missed");
     assert!(cache.is_synced(&a) && !cache.is_unserved(&a) && !cache.is_refused(&a) && cache.is_refused(&theirs));
-    assert!(cache.kind_synced(&config_maps(), &other), "and so must the owners in the other namespace");
+    assert!(cache.kind_synced(&config_maps(), &other, 1), "and so must the owners in the other namespace");
     assert!(!cache.is_refused(&a) && !cache.is_refused(&theirs));
 }
 
@@ -327,11 +327,11 @@ fn a_namespace_whose_list_is_refused_stays_refused_after_a_list_of_another() {
     let [mine, other] = ["ns", "other"].map(WatchScope::namespace);
     let a = object_key("ConfigMap", "a");
     cache.start_kind(&config_maps());
-    assert!(!cache.kind_synced(&config_maps(), &other));
+    assert!(!cache.kind_synced(&config_maps(), &other, 1));
     cache.kind_listed(&config_maps(), Some(First::Refused));
-    assert!(!cache.kind_synced(&config_maps(), &other), "an expired watch lists again");
+    assert!(!cache.kind_synced(&config_maps(), &other, 1), "an expired watch lists again");
     assert!(cache.is_refused(&a) && !cache.is_synced(&a), "nothing covers it");
-    assert!(cache.kind_synced(&config_maps(), &mine) && !cache.is_refused(&a), "the right is granted");
+    assert!(cache.kind_synced(&config_maps(), &mine, 1) && !cache.is_refused(&a), "the right is granted");
 }
 
 #[test]

@@ -199,7 +199,7 @@ async fn objects_that_went_with_their_kind_are_not_ready_until_it_is_back() {
     assert_eq!(world.reconcile().await, ReconcileResult::Error, "discovery has run again");
     assert_cannot("repair");
 
-    let watch = Dependents(world.shared.clone(), Arc::new(config_maps()));
+    let watch = Dependents(world.shared.clone(), Arc::new(config_maps()), 1);
     let alone = async || {
         tokio::time::advance(60 * SECOND).await;
         reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await
@@ -224,7 +224,7 @@ const GEARS: [&str; 2] = ["/apis/x.y/v1/namespaces/ns/gears/g", "/apis/x.y/v1/ge
 /// Feeds the result of a new list of Gears, which are served in the scope of this path.
 fn feed_gears(world: &World, at: usize) {
     let kind = Resource { namespaced: at == 0, ..resource("x.y/v1", "Gear", "gears") };
-    let gears = Dependents(world.shared.clone(), Arc::new(kind));
+    let gears = Dependents(world.shared.clone(), Arc::new(kind), 1);
     let number = world.lists.fetch_add(1, Ordering::Relaxed) + 1;
     let epoch = Epoch { number, began: Instant::now(), is_list: true };
     if let Some(mut gear) = world.server.object(GEARS[at]) {
@@ -278,7 +278,7 @@ async fn an_object_whose_kind_changed_its_scope_is_made_once_and_stays_until_the
 async fn what_may_not_be_watched_any_more_is_not_known_to_be_gone() {
     let world = World::new(spec());
     world.reconcile().await;
-    let watch = Dependents(world.shared.clone(), Arc::new(config_maps()));
+    let watch = Dependents(world.shared.clone(), Arc::new(config_maps()), 1);
     watch.lost(&WatchScope::ALL);
     assert!(!world.shared.cache.is_synced(&object_key("ConfigMap", "a")));
     world.server.remove(&format!("{MAPS}/a"));

@@ -25,7 +25,7 @@ pub(super) fn loading(value: &str, image: &str) -> Value {
 
 /// Feeds the result of a new list of Jobs.
 pub(super) fn feed_jobs(world: &World) {
-    let jobs = Dependents(world.shared.clone(), Arc::new(resource("batch/v1", "Job", "jobs")));
+    let jobs = Dependents(world.shared.clone(), Arc::new(resource("batch/v1", "Job", "jobs")), 1);
     let number = world.lists.fetch_add(1, Ordering::Relaxed) + 1;
     let epoch = Epoch { number, began: Instant::now(), is_list: true };
     if let Some(mut job) = world.server.object(LOAD) {
@@ -731,7 +731,7 @@ async fn a_rollback_makes_a_running_job_again_that_its_upgrade_deleted_although_
     let world = World::on(running().await.server);
     let before = uid(&world);
     // A list from before the Job.
-    world.shared.cache.kind_synced(&resource("batch/v1", "Job", "jobs"), &WatchScope::ALL);
+    world.shared.cache.kind_synced(&resource("batch/v1", "Job", "jobs"), &WatchScope::ALL, 1);
     refuse_check(&world);
     world.edit(|p| p["spec"] = without_the_job());
     world.reconcile().await;

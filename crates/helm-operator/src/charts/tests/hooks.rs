@@ -980,7 +980,7 @@ async fn an_uninstall_waits_for_unwatched_objects_and_names_them() {
     let maps =
         Resource { api_version: "v1".into(), kind: "ConfigMap".into(), plural: "configmaps".into(), namespaced: true };
     let live = world.server.object(&format!("{MAPS}/a")).unwrap();
-    Dependents(world.shared.clone(), Arc::new(maps)).deleted(Arc::new(serde_json::from_value(live).unwrap()));
+    Dependents(world.shared.clone(), Arc::new(maps), 1).deleted(Arc::new(serde_json::from_value(live).unwrap()));
     reconcile::reconcile(&world.shared, &key(), &(), controller::runtime::priority::Priority::Retry).await;
     assert_eq!(world.condition("Ready").unwrap(), "False/Uninstalling/ConfigMap ns/a (finalizers: x/y)");
     assert_eq!(world.maps(), ["a"]);

@@ -675,7 +675,7 @@ impl World {
         let (primaries, records) = (Primaries(self.shared.clone()), self.releases.clone());
         let secrets = Arc::new(resource("v1", "Secret", "secrets"));
         let deployments = Arc::new(resource("apps/v1", "Deployment", "deployments"));
-        let dependents = [maps, roles, secrets, deployments].map(|kind| Dependents(self.shared.clone(), kind));
+        let dependents = [maps, roles, secrets, deployments].map(|kind| Dependents(self.shared.clone(), kind, 1));
         let source = |kind| SourceHandler { sources: Arc::downgrade(&self.shared.sources), kind };
         let sources = [SourceKind::Secret, SourceKind::ConfigMap].map(source);
         self.feed_dependencies(epoch);
@@ -1366,7 +1366,7 @@ async fn our_own_write_without_an_event_is_read_back() {
     let world = World::new(spec());
     world.feed();
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
-    world.shared.cache.kind_synced(&resource("v1", "ConfigMap", "configmaps"), &WatchScope::ALL);
+    world.shared.cache.kind_synced(&resource("v1", "ConfigMap", "configmaps"), &WatchScope::ALL, 1);
     world.server.remove(&format!("{MAPS}/b"));
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     assert_eq!(world.maps(), ["a", "c"], "nothing is known yet");

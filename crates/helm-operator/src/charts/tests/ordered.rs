@@ -394,7 +394,7 @@ fn hide_deployments(world: &World, code: u16) {
     refuse_reads(world, code);
     if code == 403 {
         let kind = Arc::new(resource("apps/v1", "Deployment", "deployments"));
-        Dependents(world.shared.clone(), kind).lost(&WatchScope::ALL);
+        Dependents(world.shared.clone(), kind, 1).lost(&WatchScope::ALL);
     }
 }
 

@@ -261,8 +261,8 @@ async fn a_lost_object_and_a_lost_record_wake_their_resource() {
     world.reconcile().await;
     let live = live(world.server.object(&format!("{MAPS}/a")).unwrap());
     let maps = Arc::new(config_maps());
-    assert!(wakes(&world, || Dependents(world.shared.clone(), maps.clone()).deleted(live.clone())).await);
-    assert!(!wakes(&world, || Dependents(world.shared.clone(), maps).deleted(live)).await, "it is known to be gone");
+    assert!(wakes(&world, || Dependents(world.shared.clone(), maps.clone(), 1).deleted(live.clone())).await);
+    assert!(!wakes(&world, || Dependents(world.shared.clone(), maps, 1).deleted(live)).await, "it is known to be gone");
 
     let path = world.server.paths().into_iter().find(|path| path.contains("sh.helm.release.v1")).unwrap();
     let metadata = serde_json::from_value(world.server.object(&path).unwrap()["metadata"].take()).unwrap();

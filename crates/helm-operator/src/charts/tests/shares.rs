@@ -93,7 +93,7 @@ async fn what_a_shard_keeps_of_a_release_of_another_shard() {
                 1 => world.releases.changed(recorded(release), epoch),
                 _ => KINDS.iter().enumerate().for_each(|(object, (api_version, kind, plural))| {
                     let kind = Arc::new(resource(api_version, kind, plural));
-                    Dependents(world.shared.clone(), kind).changed(Arc::new(sent(release, object)), epoch);
+                    Dependents(world.shared.clone(), kind, 1).changed(Arc::new(sent(release, object)), epoch);
                 }),
             }
         }

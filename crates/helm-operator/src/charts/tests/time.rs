@@ -435,7 +435,7 @@ fn a_forbidden_kind_counts_as_refused_until_it_is_listed() {
     let key = object_key("ConfigMap", "a");
     cache.kind_listed(&config_maps(), Some(First::Refused));
     assert!(cache.is_refused(&key));
-    cache.kind_synced(&config_maps(), &WatchScope::ALL);
+    cache.kind_synced(&config_maps(), &WatchScope::ALL, 1);
     assert!(!cache.is_refused(&key));
 }
 

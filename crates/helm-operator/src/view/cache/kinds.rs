@@ -73,10 +73,10 @@ impl Cache {
         self.releases.read(&self.record_of(owner), concerns).unwrap_or(true)
     }
 
-    /// Records that all of a kind's objects in this scope are known; returns whether its watch may have been refused
-    /// before.
-    pub(crate) fn kind_synced(&self, resource: &Resource, scope: &WatchScope) -> bool {
-        self.changing().coverage.synced(kind_key(resource), scope)
+    /// Records that all of a kind's objects of this many charts are known in this scope; returns whether its watch may
+    /// have been refused before.
+    pub(crate) fn kind_synced(&self, resource: &Resource, scope: &WatchScope, charts: usize) -> bool {
+        self.changing().coverage.synced(kind_key(resource), scope, charts)
     }
 
     /// Records that a kind can no longer be watched in this scope; returns whether that is new.
