@@ -6,6 +6,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::runtime::key::ResourceKey;
 use controller::runtime::reflector::First;
 use helm_release::kube::Resource;
 use tokio::task::{AbortHandle, JoinSet};
@@ -94,8 +95,12 @@ pub(crate) async fn await_lists(shared: &ControllerContext, kind: &Resource, lis
     }
 }
 
-/// Ends the wait of the resources with objects of a kind. Drift from before the first list is known only after it.
+/// Ends the wait for the list of a kind. Wakes the resources that waited, even if their releases have no object of that
+/// kind any longer, and those with objects of it: drift from before the first list is known only after it.
 fn end_wait(shared: &ControllerContext, kind: &Resource, first: Option<First>) {
-    shared.cache.kind_listed(kind, first);
-    shared.cache.resources_with(kind).into_iter().for_each(|key| shared.wake(key));
+    let mut woken: BTreeSet<ResourceKey> = shared.cache.kind_listed(kind, first).into_iter().collect();
+    // The store of a resource wakes it.
+    woken.retain(|key| shared.cache.primary(key).is_some());
+    woken.extend(shared.cache.resources_with(kind));
+    woken.into_iter().for_each(|key| shared.wake(key));
 }

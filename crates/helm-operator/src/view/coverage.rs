@@ -122,12 +122,16 @@ impl Coverage {
         self.kind(kind).waiting = Some(waiting);
     }
 
-    /// Ends the wait for a kind's first list. `None` means that the list continues, but nothing waits for it any
-    /// longer.
-    pub(crate) fn listed(&mut self, kind: KindKey, first: Option<First>) {
+    /// Ends the wait for a kind's first list, and returns the resources that waited. `None` means that the list
+    /// continues, but nothing waits for it any longer. The wait goes on if a list of more charts is to follow.
+    pub(crate) fn listed(&mut self, kind: KindKey, first: Option<First>) -> HashSet<ResourceKey> {
+        let charts = self.charts;
         let kind = self.kind(kind);
-        kind.waiting = None;
+        if kind.charts < charts {
+            return HashSet::new();
+        }
         kind.is_refused |= first == Some(First::Refused) && !kind.is_complete();
+        kind.waiting.take().unwrap_or_default()
     }
 
     /// Returns whether a resource waits for the first list of a kind.
@@ -289,9 +293,11 @@ mod tests {
         [&web, &late].into_iter().for_each(|key| coverage.join(&[kind()], key));
         assert!(coverage.is_awaited_by(&web) && coverage.is_awaited_by(&late));
         assert!(!coverage.synced(kind(), &a, 1));
+        coverage.listed(kind(), Some(First::Refused));
+        assert!(coverage.is_awaited_by(&web) && known(&coverage) == [UNKNOWN; 2], "that list was of one chart");
         coverage.watch_in(kind(), vec![a.clone(), b.clone()], 2);
         assert!(!coverage.synced(kind(), &b, 1));
-        assert_eq!(known(&coverage), [UNKNOWN; 2], "the lists that have just ended are of one chart");
+        assert_eq!(known(&coverage), [UNKNOWN; 2], "so was the list of the other namespace");
         coverage.synced(kind(), &a, 2);
         coverage.listed(kind(), Some(First::Refused));
         assert_eq!(known(&coverage), [COVERED, REFUSED], "the new list of the other namespace is refused");
@@ -307,8 +313,8 @@ mod tests {
         let (mut coverage, key) = (Coverage::default(), ResourceKey::new("ns", "web"));
         coverage.await_list(kind(), [key.clone()].into());
         assert!(coverage.is_awaited_by(&key) && !coverage.is_awaited_by(&ResourceKey::new("ns", "other")));
-        coverage.listed(kind(), None);
-        assert!(!coverage.is_awaited_by(&key));
+        assert_eq!(coverage.listed(kind(), None), [key.clone()].into());
+        assert!(!coverage.is_awaited_by(&key) && coverage.listed(kind(), Some(First::Listed)).is_empty());
         assert_eq!(known(&coverage), [UNKNOWN; 2]);
     }
 }

@@ -467,3 +467,23 @@ async fn a_first_list_that_takes_long_wakes_its_resources_again_when_it_ends() {
         tokio::join!(lists, watcher);
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_waited_for_a_list_is_woken_although_its_release_has_no_object_of_the_kind_any_longer() {
+    let (world, kind) = (World::new(spec()), config_maps());
+    world.reconcile().await;
+    world.shared.cache.await_kind(&kind);
+    let path = world.server.paths().into_iter().find(|path| path.contains("sh.helm.release.v1")).unwrap();
+    let mut record = world.server.object(&path).unwrap();
+    record["metadata"]["namespace"] = "ns".into();
+    let metadata = serde_json::from_value(record["metadata"].take()).unwrap();
+    world.releases.deleted(RecordMeta::read(&metadata, &keys()).unwrap());
+    assert!(world.shared.cache.resources_with(&kind).is_empty() && world.shared.cache.is_listing(&key()));
+    world.open();
+    let woken = async || tokio::time::timeout(SECOND, world.shared.queue.next()).await.ok();
+    while let Some(key) = woken().await {
+        world.shared.queue.done(&key);
+    }
+    object_watches::await_lists(&world.shared, &kind, async { First::Listed }).await;
+    assert_eq!(woken().await, Some(key()));
+}

@@ -1,6 +1,6 @@
 //! The kinds of the objects of releases, and how far the watch of each one is.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
 use controller::runtime::key::ResourceKey;
@@ -48,9 +48,10 @@ impl Cache {
         self.state().coverage.await_list(kind_key(resource), waiting);
     }
 
-    /// Ends the wait for a kind's first list. The result is `None` if the list takes too long.
-    pub(crate) fn kind_listed(&self, resource: &Resource, first: Option<First>) {
-        self.state().coverage.listed(kind_key(resource), first);
+    /// Ends the wait for a kind's first list, and returns the resources that waited. The result is `None` if the list
+    /// takes too long.
+    pub(crate) fn kind_listed(&self, resource: &Resource, first: Option<First>) -> HashSet<ResourceKey> {
+        self.state().coverage.listed(kind_key(resource), first)
     }
 
     /// Returns whether a resource waits for the first list of a kind.
