@@ -190,7 +190,8 @@ impl Informers {
         })
     }
 
-    /// Lists a new member's objects, and then passes on the events that it missed.
+    /// Lists a new member's objects, and then passes on the events that it missed. If the list is refused, the watch
+    /// begins again, because its list is tried until it succeeds: the refusal may end soon.
     async fn catch_up(
         self: Arc<Self>,
         shared: Arc<SharedWatch>,
@@ -206,7 +207,7 @@ impl Informers {
                 Ok(false) => {}
                 Err(kube::Error::Api(status)) if reflector::is_refusal(&status) => {
                     shared.admit_unlisted(&subscriber);
-                    return First::Refused;
+                    return self.restart(&shared).await;
                 }
                 Err(error) => {
                     let (kind, error) = (&shared.kind.kind, controller::report::chain(&error));
@@ -217,6 +218,13 @@ impl Informers {
             }
         }
         First::Listed
+    }
+
+    /// Starts a watch again.
+    fn restart(&self, shared: &Arc<SharedWatch>) -> BoxFuture<'static, First> {
+        let mut state = lock(&self.state);
+        let State { charts, tasks, .. } = &mut *state;
+        shared.start(&*self.source, charts, tasks)
     }
 }
 

@@ -108,6 +108,32 @@ async fn an_object_that_goes_while_a_chart_is_added_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_list_with_an_added_chart_that_is_refused_once_is_tried_again() {
+    let (world, process) = (World::unwatched(World::new(spec()).server, |_| {}), Process::new());
+    world.reconcile().await;
+    let other = process.first().await;
+    let (mut watches, mut tasks) = (ObjectWatches::new(&world.shared, process.kinds.clone()), JoinSet::new());
+    watches.cover(WatchRequest::Kind(Arc::new(config_maps())), &mut tasks);
+    let list = || {
+        let listed = objects(&world).into_iter().map(Event::InitApply);
+        std::iter::once(Event::Init).chain(listed).chain([Event::InitDone])
+    };
+    list().for_each(|event| process.server.send(1, event));
+    other.until("sweep 2").await;
+
+    process.server.refuse_lists();
+    show_another_chart(&world);
+    watches.cover(WatchRequest::Chart, &mut tasks);
+    tokio::time::sleep(SECOND).await;
+    let b = object_key("ConfigMap", "b");
+    assert!(world.shared.cache.is_listing(&key()) && !world.shared.cache.is_synced(&b));
+    list().for_each(|event| process.server.send(2, event));
+    while tasks.join_next().await.is_some() {}
+    assert!(!world.shared.cache.is_listing(&key()) && !world.shared.cache.is_refused(&b));
+    assert!(world.shared.cache.is_synced(&b) && world.shared.cache.dependent(&b).is_some());
+}
+
+#[tokio::test(start_paused = true)]
 async fn resources_wait_for_the_lists_with_an_added_chart_although_earlier_ones_end() {
     let (world, process) = (World::unwatched(World::new(spec()).server, |_| {}), Process::new());
     world.reconcile().await;

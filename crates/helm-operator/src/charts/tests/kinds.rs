@@ -108,6 +108,12 @@ impl Server {
         self.lists.0.add_permits(1);
     }
 
+    /// Refuses the next page, and all others.
+    pub(super) fn refuse_lists(&self) {
+        self.refuses.store(true, Ordering::Relaxed);
+        self.lists.0.add_permits(1);
+    }
+
     pub(super) fn send(&self, watch: usize, event: Event<Live>) {
         // An abandoned watch has no receiver.
         _ = self.watches.lock().unwrap()[watch].1.unbounded_send(Ok(event));
@@ -446,7 +452,7 @@ async fn every_controller_hears_of_a_watch_that_is_refused_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_controller_whose_list_is_refused_knows_all_after_the_next_list_of_the_watch() {
+async fn a_controller_whose_list_is_refused_knows_all_after_a_list_of_the_watch_which_begins_again() {
     let process = Process::new();
     let first = process.first().await;
     process.server.send(0, Event::Init);
@@ -456,13 +462,13 @@ async fn a_controller_whose_list_is_refused_knows_all_after_the_next_list_of_the
     process.server.send(0, Event::InitDone);
     process.server.send(0, Event::Apply(of("two")));
     first.until("two in 2").await;
-    process.server.refuses.store(true, Ordering::Relaxed);
-    process.server.lists.0.add_permits(1);
-    assert_eq!(listed.await.unwrap(), First::Refused);
+    process.server.refuse_lists();
     assert_eq!(second.until("two in 2").await, ["two in 2"], "the list that ended began before it joined");
+    assert_eq!(process.server.charts(), ["a b"; 2]);
     for event in [Event::Init, Event::InitApply(of("one")), Event::InitDone] {
-        process.server.send(0, event);
+        process.server.send(1, event);
     }
+    assert_eq!(listed.await.unwrap(), First::Listed);
     assert_eq!(second.until("sweep 3").await, ["one in 3", "sweep 3"]);
 }
 
