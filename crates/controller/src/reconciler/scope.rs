@@ -155,9 +155,9 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// resource owns cluster-scoped objects, and objects in the namespaces that they name, if these are watched.
     ///
     /// # Errors
-    /// Fails if an object of that name has another controller, or none, if the resource cannot own the object there, if
-    /// an object that it controls changes before each of several attempts, or if the server rejects the object. When a
-    /// foreign object that `cache` contains changes or is deleted, the resource is reconciled again.
+    /// Fails if an object of that name has another controller, or none, if the resource cannot own the object there, or
+    /// if the server rejects the object. When a foreign object that `cache` contains changes or is deleted, the
+    /// resource is reconciled again.
     pub async fn apply<K: Kind>(&self, cache: &Cache<K>, apply: impl Into<Apply<K>>) -> Result<Applied<K>, WriteError> {
         let apply = self.placed(apply.into())?;
         let cached = cache.newest(&ResourceKey::of(&apply.object));
@@ -283,7 +283,8 @@ impl<'a, R: Kind> Scope<'a, R> {
     }
 
     /// Applies the object in the state that was judged. If the resource must be its controller, an object that has
-    /// changed since is read and judged again: it may have been handed over.
+    /// changed since is read and judged again: it may have been handed over. If it changes faster than an apply takes,
+    /// the last attempt names no version, because it would never be written otherwise.
     async fn write<K: Kind>(&self, apply: &Apply<K>, wanted: &Value, judged: &ObjectMeta) -> Result<K, WriteError> {
         let (object, mut judged) = (&apply.object, judged.clone());
         for _ in 1..ATTEMPTS {
@@ -301,12 +302,13 @@ impl<'a, R: Kind> Scope<'a, R> {
                 return Err(foreign(object));
             }
         }
+        judged.resource_version = None;
         self.send(apply, wanted, &judged).await.map_err(|source| failed(object, source))
     }
 
     /// Applies the object once. The uid of the judged state prevents the apply from changing another object of that
-    /// name, and its version from taking back an object that was handed over. Without a uid, the apply asks for
-    /// resource version 1, which no object has: it creates the object, or conflicts with an existing one.
+    /// name, and its version, if given, from taking back an object that was handed over. Without a uid, the apply asks
+    /// for resource version 1, which no object has: it creates the object, or conflicts with an existing one.
     async fn send<K: Kind>(&self, apply: &Apply<K>, wanted: &Value, judged: &ObjectMeta) -> kube::Result<K> {
         let (object, uid, mut wanted) = (&apply.object, judged.uid.as_deref(), wanted.clone());
         let version = match (uid, apply.ownership) {
