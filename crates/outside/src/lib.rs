@@ -25,6 +25,6 @@ pub use intern::intern;
 pub use memory::{Disturbance, MemoryApi};
 pub use memory_api::{Target, group_of, object_path, written_path};
 pub use pages::{list, pages, pages_in_turn};
-pub use refusal::{is_outage, is_transient, is_unanswered, named, reached_server, value_at};
+pub use refusal::{is_of_conversion, is_outage, is_transient, is_unanswered, named, reached_server, value_at};
 pub use weight::{NODE_WEIGHT, weight};
 pub use world::*;

@@ -23,7 +23,8 @@ pub(crate) struct Unanswered {
     fault: Fault,
     /// The attempt that had failed before its clean-up met an obstacle.
     uncleaned: Option<Box<(FailedAttempt, Obstacle)>>,
-    /// Whether the server refused to show an object of a group that an ordered release waits for.
+    /// Whether the server refused to show an object of a group that an ordered release waits for, or a conversion
+    /// webhook failed to.
     hides_group: bool,
 }
 
@@ -87,8 +88,10 @@ impl Unanswered {
 
     /// Creates the failure of an action whose candidate is not the cause.
     fn action(error: &action::Error) -> Unanswered {
-        // An outage that a proxy or the server itself answers with a code is one nevertheless.
-        let hides_group = error.is_group() && error.reached_server() && !error.is_outage();
+        // An outage that a proxy or the server itself answers with a code is one nevertheless. But the candidate may
+        // have broken a conversion webhook, which would then hide the group for ever.
+        let is_refusal = !error.is_outage() || error.is_of_conversion();
+        let hides_group = error.is_group() && error.reached_server() && is_refusal;
         match error.is_refused_deletion() {
             true => Unanswered::with_reason(Reason::DeletionRefused, chain(error)),
             false => Unanswered { hides_group, ..Unanswered::request(error) },
@@ -155,7 +158,7 @@ impl Failed {
     }
 
     /// Returns whether an ordered release does not go on because the server refuses to show an object of a group. An
-    /// outage is no such refusal, with or without an answer.
+    /// outage is no such refusal, with or without an answer, except for that of a conversion webhook.
     pub(crate) fn hides_group(&self) -> bool {
         matches!(self, Failed::Unanswered(unanswered) if unanswered.hides_group)
     }

@@ -68,8 +68,14 @@ impl Error {
         matches!(self, Error::Hook(HookError::Unanswered { .. })) || kube::is_outage(self)
     }
 
-    /// Returns whether the API server answered the request that failed. Such an outage may last forever, because it may
-    /// be a webhook's.
+    /// Returns whether a conversion webhook failed. Such an outage may last for ever, because the action itself may
+    /// have broken the webhook.
+    pub fn is_of_conversion(&self) -> bool {
+        kube::is_of_conversion(self)
+    }
+
+    /// Returns whether the request that failed was answered, by the API server or by a proxy before it. Such an outage
+    /// may last forever, because a webhook may be its cause, and only the message tells which of these it is.
     pub fn reached_server(&self) -> bool {
         kube::reached_server(self)
     }

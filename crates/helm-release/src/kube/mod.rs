@@ -64,7 +64,7 @@ pub(crate) use objects::decorate::is_kept;
 pub(crate) use objects::duplicate::last_of_each;
 pub(crate) use objects::object::recorded_objects;
 pub(crate) use objects::order::uninstall_order;
-pub(crate) use outside::{is_outage, is_unanswered, reached_server};
+pub(crate) use outside::{is_of_conversion, is_outage, is_unanswered, reached_server};
 pub(crate) use waiting::pause::Pause;
 pub(crate) use waiting::slot::without_slot;
 pub(crate) use writes::apply::Target;

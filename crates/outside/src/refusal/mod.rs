@@ -39,6 +39,12 @@ impl Error {
         self.is_outage() || matches!(self, Error::Refused { purpose: Purpose::Read, .. })
     }
 
+    /// Returns whether a conversion webhook failed. Counterpart: `webhookConverter.Convert` in
+    /// `k8s.io/apiextensions-apiserver/pkg/apiserver/conversion/webhook_converter.go`.
+    pub fn is_of_conversion(&self) -> bool {
+        matches!(self, Error::Refused { code: 500, message, .. } if message.contains("conversion webhook for "))
+    }
+
     /// Builds the error of a response with this HTTP status, reason and message.
     pub fn from_status(code: u16, reason: &str, message: &str) -> Error {
         let body = serde_json::json!({"reason": reason, "message": message});
@@ -178,6 +184,12 @@ pub fn is_transient(error: &(dyn std::error::Error + 'static)) -> bool {
 /// Returns whether the first API server error in the chain of causes is an outage; `false` without one.
 pub fn is_outage(error: &(dyn std::error::Error + 'static)) -> bool {
     request_of(error).is_some_and(Error::is_outage)
+}
+
+/// Returns whether the first API server error in the chain of causes is the failure of a conversion webhook; `false`
+/// without one.
+pub fn is_of_conversion(error: &(dyn std::error::Error + 'static)) -> bool {
+    request_of(error).is_some_and(Error::is_of_conversion)
 }
 
 /// Returns whether something other than the sent object caused the first API server error in the chain of causes;

@@ -339,6 +339,14 @@ fn what_was_not_answered_or_only_asked_to_read_judges_nothing() {
 }
 
 #[test]
+fn only_an_internal_error_that_names_a_conversion_webhook_is_of_one() {
+    let failed = "conversion webhook for example.com/v2, Kind=Db failed: no endpoints available for service \"a\"";
+    for (code, message, expected) in [(500, failed, true), (500, "no", false), (503, failed, false)] {
+        assert_eq!(Error::from_status(code, "InternalError", message).is_of_conversion(), expected, "{code} {message}");
+    }
+}
+
+#[test]
 fn roles_that_the_server_has_not_read_yet_are_no_judgement() {
     let forbidden = |why: &str| {
         let begin = "configmaps \"b\" is forbidden: User \"op\" cannot patch resource \"configmaps\" in API group \"\" in the namespace \"ns\"";

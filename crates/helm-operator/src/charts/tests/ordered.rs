@@ -381,17 +381,20 @@ async fn a_group_that_fails_or_takes_too_long_fails_the_release_and_says_what_to
     }
 }
 
-/// Refuses all reads of Deployments with this code.
-fn refuse_reads(world: &World, code: u16) {
+/// The message of a refusal that does not name its cause.
+const NO_ANSWER: &str = "no answer";
+
+/// Refuses all reads of Deployments with this code and message.
+fn refuse_reads(world: &World, code: u16, message: &'static str) {
     world.server.refuse(move |call| {
         let reads = call.method == http::Method::GET && call.path.starts_with(DEPLOYMENTS);
-        reads.then(|| Error::from_status(code, "", "no answer"))
+        reads.then(|| Error::from_status(code, "", message))
     });
 }
 
 /// Refuses all reads of Deployments with this code. With 403, their watch ends, too.
 fn hide_deployments(world: &World, code: u16) {
-    refuse_reads(world, code);
+    refuse_reads(world, code, NO_ANSWER);
     if code == 403 {
         let kind = Arc::new(resource("apps/v1", "Deployment", "deployments"));
         Dependents(world.shared.clone(), kind, 1).lost(&WatchScope::ALL);
@@ -481,10 +484,10 @@ fn check_reached(world: &World, state: Reached, behaviour: &str) {
 }
 
 /// Reconciles while the database waits and, from the first minute on, no Deployment can be read.
-async fn reconcile_refused(world: &World, code: u16) {
+async fn reconcile_refused(world: &World, code: u16, message: &'static str) {
     let refused = async {
         tokio::time::sleep(MINUTE).await;
-        refuse_reads(world, code);
+        refuse_reads(world, code, message);
         std::future::pending::<()>().await;
     };
     tokio::select! {
@@ -496,11 +499,18 @@ async fn reconcile_refused(world: &World, code: u16) {
 
 #[tokio::test(start_paused = true)]
 async fn a_group_that_the_server_refuses_to_show_for_long_counts_as_failed_in_a_rollout_unlike_an_outage() {
-    for (code, at_last) in [(403, Reached::Failed), (500, Reached::Moving), (503, Reached::Moving)] {
+    let conversion = "conversion webhook for apps/v1, Kind=Deployment failed: no endpoints available for service \"a\"";
+    for (code, message, at_last) in [
+        (403, NO_ANSWER, Reached::Failed),
+        (500, NO_ANSWER, Reached::Moving),
+        (503, NO_ANSWER, Reached::Moving),
+        // The upgrade may have broken the webhook.
+        (500, conversion, Reached::Failed),
+    ] {
         let world = before_the_rollout().await;
         for state in [Reached::Moving, at_last] {
-            reconcile_refused(&world, code).await;
-            check_reached(&world, state, &code.to_string());
+            reconcile_refused(&world, code, message).await;
+            check_reached(&world, state, &format!("{code} {message}"));
             tokio::time::advance(MINUTE * 10).await;
         }
         world.server.accept();
@@ -514,13 +524,13 @@ async fn a_group_that_the_server_refuses_to_show_for_long_counts_as_failed_in_a_
 #[tokio::test(start_paused = true)]
 async fn a_group_that_the_server_refused_to_show_once_does_not_count_as_failed_however_long_ago() {
     let world = before_the_rollout().await;
-    reconcile_refused(&world, 403).await;
+    reconcile_refused(&world, 403, NO_ANSWER).await;
     tokio::time::advance(MINUTE * 20).await;
     // Something wakes the release before its next look.
     let primary = world.shared.cache.primary(&key()).unwrap();
     StepContext::new(&world.shared, &key(), &()).note_part(&primary, None);
     check_reached(&world, Reached::Moving, "refused once");
-    reconcile_refused(&world, 403).await;
+    reconcile_refused(&world, 403, NO_ANSWER).await;
     check_reached(&world, Reached::Failed, "refused again");
 }
 
