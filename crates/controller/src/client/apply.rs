@@ -1,5 +1,5 @@
-//! Server-side applies. Their only content type on servers since 1.16 is YAML, and kube sends JSON as it is, of which
-//! YAML rejects some characters and changes others.
+//! Server-side applies. They are sent as YAML, the content type that every server with server-side apply accepts, but
+//! kube puts JSON into them as it is, of which YAML rejects some characters and changes others.
 
 use kube::api::{Patch, PatchParams};
 use kube::core::Request;

@@ -79,7 +79,7 @@ impl Attempt<'_> {
     }
 
     /// Returns whether an object exists and is unfinished. One that this process has no right to read counts as unfinished.
-    /// Always asks the server: a late watch does not show a Job that has begun since, and the deletion asks, too.
+    /// Always asks the server: a late watch does not show a Job that has begun since.
     async fn is_unfinished(&self, object: &MarkedObject) -> Result<bool, Error> {
         let (env, key) = (self.env, &object.key);
         match env.applier.find_whole(key, &object.api_version).await {
