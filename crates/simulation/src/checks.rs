@@ -368,10 +368,12 @@ impl Checks {
             }
             None if is_first => {
                 resource.is_foreign = false;
-                // The next install finds what `helm uninstall` left behind, and what was recreated since.
+                // The next install finds what `helm uninstall` left behind, and what was recreated since. What a finalizer
+                // holds is as good as gone.
                 if &*change.by == "helm" {
-                    let own = objects.keys().filter(|path| is_of(path, name));
-                    resource.before.extend(own.map(|path| path.to_string()));
+                    let stays = |object: &Value| object["metadata"]["deletionTimestamp"].is_null();
+                    let own = objects.iter().filter(|(path, object)| is_of(path, name) && stays(object));
+                    resource.before.extend(own.map(|(path, _)| path.to_string()));
                 }
             }
             _ => {}
