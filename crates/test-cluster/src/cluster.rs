@@ -8,6 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -51,6 +52,9 @@ pub enum Processes {
     /// Only etcd and the API server, without webhooks: objects stay as their client wrote them.
     ApiServer,
 }
+
+/// How many kubeconfigs of accounts this process has written.
+static KUBECONFIGS: AtomicUsize = AtomicUsize::new(0);
 
 /// A control plane with one node. Dropping it stops the processes and removes their directory.
 #[derive(Debug)]
@@ -198,13 +202,16 @@ impl TestCluster {
         self.plane(Component::ApiServer)?.kubeconfig_with_token(token)
     }
 
-    /// Writes a kubeconfig with the identity and the permissions of a ServiceAccount; returns its path.
+    /// Writes a kubeconfig with the identity and the permissions of a ServiceAccount; returns its path. Each call writes a
+    /// file of its own.
     ///
     /// # Errors
     /// If the account does not exist, or [`Error::NotOurs`] on an existing cluster.
     pub fn kubeconfig_of(&self, namespace: &str, account: &str) -> Result<PathBuf, Error> {
         let token = self.kubectl(["--namespace", namespace, "create", "token", account])?;
-        let path = self.folder.join(format!("kubeconfig-{namespace}-{account}"));
+        // Tests that run at once may ask for the same account, and their programs must not read half a file.
+        let number = KUBECONFIGS.fetch_add(1, Ordering::Relaxed);
+        let path = self.folder.join(format!("kubeconfig-{namespace}-{account}-{number}"));
         fs::write(&path, self.kubeconfig_with_token(token.trim())?).attempt(|| format!("write {}", path.display()))?;
         Ok(path)
     }

@@ -105,9 +105,9 @@ fn a_service_account_has_its_rbac_rights_and_its_requests_are_recorded() {
     namespace
         .kubectl(["create", "rolebinding", "reader", "--role=reader", &format!("--serviceaccount={account}")])
         .unwrap();
-    let token = namespace.kubectl(["create", "token", "default"]).unwrap();
-    let kubeconfig = cluster.folder().join("account.kubeconfig");
-    std::fs::write(&kubeconfig, cluster.kubeconfig_with_token(token.trim()).unwrap()).unwrap();
+    let kubeconfig = cluster.kubeconfig_of(namespace.name(), "default").unwrap();
+    let another = cluster.kubeconfig_of(namespace.name(), "default").unwrap();
+    assert_ne!(kubeconfig, another, "a program may be reading the first one");
     let list =
         |what| cluster.kubectl(["--kubeconfig", kubeconfig.to_str().unwrap(), "-n", namespace.name(), "get", what]);
 
