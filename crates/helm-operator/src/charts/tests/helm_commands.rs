@@ -212,6 +212,22 @@ async fn what_helm_rewrites_in_the_record_of_an_upgrade_ends_none_of_its_hooks()
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_helm_rewrites_in_the_record_of_an_upgrade_after_a_dead_one_ends_none_of_its_hooks() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-upgrade")])));
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    killed_after(&world, 30).await;
+    world.edit(|p| p["spec"]["value"] = "3".into());
+    let world = World::on(world.server);
+    reconcile_while(&world, |world| {
+        helm_writes(world, 3, Status::PendingUpgrade, &manifest(&["a", "b", "c"], "3"), Duration::ZERO);
+    })
+    .await;
+    assert_eq!((world.history().last().unwrap().as_str(), world.value_of("a")), ("3 deployed", json!("3")));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_hook_that_a_dead_process_started_ends_although_a_persons_revision_followed() {
     for is_deleted in [false, true] {
         let migrate = json!({"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"]});
