@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use outside::{Api, Call, Error, MemoryApi, Response};
 use serde_json::json;
 
-use crate::kube::{Decoration, Owner, Tie};
+use crate::kube::{Decoration, Found, Object, Owner, Previous, Rule, Target, Tie};
 use crate::release::{ChartDocument, Hook, HookEvent, Info, Release};
 use crate::storage::{Key, Keyring};
 
@@ -32,6 +32,20 @@ pub(crate) fn decoration() -> Decoration {
         chart: "memcached".into(),
         owner: Some(owner),
         tie: Tie::default(),
+    }
+}
+
+/// Returns an object of that release that the chart has changed, and of whose live state nothing is known.
+pub(crate) fn target(object: &Object) -> Target<'_> {
+    Target {
+        object,
+        rule: Rule::Keep,
+        observed: Found::Unknown,
+        previous: Previous::Apply,
+        changed: true,
+        handed_over: Vec::new(),
+        expires: false,
+        is_new: false,
     }
 }
 

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::kube::live_state::readiness::readiness_of;
 use crate::kube::writes::limit::MAX_WRITES;
-use crate::sample::{Counting, decoration};
+use crate::sample::{self, Counting, decoration};
 
 const SERVICE: &str = "/api/v1/namespaces/ns/services/web";
 
@@ -15,16 +15,7 @@ fn service() -> Object {
 }
 
 fn target(object: &Object, rule: Rule, observed: Found) -> Target<'_> {
-    Target {
-        object,
-        rule,
-        observed,
-        previous: Previous::Apply,
-        changed: false,
-        handed_over: Vec::new(),
-        expires: false,
-        is_new: false,
-    }
+    Target { rule, observed, changed: false, ..sample::target(object) }
 }
 
 impl Applier {

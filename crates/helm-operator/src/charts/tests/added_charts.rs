@@ -34,6 +34,14 @@ fn show_with_another_chart(world: &World, path: &str) {
     Primaries(world.shared.clone()).changed(serde_json::from_value::<Received>(resource).unwrap(), epoch);
 }
 
+/// Lists these objects in the first watch.
+fn list(process: &Process, objects: impl IntoIterator<Item = Live>) {
+    let listed = objects.into_iter().map(Event::InitApply);
+    for event in std::iter::once(Event::Init).chain(listed).chain([Event::InitDone]) {
+        process.server.send(1, event);
+    }
+}
+
 /// Returns whether the ConfigMap was written since this many requests.
 fn is_written(world: &World, path: &str, since: usize) -> bool {
     world.server.log()[since..].contains(&format!("PATCH {path}"))
@@ -48,10 +56,7 @@ async fn an_object_of_an_added_chart_is_not_missing_before_it_is_listed() {
     watches.cover(WatchRequest::Kind(Arc::new(config_maps())), &mut tasks);
     tokio::time::advance(SECOND).await;
     // The list lacks an object with the label of another chart.
-    let listed = objects(&world).into_iter().filter(|live| live.metadata.name.as_deref() != Some("b"));
-    for event in std::iter::once(Event::Init).chain(listed.map(Event::InitApply)).chain([Event::InitDone]) {
-        process.server.send(1, event);
-    }
+    list(&process, objects(&world).into_iter().filter(|live| live.metadata.name.as_deref() != Some("b")));
     other.until("sweep 2").await;
     let (b, path) = (object_key("ConfigMap", "b"), format!("{MAPS}/b"));
     assert!(world.shared.cache.is_synced(&b) && world.shared.cache.dependent(&b).is_none());
@@ -83,10 +88,7 @@ async fn an_object_that_goes_while_a_chart_is_added_comes_back() {
     let other = process.first().await;
     let (mut watches, mut tasks) = (ObjectWatches::new(&world.shared, process.kinds.clone()), JoinSet::new());
     watches.cover(WatchRequest::Kind(Arc::new(config_maps())), &mut tasks);
-    let listed = objects(&world).into_iter().map(Event::InitApply);
-    for event in std::iter::once(Event::Init).chain(listed).chain([Event::InitDone]) {
-        process.server.send(1, event);
-    }
+    list(&process, objects(&world));
     other.until("sweep 2").await;
 
     // The watch selects this chart already, so that the controller lists by itself, which fails at first.
@@ -145,10 +147,7 @@ async fn resources_wait_for_the_lists_with_an_added_chart_although_earlier_ones_
     // The watch selects this chart already, so that the controller lists by itself.
     show_another_chart(&world);
     watches.cover(WatchRequest::Chart, &mut tasks);
-    let listed = objects(&world).into_iter().map(Event::InitApply);
-    for event in std::iter::once(Event::Init).chain(listed).chain([Event::InitDone]) {
-        process.server.send(1, event);
-    }
+    list(&process, objects(&world));
     other.until("sweep 2").await;
     _ = tasks.join_next().await;
     assert!(world.shared.cache.is_listing(&key()), "its own list has no answer yet");

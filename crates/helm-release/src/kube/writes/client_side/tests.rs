@@ -252,16 +252,7 @@ async fn apply(
         Mode::Client => (Rule::Keep, ours, Previous::Client { changed: false }),
         Mode::ClientChanged => (Rule::Keep, ours, Previous::Client { changed: true }),
     };
-    let target = Target {
-        object,
-        rule,
-        observed,
-        previous,
-        changed: false,
-        handed_over: Vec::new(),
-        expires: false,
-        is_new: false,
-    };
+    let target = Target { rule, observed, previous, changed: false, ..sample::target(object) };
     Ok(applier.apply(&target, &WriteOptions::new(&decoration(), policy, last)).await?.unwrap())
 }
 
@@ -321,18 +312,11 @@ fn cluster(finalizer: &str) -> Object {
 
 async fn write_cluster(applier: &Applier, object: &Object, last: &dyn MergeBases) -> Applied {
     let decoration = sample::decoration();
-    let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
-    let target = Target {
-        object,
-        rule,
-        observed,
-        previous,
-        changed: true,
-        handed_over: Vec::new(),
-        expires: false,
-        is_new: false,
-    };
-    applier.apply(&target, &WriteOptions::new(&decoration, Policy::Client, last)).await.unwrap().unwrap()
+    applier
+        .apply(&sample::target(object), &WriteOptions::new(&decoration, Policy::Client, last))
+        .await
+        .unwrap()
+        .unwrap()
 }
 
 /// Adds an owner reference and a finalizer to the custom resource, as another controller does.
@@ -552,9 +536,8 @@ fn job(image: &str) -> Object {
 }
 
 async fn write_job(applier: &Applier, object: &Object, previous: Previous, last: &dyn MergeBases) -> Applied {
-    let (decoration, handed_over) = (decoration(), Vec::new());
-    let (rule, observed) = (Rule::Keep, Found::Unknown);
-    let target = Target { object, rule, observed, previous, changed: true, handed_over, expires: false, is_new: false };
+    let decoration = decoration();
+    let target = Target { previous, ..sample::target(object) };
     let options = WriteOptions::new(&decoration, Policy::Auto, last);
     applier.apply_all(&[target], &options).await.unwrap().remove(0)
 }
@@ -794,16 +777,8 @@ async fn new_crd_fields_are_awaited_before_writing_client_side() {
             let refused = applies && left.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1)).is_ok();
             refused.then(|| Error::from_status(500, "", undeclared))
         });
-        let of = |object| Target {
-            object,
-            rule: Rule::Import,
-            observed: Found::Absent,
-            previous: Previous::Apply,
-            changed: false,
-            handed_over: Vec::new(),
-            expires: false,
-            is_new: false,
-        };
+        let of =
+            |object| Target { rule: Rule::Import, observed: Found::Absent, changed: false, ..sample::target(object) };
         let applier = Applier::new(server);
         let targets = [of(&definition), of(&custom)];
         let applied = applier.apply_all(&targets, &WriteOptions::new(&decoration(), Policy::Auto, &())).await.unwrap();

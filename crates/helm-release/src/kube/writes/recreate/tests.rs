@@ -11,8 +11,8 @@ use crate::kube::objects::object::{Object, ObjectKey};
 use crate::kube::objects::rules::{ObjectRule, RECREATE_ANNOTATION};
 use crate::kube::waiting::slot::Slot;
 use crate::kube::writes::client_side::MergeBases;
-use crate::kube::writes::write::{Policy, Previous};
-use crate::sample::decoration;
+use crate::kube::writes::write::Policy;
+use crate::sample::{decoration, target};
 
 const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/web";
 const DEPLOYMENT: &str = "/apis/apps/v1/namespaces/ns/deployments/web";
@@ -250,12 +250,6 @@ fn named(name: &str, image: &str) -> Object {
     object
 }
 
-/// Returns an object of the release that the chart has changed.
-fn target(object: &Object) -> Target<'_> {
-    let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
-    Target { object, rule, observed, previous, changed: true, handed_over: Vec::new(), expires: false, is_new: false }
-}
-
 async fn apply(applier: &Applier, object: &Object, changed: bool, told: &Told) -> Result<Vec<Applied>, ApplyError> {
     apply_as(Unchanged::Refused, applier, object, changed, told).await
 }
@@ -276,18 +270,7 @@ async fn apply_as(
 async fn apply_recording(applier: &Applier, object: &Object, told: &Told) -> Result<Vec<Applied>, ApplyError> {
     let decoration = decoration();
     let options = WriteOptions { slot: told, deletions: told, ..WriteOptions::new(&decoration, Policy::Auto, told) };
-    let (rule, observed, previous) = (Rule::Keep, Found::Unknown, Previous::Apply);
-    let target = Target {
-        object,
-        rule,
-        observed,
-        previous,
-        changed: true,
-        handed_over: Vec::new(),
-        expires: false,
-        is_new: false,
-    };
-    applier.apply_all(&[target], &options).await
+    applier.apply_all(&[target(object)], &options).await
 }
 
 /// Returns the writes since then, without responses to dry runs.
