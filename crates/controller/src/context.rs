@@ -202,7 +202,7 @@ pub struct ControllerConfig {
 }
 
 impl ControllerConfig {
-    /// Returns how to tell which resources belong to this process; `None` if all of them do.
+    /// Returns this process's share of the resources; `None` if it serves all of them.
     pub fn share(&self) -> Option<Share> {
         let ring = self.ring.clone().map(Share::from);
         ring.or_else(|| self.shard_selector.clone().map(Share::from))

@@ -1,5 +1,5 @@
 //! Runs the controller of a fetched chart: with the registry's chart, else with the cached one, else with a stand-in
-//! that reports why there is none. Restarts it when the chart has changed.
+//! that reports why the chart is missing. Restarts the controller when the chart changes.
 //!
 //! ```text
 //! fetch ─┬─ chart ──────────────────────┬─▶ run ◀── at each interval: fetch ── another chart ─▶ stop as at a shutdown, run

@@ -113,7 +113,7 @@ pub(super) async fn start(
     Ok(Some(serving(shared, context, (primaries, keys), requested)))
 }
 
-/// What a controller has of its own, beside the handles that the process's controllers share.
+/// The parts of a controller that it does not share with the process's other controllers.
 struct Own {
     settings: Settings,
     acceptance: Acceptance,

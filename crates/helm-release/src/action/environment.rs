@@ -64,7 +64,7 @@ pub struct Options {
     /// The object that the server rejected in the last attempt with the same inputs, if any. It is tried first, as a
     /// dry run.
     pub refused: Option<Refusal>,
-    /// The release's state before an upgrade that takes an upgrade permit, for the marks. Default: none.
+    /// The release's state before the upgrade, which the marks record if the upgrade takes a permit. Default: none.
     pub before: Option<Before>,
     /// Whether the test hooks run after an install or upgrade ([`test()`](super::test())). Default: false.
     pub tests: bool,

@@ -56,8 +56,8 @@ pub enum PostDelete {
 /// skipped because their namespace is being deleted.
 ///
 /// Call it before [`delete_objects`] and repeat it until it succeeds. The hooks' phases are recorded as they run, so a
-/// repetition after an error, a cancellation or a crash runs only what has not succeeded yet. Once all succeeded, it
-/// only deletes what is left of the hooks that are deleted on success. If hooks are disabled, it ends those that a dead
+/// call after an error, a cancellation or a crash runs only the hooks that have not succeeded yet. Once all have succeeded,
+/// it only deletes what is left of the hooks that are deleted on success. If hooks are disabled, it ends those that a dead
 /// process started.
 ///
 /// # Errors

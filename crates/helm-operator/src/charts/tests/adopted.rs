@@ -200,7 +200,7 @@ fn refuse_maps(world: &World) {
     });
 }
 
-/// Returns the metadata of `a`, which somebody has made. Unless it is marked for Helm, the resource asks to adopt it.
+/// Returns the metadata of the ConfigMap `a` that a user creates. Unless it has Helm's marks, makes the resource adopt it.
 fn precious(world: &World, annotated: bool) -> Value {
     if !annotated {
         adopt(world);

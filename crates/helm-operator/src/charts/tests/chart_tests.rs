@@ -420,7 +420,7 @@ fn lose_the_answer_to_the_rejection(world: &World, version: u32) {
     });
 }
 
-/// Reconciles while tests fail, and shows the operator nothing that it has not learned from answers.
+/// Reconciles while tests fail. The operator sees no events, only the responses to its requests.
 async fn reconcile_unaware(world: &World) {
     let reconciled = async { crate::reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await };
     tokio::select! {

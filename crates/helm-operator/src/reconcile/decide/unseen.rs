@@ -165,7 +165,7 @@ impl Unseen {
         state.settled = state.finds;
     }
 
-    /// Returns whether anything is missing, or something found has not taken effect yet.
+    /// Returns whether any object is missing, or any find has yet to take effect.
     pub(crate) fn is_any(&self) -> bool {
         let state = self.state();
         state.is_missing() || !state.is_settled()

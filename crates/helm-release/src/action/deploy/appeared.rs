@@ -1,5 +1,5 @@
-//! Finds objects that somebody has made since an unfinished attempt listed them, such as volume claims that a backup
-//! restores. The release adopts them, as if they had been there before: no clean-up may delete what no attempt has made.
+//! Finds objects that others have created since an unfinished attempt listed them, such as volume claims restored from a
+//! backup. The release adopts them as if they had existed before, so that no clean-up deletes what no attempt created.
 
 use super::{Attempt, Observations};
 use crate::action::Current;
@@ -20,8 +20,8 @@ impl Attempt<'_> {
     }
 }
 
-/// Returns how the release adopts an object that it has listed and somebody else has made; `None` if it is the release's
-/// own, or if that is noted.
+/// Returns how the release adopts a listed object that others have created; `None` if the object is the release's own, or
+/// already noted as adopted.
 fn appeared(current: &Current, key: &ObjectKey, observations: &Observations) -> Option<Adopted> {
     let Some(Found::Read(found)) = observations.get(key) else { return None };
     let adopted = found.made_by_others()?;
