@@ -137,11 +137,7 @@ impl Slot for Progress<'_> {
         self.set(what, "", Some(object.clone()).filter(has_pods));
     }
 
-    fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
-        self.group_interruption()
-    }
-
-    fn group_interruption(&self) -> Option<&'static str> {
+    fn interruption(&self) -> Option<&'static str> {
         let replaced = self.running.replaced(|| self.shared.cache.release(self.key));
         replaced.or_else(|| self.running.outdated(self.shared.cache.primary(self.key).as_deref()))
     }
@@ -209,7 +205,7 @@ pub(crate) async fn publish_progress<T>(
     }
 }
 
-/// Returns whether a hook's object is or has pods, whose state and logs show why it has not finished.
+/// Returns whether a hook's object is a Pod or has some: their state and logs show why the hook has not finished.
 fn has_pods(object: &HookObject) -> bool {
     matches!((&*object.key.group, &*object.key.kind), ("batch", "Job") | ("", "Pod"))
 }

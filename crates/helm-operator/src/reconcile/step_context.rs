@@ -122,9 +122,6 @@ impl StepContext<'_> {
 
     pub(crate) fn environment(&self, primary: &Primary, action: Action) -> Environment<'_> {
         self.running.begin(Aim::of(primary, action), self.used_sources(primary), self.found.candidate.clone());
-        if action != Action::Uninstall {
-            self.running.makes_revision(self.next_revision(primary, action));
-        }
         self.recorder.begin();
         let options = Options {
             // A hook may do what the account may do, and not what the operator may.
@@ -154,16 +151,6 @@ impl StepContext<'_> {
             slot: self.slot,
             account: &*self.recorder,
             options,
-        }
-    }
-
-    /// Returns the revision that an action makes, or the pending one that it continues.
-    fn next_revision(&self, primary: &Primary, action: Action) -> u32 {
-        let Some(current) = self.current(primary) else { return 1 };
-        match action {
-            // It has the inputs of the revision to which it returns.
-            Action::Rollback if current.pending => current.version,
-            _ => current.next_version(&self.inputs_digest(primary)),
         }
     }
 

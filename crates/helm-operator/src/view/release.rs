@@ -158,6 +158,11 @@ impl Revision {
         matches!(self.trust, Trust::Written(_) | Trust::Sealed(_))
     }
 
+    /// Returns whether it is an unfinished action of this operator.
+    pub(crate) fn is_unfinished(&self) -> bool {
+        self.is_sealed() && self.status.is_pending()
+    }
+
     /// Returns whether this process wrote the record last. Since then, only metadata outside the seal may have changed.
     pub(crate) fn is_own(&self) -> bool {
         match self.trust {

@@ -41,7 +41,7 @@ impl Attempt<'_> {
     /// release.
     pub(super) fn account(&self, release: &Release, before: Option<&Release>, ahead: &Marks) -> Option<Vec<u8>> {
         let (objects, former) = ahead.objects.split_at_checked(self.keys.len()).unwrap_or((&ahead.objects, &[]));
-        let is_continued = self.current.is_some_and(|current| current.is_continued_by(self.candidate));
+        let is_continued = self.current.is_some_and(|current| current.is_continued_with(&self.candidate.inputs));
         let before = before.filter(|_| !self.is_rollback());
         self.env.account.plan(&Made { release, before, objects, former, is_continued })
     }

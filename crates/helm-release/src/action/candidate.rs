@@ -69,9 +69,7 @@ impl Candidate {
             inputs: inputs.to_owned(),
         })
     }
-}
 
-impl Candidate {
     /// Returns whether the chart ships this definition outside of its manifest, where no upgrade deletes it: in its `crds`
     /// folder, or as a hook. `namespace` is the release's.
     pub(super) fn ships_apart(&self, key: &ObjectKey, namespace: &str) -> bool {

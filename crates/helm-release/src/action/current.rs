@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 
-use super::Candidate;
 use crate::kube::ObjectKey;
 use crate::release::Packed;
 use crate::storage::{self, Known, Marks, Stored};
@@ -16,7 +15,7 @@ pub struct Current {
     pub version: u32,
     /// Whether the newest revision is pending.
     pub pending: bool,
-    /// Earlier revisions that are still pending: somebody else's followed each of them. The hooks of one may still run.
+    /// Earlier revisions that are still pending, because another writer's revision followed. Their hooks may still run.
     pub abandoned: Vec<u32>,
     /// The record of every revision, oldest first.
     pub records: Vec<Known>,
@@ -51,8 +50,13 @@ impl Current {
     /// Returns the number of the next revision with these inputs: the interrupted revision's if the action continues
     /// it.
     pub fn next_version(&self, inputs: &str) -> u32 {
-        let is_continued = self.pending && self.interrupted.as_deref() == Some(inputs);
-        if is_continued { self.version } else { self.version + 1 }
+        if self.is_continued_with(inputs) { self.version } else { self.version + 1 }
+    }
+
+    /// Returns the number of the revision that a rollback makes: the pending revision's, because the rollback may continue
+    /// it.
+    pub fn version_of_rollback(&self) -> u32 {
+        if self.pending { self.version } else { self.version + 1 }
     }
 
     /// Returns whether a revision since the last good one has been trimmed from the history, although it may have
@@ -81,8 +85,8 @@ impl Current {
         Current { interrupted: None, ..self.clone() }
     }
 
-    /// Returns whether the candidate continues an interrupted action: it has the same inputs.
-    pub(super) fn is_continued_by(&self, candidate: &Candidate) -> bool {
-        self.pending && self.interrupted.as_ref() == Some(&candidate.inputs)
+    /// Returns whether an action with these inputs continues the interrupted one.
+    pub(super) fn is_continued_with(&self, inputs: &str) -> bool {
+        self.pending && self.interrupted.as_deref() == Some(inputs)
     }
 }

@@ -66,7 +66,7 @@ pub enum GroupError {
         what: String,
         source: Error,
     },
-    /// The wait was ended from outside ([`Slot::group_interruption`](crate::kube::Slot::group_interruption)).
+    /// The wait was ended from outside ([`Slot::interruption`](crate::kube::Slot::interruption)).
     #[error("stopped waiting for group {group} ({object}): {why}")]
     Interrupted { group: String, object: String, why: &'static str },
 }
@@ -290,7 +290,7 @@ impl Wait<'_> {
     fn waits_for(&self, pending: &[Pending<'_>]) -> Result<bool, GroupError> {
         let Some(first) = pending.first() else { return Ok(false) };
         let (group, object, _) = self.named(first);
-        if let Some(why) = self.env.slot.group_interruption() {
+        if let Some(why) = self.env.slot.interruption() {
             return Err(GroupError::Interrupted { group, object, why });
         }
         let (number, of) = self.round;
@@ -322,7 +322,7 @@ async fn pending<'a>(env: &Environment<'_>, awaited: &[Awaited<'a>]) -> (Vec<Pen
 async fn ask_all<'a>(env: &Environment<'_>, pending: &[Pending<'a>]) -> Option<Vec<Pending<'a>>> {
     let mut all = Vec::new();
     for Pending { awaited, .. } in pending {
-        if env.slot.group_interruption().is_some() {
+        if env.slot.interruption().is_some() {
             return None;
         }
         let state = ask(env, awaited).await;

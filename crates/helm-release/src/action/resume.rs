@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::give_up::{GivenUp, give_up};
+use super::give_up::{FOLLOWED, GivenUp, give_up};
 use super::{Candidate, Current, Environment, Error, RecordedFailure};
 use crate::kube::recorded_objects;
 use crate::release::{Hook, HookEvent, HookPhase, LastRun, Release, Status};
@@ -53,7 +53,7 @@ pub(super) async fn resume(
     current: Option<&Current>,
     pending: Status,
 ) -> Result<Interrupted, Error> {
-    let is_continued = |current: &&Current| current.is_continued_by(candidate);
+    let is_continued = |current: &&Current| current.is_continued_with(&candidate.inputs);
     let Some(current) = current.filter(is_continued) else { return Ok(Interrupted::Nothing) };
     let record = env.storage.get(&env.decoration.namespace, &env.decoration.release, current.version).await?;
     let Some(release) = record.release.sealed().map(Sealed::into_inner) else { return Ok(Interrupted::Nothing) };
@@ -66,9 +66,7 @@ pub(super) async fn resume(
         if pending == Status::PendingRollback {
             return Ok(Interrupted::Other);
         }
-        let why = failed.map_or("Interrupted, and followed by another revision".into(), |hook| {
-            format!("Interrupted after its hook {} failed", hook.path)
-        });
+        let why = failed.map_or(FOLLOWED.into(), |hook| format!("Interrupted after its hook {} failed", hook.path));
         return given_up(env, current.version, &why, record.marks).await;
     }
     let mut objects = recorded_objects(&release.manifest, &env.decoration.namespace)?;

@@ -1,5 +1,5 @@
 //! Decides whether the wait for a hook ends early: when the resource is deleted, or when its `spec`, a value source or
-//! its annotation `…-disable-hooks` or `pin` changes, or when somebody else makes a revision, for instance with
+//! its annotation `…-disable-hooks` or `pin` changes, or when another writer records a revision, such as with
 //! `helm rollback`. A resource that only the cache has forgotten is not deleted. Nothing in the resource ends the hooks
 //! of its deletion. The hooks of an uninstall after a failed upgrade can be ended until the first object is deleted,
 //! because the corrected resource would otherwise lose its release.
@@ -18,9 +18,9 @@ use crate::values_from::Resolved;
 use crate::view::primary::Primary;
 use crate::view::release::ReleaseRecords;
 
-/// Why nothing is waited for once the resource no longer exists.
+/// The reason once the resource no longer exists.
 const GONE: &str = "the resource is gone";
-/// Why nothing is waited for once somebody's revision has followed, or the tested one is not deployed any more.
+/// The reason once another writer's revision has followed, or the tested revision is no longer deployed.
 const REPLACED: &str = "somebody has replaced the revision";
 
 /// The part of a resource's desired state that concerns hooks, as of the start of an action.
@@ -93,23 +93,29 @@ struct Begun {
     candidate: Option<Arc<Candidate>>,
     /// Whether a read has shown that the resource no longer exists.
     is_gone: bool,
-    /// The revision that the action makes or continues, if any.
-    own: Option<u32>,
-    /// The deployed revision whose tests run.
-    tested: Option<u32>,
+    /// What the action does to a revision, if anything.
+    work: Option<Work>,
+}
+
+/// What an action does to the revision with this number.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// It makes or continues the revision.
+    Makes(u32),
+    /// It runs the tests of the deployed revision.
+    Tests(u32),
 }
 
 impl Running {
     /// Records that an action starts, with values from these sources, and what it is about to record.
     pub(crate) fn begin(&self, aim: Aim, used: Vec<Used>, candidate: Option<Arc<Candidate>>) {
-        *lock(&self.0) =
-            Some(Begun { aim, used, sources: Sources::Same, candidate, is_gone: false, own: None, tested: None });
+        *lock(&self.0) = Some(Begun { aim, used, sources: Sources::Same, candidate, is_gone: false, work: None });
     }
 
     /// Records that the action makes or continues this revision.
     pub(crate) fn makes_revision(&self, version: u32) {
         if let Some(action) = &mut *lock(&self.0) {
-            action.own = Some(version);
+            action.work = Some(Work::Makes(version));
         }
     }
 
@@ -124,23 +130,22 @@ impl Running {
     /// Records that the action runs the tests of this deployed revision.
     pub(crate) fn test(&self, revision: u32) {
         if let Some(action) = &mut *lock(&self.0) {
-            action.tested = Some(revision);
+            action.work = Some(Work::Tests(revision));
         }
     }
 
-    /// Returns why the running tests or the action are no longer waited for, according to the release's records: somebody
-    /// else upgrades, rolls back or uninstalls the release.
+    /// Returns why the action no longer waits for its hooks or tests, given the release's records: another writer upgrades,
+    /// rolls back or uninstalls the release.
     pub(crate) fn replaced(&self, release: impl FnOnce() -> Option<Arc<ReleaseRecords>>) -> Option<&'static str> {
-        let (own, tested) = lock(&self.0).as_ref().map(|action| (action.own, action.tested))?;
-        if own.is_none() && tested.is_none() {
-            return None;
-        }
+        let work = lock(&self.0).as_ref()?.work?;
         let release = release()?;
         let (newest, revision) = release.newest()?;
-        let has_replaced = |tested| newest > tested || (newest == tested && revision.status != Status::Deployed);
-        // Helm can roll back a release that is pending. Its tests and its uninstall only rewrite the record of ours.
-        let has_followed = |own| newest > own && !revision.is_sealed();
-        (tested.is_some_and(has_replaced) || own.is_some_and(has_followed)).then_some(REPLACED)
+        let is_replaced = match work {
+            // Helm can roll back a release that is pending. Its tests and its uninstall only rewrite the record of ours.
+            Work::Makes(own) => newest > own && !revision.is_sealed(),
+            Work::Tests(tested) => newest > tested || (newest == tested && revision.status != Status::Deployed),
+        };
+        is_replaced.then_some(REPLACED)
     }
 
     /// Returns what the action records. Its event may be late.

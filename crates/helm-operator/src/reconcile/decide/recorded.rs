@@ -111,14 +111,13 @@ impl ReleaseRecords {
 
     /// Returns the newest revision if it is an unfinished action of this operator.
     pub(crate) fn unfinished(&self) -> Option<(u32, &Revision)> {
-        self.newest().filter(|(_, newest)| newest.is_sealed() && newest.status.is_pending())
+        self.newest().filter(|(_, newest)| newest.is_unfinished())
     }
 
-    /// Returns the earlier revisions that this operator left pending, and that somebody else's revision followed.
+    /// Returns the earlier revisions that this operator left pending before another writer's revision followed.
     pub(crate) fn abandoned(&self) -> Vec<u32> {
         let earlier = self.revisions.iter().rev().skip(1);
-        let is_left = |revision: &Revision| revision.is_sealed() && revision.status.is_pending();
-        earlier.filter(|(_, revision)| is_left(revision)).map(|(version, _)| *version).collect()
+        earlier.filter(|(_, revision)| revision.is_unfinished()).map(|(version, _)| *version).collect()
     }
 
     /// Returns the revision that this operator is uninstalling because a later one failed.

@@ -157,8 +157,8 @@ pub(crate) async fn test(context: &StepContext<'_>, primary: &Primary) -> Result
     }
 }
 
-/// Reads the records of a release, because somebody replaced the revision whose tests ran, or because its record has their
-/// outcome already. The events may be late.
+/// Reads the records of a release again: the tested revision was replaced, or an earlier run of its tests is already
+/// recorded. The events may be late.
 async fn follow_replacement(context: &StepContext<'_>, primary: &Primary, version: u32) -> Result<NextStep, Failed> {
     tracing::info!(resource = %context.key, revision = version, "The record of the revision whose tests ran has changed");
     _ = context.ran.take();
@@ -227,6 +227,7 @@ pub(crate) async fn roll_back(context: &StepContext<'_>, primary: &Primary) -> R
         None => "the annotation pin asks for it".to_owned(),
     };
     let mut env = context.environment(primary, Action::Rollback);
+    context.running.makes_revision(current.version_of_rollback());
     (env.options.refused, env.options.rejected) = (None, rejected.map(Box::new));
     _ = context.ran.take();
     let began = Instant::now();

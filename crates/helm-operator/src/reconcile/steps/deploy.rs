@@ -43,8 +43,10 @@ pub(crate) async fn install(
     }
     prepare(context, primary, candidate).await;
     let env = context.environment(primary, Action::Install);
+    let current = context.current(primary);
+    context.running.makes_revision(current.as_ref().map_or(1, |current| current.next_version(&candidate.inputs)));
     let began = Instant::now();
-    let installed = action::install(&env, candidate, context.current(primary).as_ref()).await;
+    let installed = action::install(&env, candidate, current.as_ref()).await;
     context.count_action(Action::Install, began, installed.as_ref().err().map(|failure| &failure.cause));
     let chart = &candidate.chart;
     let hooks = context.ran.take();
@@ -67,6 +69,7 @@ pub(crate) async fn upgrade(
     let why = why(context, primary, candidate);
     prepare(context, primary, candidate).await;
     let mut env = context.environment(primary, Action::Upgrade);
+    context.running.makes_revision(current.next_version(&candidate.inputs));
     env.options.cause = intern(&shorten(&why, MAX_CAUSE));
     let began = Instant::now();
     let upgraded = match remediate::base(&env, current).await {

@@ -56,8 +56,8 @@ enum CleanUp {
 impl CleanUp {
     /// Classifies the failure of a clean-up. `obstructions` counts earlier ones that met an obstacle that may last forever.
     /// What does not go away by itself, such as a finalizer or a record that the server rejects, ends the attempt: unlimited
-    /// retries would run its hooks again each time. A rollback of which only refused deletions are left repeats nothing
-    /// else, and one whose revision somebody else has just made has not begun.
+    /// retries would run its hooks again each time. A rollback that only lacks refused deletions
+    /// repeats nothing else. A rollback that lost its revision number to another writer has not begun.
     fn failed(error: &action::Error, obstructions: u32) -> CleanUp {
         let is_outdated = error.ended().is_some() || error.is_taken();
         let is_outage = error.is_outage() || is_outdated || error.is_refused_deletion();
@@ -250,6 +250,7 @@ pub(crate) fn note(context: &StepContext<'_>, failure: &Failure) {
 async fn roll_back(context: &StepContext<'_>, primary: &Primary, to: u32) -> Result<(), Failure> {
     let Some(current) = context.current(primary) else { return Ok(()) };
     let mut env = context.environment(primary, Action::Upgrade);
+    context.running.makes_revision(current.version_of_rollback());
     // The event of the rollback names only its own hooks.
     _ = context.ran.take();
     // The refusal was about another revision, and the description is that of upgrades.

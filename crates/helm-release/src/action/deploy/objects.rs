@@ -97,8 +97,8 @@ impl Attempt<'_> {
         Ok(each?)
     }
 
-    /// Returns how the action writes. An object that cannot be changed, and that the chart has not changed, is no
-    /// reason to fail or to run a Job again.
+    /// Returns how the action writes. If an object cannot be changed and the chart has not changed it, the action neither
+    /// fails nor runs a Job again.
     pub(in crate::action) fn write_options(&self) -> WriteOptions<'_> {
         WriteOptions { unchanged: Unchanged::Left, ..self.bases.write_options() }
     }
@@ -141,7 +141,7 @@ impl Attempt<'_> {
 
     /// Returns whether the record of an unfinished attempt may already hold marks of applied objects.
     pub(super) fn may_find_marks(&self) -> bool {
-        self.is_ordered() || self.current.is_some_and(|current| current.is_continued_by(self.candidate))
+        self.is_ordered() || self.current.is_some_and(|current| current.is_continued_with(&self.candidate.inputs))
     }
 
     /// Returns which existing object may be changed. Objects that the last revision applied belong to the release until

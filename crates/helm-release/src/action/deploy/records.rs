@@ -1,7 +1,7 @@
 //! Builds a revision's record, writes it ahead and completes it.
 
 use super::{ActionKind, Attempt, Changes, Observations};
-use crate::action::give_up::{GivenUp, end_tests, give_up};
+use crate::action::give_up::{FOLLOWED, GivenUp, end_tests, give_up};
 use crate::action::resume::{await_next, has, has_delete_hooks};
 use crate::action::{Candidate, Completed, Current, Environment, Error, Failure, RecordedFailure, failure};
 use crate::kube::{Applied, Decoration, Found, Object, ObjectKey, Owner, intern};
@@ -26,7 +26,7 @@ pub(super) fn pending_release(
         notes: candidate.notes.clone(),
         ..Info::default()
     };
-    let version = current.map_or(1, |c| if c.is_continued_by(candidate) { c.version } else { c.version + 1 });
+    let version = current.map_or(1, |current| current.next_version(&candidate.inputs));
     Release { info, ..candidate.as_release(&env.decoration, version) }
 }
 
@@ -125,13 +125,12 @@ impl Attempt<'_> {
             written.map_err(|error| failure::unwritten(error, release.version))?
         } else {
             if let Some(version) = pending
-                && let GivenUp::Ended =
-                    give_up(self.env, version, "Interrupted, and followed by another revision").await?
+                && let GivenUp::Ended = give_up(self.env, version, FOLLOWED).await?
             {
                 return Err(Error::Ended { version }.into());
             }
             for version in self.current.map(|current| &*current.abandoned).unwrap_or_default() {
-                give_up(self.env, *version, "Interrupted, and followed by another revision").await?;
+                give_up(self.env, *version, FOLLOWED).await?;
             }
             if let Some(version) = self.under_test() {
                 end_tests(self.env, version).await?;

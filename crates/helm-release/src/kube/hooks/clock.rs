@@ -118,7 +118,7 @@ impl<'a> Clock<'a> {
     /// Fails if the hook is interrupted: then nothing is worth waiting for or creating again.
     pub(super) fn check(&self, what: &str) -> Result<(), HookError> {
         let interruption = match self.run.patience {
-            Patience::UntilInterrupted => self.run.slot.interruption(self.hook),
+            Patience::UntilInterrupted => self.run.slot.interruption(),
             Patience::Full => None,
         };
         let failed = |why| HookError::Interrupted { path: self.hook.path.clone(), what: what.to_owned(), why };

@@ -66,7 +66,7 @@ impl Slot for Notes {
         self.waits.lock().unwrap().push(what.to_owned());
     }
 
-    fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
+    fn interruption(&self) -> Option<&'static str> {
         *self.interrupted.lock().unwrap()
     }
 }

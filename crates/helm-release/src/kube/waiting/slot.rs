@@ -37,14 +37,10 @@ pub trait Slot: Send + Sync {
     fn hook_waits(&self, _object: &HookObject, what: &str) {
         self.waiting_for(what, "");
     }
-    /// Returns why the run must no longer wait for this hook, for example because its release must be uninstalled.
-    /// Called at every poll while the server answers; must return immediately. The hook then fails with
+    /// Returns why the run must no longer wait for a hook or a group of objects, for example because its release must be
+    /// uninstalled. Called at every poll while the server answers; must return immediately. A hook then fails with
     /// [`HookError::Interrupted`](crate::kube::HookError::Interrupted).
-    fn interruption(&self, _hook: &Hook) -> Option<&'static str> {
-        None
-    }
-    /// Returns why the run must no longer wait for a group of objects, as `interruption` does for a hook.
-    fn group_interruption(&self) -> Option<&'static str> {
+    fn interruption(&self) -> Option<&'static str> {
         None
     }
     /// Reports that a hook has ended, with its times and its phase in `last_run`. Must return immediately.

@@ -18,11 +18,12 @@ use crate::kube::objects::pointer::Pointer;
 use crate::kube::objects::rules::DriftPolicy;
 use crate::kube::writes::check::{Conflict, Part, describe_all};
 use crate::kube::writes::client_side::Schemas;
+use crate::kube::writes::failures::Failures;
 use crate::kube::writes::found::Found;
 use crate::kube::writes::limit::WriteLimit;
 use crate::kube::writes::reach::{OutOfReach, describe_all as describe_unreached};
 use crate::kube::writes::recreate::{DeletionError, Guard, Stuck};
-use crate::kube::writes::write::{ApplyMethod, Body, Failures, Policy, Previous, WriteOptions, Written};
+use crate::kube::writes::write::{ApplyMethod, Body, Policy, Previous, WriteOptions, Written};
 
 /// Maximum number of tries to write or delete an object that keeps changing between check and request.
 pub(in crate::kube::writes) const MAX_TRIES: usize = 5;

@@ -6,6 +6,7 @@ pub(in crate::kube) mod check;
 pub(in crate::kube) mod client_side;
 pub(in crate::kube) mod definition;
 pub(in crate::kube) mod delete;
+pub(in crate::kube) mod failures;
 pub(in crate::kube) mod form;
 pub(in crate::kube) mod found;
 pub(in crate::kube) mod inspect;

@@ -27,11 +27,10 @@ use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applied, Applier, ApplyError, MAX_TRIES, Target, bytes, describe};
 use crate::kube::writes::delete::Propagation;
+use crate::kube::writes::failures::Failures;
 use crate::kube::writes::found::Found;
 use crate::kube::writes::limit::WriteLimit;
-use crate::kube::writes::write::{
-    AfterFailure, ApplyMethod, Body, Failures, Previous, Unchanged, WriteOptions, Written,
-};
+use crate::kube::writes::write::{AfterFailure, ApplyMethod, Body, Previous, Unchanged, WriteOptions, Written};
 
 pub use decide::Guard;
 
