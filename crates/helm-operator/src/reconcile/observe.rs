@@ -155,7 +155,7 @@ impl StepContext<'_> {
 
     /// Returns how the inputs of the deployed revision compare with the resource's, or the result of rendering.
     pub(crate) fn compared(&self, release: Option<&ReleaseRecords>, primary: &Primary) -> Inputs {
-        // Nothing that the resource or its chart says counts.
+        // A pinned release follows neither its resource nor its chart.
         if self.pinned(primary).is_some() {
             return Inputs::Same;
         }

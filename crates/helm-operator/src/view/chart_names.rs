@@ -67,7 +67,7 @@ fn add(names: &mut BTreeSet<String>, name: &str) -> bool {
     names.len() <= MAX_NAMES && names.insert(name.to_owned())
 }
 
-/// Returns the charts in a status's texts but for the one that is served.
+/// Returns the names of these charts, without the name of the served chart.
 pub(crate) fn others<'c>(served: &str, charts: impl IntoIterator<Item = &'c str>) -> BTreeSet<&'c str> {
     charts.into_iter().filter_map(recorded).filter(|name| *name != served).collect()
 }

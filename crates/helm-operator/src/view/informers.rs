@@ -282,8 +282,8 @@ impl SharedWatch {
     }
 
     /// Begins a member's own list, which will contain everything that happened before it: the events that the member
-    /// missed so far are dropped, so that nothing accumulates while lists fail. No other list has its number, so an entry
-    /// from before it remains only if it contains the object: its deletion may be among the dropped events.
+    /// missed so far are dropped, so that nothing accumulates while lists fail. The list has a number of its own: at
+    /// its end, known objects that it lacks are removed, because a deletion may be among the dropped events.
     fn begin_list(&self, subscriber: &WeakSubscriber) -> OwnList {
         let mut state = lock(&self.state);
         state.own_lists += 1;

@@ -63,7 +63,7 @@ struct Text<'a> {
 #[serde(default)]
 struct Inventory {
     o: Vec<Entry>,
-    /// When each object of `o` is applied, if the release has an order. Without `o`, when each object in the manifest is.
+    /// The turn of each object in `o`, if the release has an order. Without `o`, those of the manifest's objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     g: Vec<u16>,
     /// `o` as compressed JSON in base64, if it is large.

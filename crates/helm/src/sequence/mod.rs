@@ -40,7 +40,7 @@ pub const DEPENDS_ON_SUBCHARTS: &str = "helm.sh/depends-on/subcharts";
 pub struct Sequence {
     /// The stages. Each comes after those that it waits for.
     pub stages: Vec<Stage>,
-    /// What the author probably did not mean.
+    /// Parts of the order that its author probably did not intend.
     pub problems: Vec<Problem>,
 }
 

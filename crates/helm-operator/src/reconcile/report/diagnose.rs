@@ -126,8 +126,8 @@ enum Answers {
     None,
 }
 
-/// Asks the server for unready objects, without occupying a worker. The cache takes the answers over. Fails with the time of
-/// the next turn if a diagnosis is running or in its cooldown.
+/// Asks the server for unready objects, without occupying a worker. The cache stores the responses. Fails with the
+/// time of the next turn if a diagnosis is running or in its cooldown.
 async fn ask(context: &StepContext<'_>, unhealthy: &[Unhealthy]) -> Result<Answers, Instant> {
     let throttle = &context.shared.diagnoses.throttle;
     let taken = throttle.try_begin().ok_or_else(|| throttle.next_turn())?;

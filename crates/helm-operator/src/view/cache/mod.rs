@@ -195,8 +195,8 @@ impl Cache {
         self.leave_primary(key, uid, AFTER_ALL_VERSIONS)
     }
 
-    /// Removes a resource with this uid that a list lacks; returns whether it was known. Events follow the list, so they
-    /// bring it back, but answers to writes may be from before.
+    /// Removes a resource that a list lacks, if it has this uid; returns whether it was known. Later events bring it
+    /// back if it exists, but responses to writes may be older than the list.
     pub(crate) fn unlist_primary(&self, key: &ResourceKey, uid: &str) -> bool {
         let mut state = self.changing();
         state.gone.add(uid);
