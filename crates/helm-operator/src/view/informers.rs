@@ -98,6 +98,17 @@ enum Event {
     Lost(WatchScope),
 }
 
+impl Fanout {
+    /// Resolves with the running watch's first list, or with the first list of a watch that replaces it earlier.
+    fn first_list(&self) -> BoxFuture<'static, First> {
+        let mut listed = self.listed.subscribe();
+        Box::pin(async move {
+            let first = listed.wait_for(Option::is_some).await.ok();
+            first.and_then(|first| *first).unwrap_or(First::Refused)
+        })
+    }
+}
+
 impl Member {
     /// Passes an event on, now or after the member's list. Returns whether the member still exists.
     fn take(&mut self, event: &Event) -> bool {
@@ -191,7 +202,8 @@ impl Informers {
     }
 
     /// Lists a new member's objects, and then passes on the events that it missed. If the list is refused, the watch
-    /// begins again, because its list is tried until it succeeds: the refusal may end soon.
+    /// begins again, because its list is tried until it succeeds: the refusal may end soon. A watch that has begun since
+    /// the refused list did goes on.
     async fn catch_up(
         self: Arc<Self>,
         shared: Arc<SharedWatch>,
@@ -207,7 +219,7 @@ impl Informers {
                 Ok(false) => {}
                 Err(kube::Error::Api(status)) if reflector::is_refusal(&status) => {
                     shared.admit_unlisted(&subscriber);
-                    return self.restart(&shared).await;
+                    return self.restart(&shared, list.run).await;
                 }
                 Err(error) => {
                     let (kind, error) = (&shared.kind.kind, controller::report::chain(&error));
@@ -220,9 +232,13 @@ impl Informers {
         First::Listed
     }
 
-    /// Starts a watch again.
-    fn restart(&self, shared: &Arc<SharedWatch>) -> BoxFuture<'static, First> {
+    /// Starts the watch with this number again, unless another one has replaced it. The future resolves with the running
+    /// watch's first list.
+    fn restart(&self, shared: &Arc<SharedWatch>, run: u64) -> BoxFuture<'static, First> {
         let mut state = lock(&self.state);
+        if let Some(listed) = shared.listed_since(run) {
+            return listed;
+        }
         let State { charts, tasks, .. } = &mut *state;
         shared.start(&*self.source, charts, tasks)
     }
@@ -238,6 +254,8 @@ enum Joined {
 
 /// A list that a joining member makes itself.
 struct OwnList {
+    /// The number of the watch when it began.
+    run: u64,
     /// The number of the watch's list when it began.
     before: u64,
     epoch: Epoch,
@@ -271,14 +289,16 @@ impl SharedWatch {
         while tasks.try_join_next().is_some() {}
         (state.run, state.charts) = (state.run + 1, charts.clone());
         state.listed.send_replace(None);
-        let mut listed = state.listed.subscribe();
         let run = Run { shared: self.clone(), number: state.run, before: state.epoch };
         let stream = source.watch(&self.kind, &self.scope, charts);
         state.task = Some(tasks.spawn(reflector::run(run, stream, oneshot::channel().0)));
-        Box::pin(async move {
-            let first = listed.wait_for(Option::is_some).await.ok();
-            first.and_then(|first| *first).unwrap_or(First::Refused)
-        })
+        state.first_list()
+    }
+
+    /// Returns how the first list ends of a watch that has replaced the one with this number; `None` if none has.
+    fn listed_since(&self, run: u64) -> Option<BoxFuture<'static, First>> {
+        let state = lock(&self.state);
+        (state.run != run).then(|| state.first_list())
     }
 
     /// Begins a member's own list, which will contain everything that happened before it: the events that the member
@@ -291,7 +311,7 @@ impl SharedWatch {
         if let Some(member) = state.members.iter_mut().find(|member| member.is(subscriber)) {
             (member.missed, member.since) = (Some(Vec::new()), before);
         }
-        OwnList { before, epoch: Epoch { number, began: Instant::now(), is_list: false } }
+        OwnList { run: state.run, before, epoch: Epoch { number, began: Instant::now(), is_list: false } }
     }
 
     /// Passes a member's own list to it, a page before the next one is read, and then the events that it missed. Stops

@@ -472,6 +472,30 @@ async fn a_controller_whose_list_is_refused_knows_all_after_a_list_of_the_watch_
     assert_eq!(second.until("sweep 3").await, ["one in 3", "sweep 3"]);
 }
 
+/// Otherwise, many controllers that join at once would keep each other's lists from ending.
+#[tokio::test(start_paused = true)]
+async fn controllers_whose_lists_are_refused_together_begin_the_watch_again_once() {
+    let process = Process::new();
+    process.first().await;
+    let ((second, of_second), (third, of_third)) = (process.subscribe("a"), process.subscribe("b"));
+    process.server.refuse_lists();
+    process.server.refuse_lists();
+    let refused = async {
+        while process.server.lists.0.available_permits() > 0 {
+            tokio::time::sleep(SECOND / 10).await;
+        }
+    };
+    tokio::time::timeout(60 * SECOND, refused).await.unwrap();
+    assert_eq!(process.server.charts(), ["a b"; 2]);
+    for event in [Event::Init, Event::InitApply(of("one")), Event::InitDone] {
+        process.server.send(1, event);
+    }
+    for (seen, listed) in [(second, of_second), (third, of_third)] {
+        assert_eq!(listed.await.unwrap(), First::Listed);
+        assert_eq!(seen.until("sweep 2").await, ["one in 2", "sweep 2"]);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_controller_that_has_ended_is_dropped_even_in_the_middle_of_its_list() {
     let process = Process::new();
