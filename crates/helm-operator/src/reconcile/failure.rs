@@ -24,8 +24,8 @@ pub(crate) struct Unanswered {
     /// The attempt that had failed before its clean-up met an obstacle.
     uncleaned: Option<Box<(FailedAttempt, Obstacle)>>,
     /// Whether the server refused to show an object of a group that an ordered release waits for, or a conversion
-    /// webhook failed to.
-    hides_group: bool,
+    /// webhook failed.
+    hides_objects: bool,
 }
 
 /// What keeps a clean-up from completion, and may go away by itself.
@@ -68,7 +68,7 @@ impl FailedAttempt {
     /// Returns the failure of an attempt whose clean-up met an obstacle, with a message that says so.
     pub(crate) fn uncleaned(self, obstacle: Obstacle, message: String) -> Unanswered {
         let fault = Fault { message, ..self.0.clone() };
-        Unanswered { fault, uncleaned: Some(Box::new((self, obstacle))), hides_group: false }
+        Unanswered { fault, uncleaned: Some(Box::new((self, obstacle))), hides_objects: false }
     }
 
     pub(crate) fn message(&self) -> &str {
@@ -89,19 +89,19 @@ impl Unanswered {
     /// Creates the failure of an action whose candidate is not the cause.
     fn action(error: &action::Error) -> Unanswered {
         // An outage that a proxy or the server itself answers with a code is one nevertheless. But the candidate may
-        // have broken a conversion webhook, which would then hide the group for ever.
-        let is_refusal = !error.is_outage() || error.is_of_conversion();
-        let hides_group = error.is_group() && error.reached_server() && is_refusal;
+        // have broken a conversion webhook, which then hides its objects for ever, from every request.
+        let is_refused_look = error.is_group() && error.reached_server() && !error.is_outage();
+        let hides_objects = is_refused_look || error.is_of_conversion();
         match error.is_refused_deletion() {
             true => Unanswered::with_reason(Reason::DeletionRefused, chain(error)),
-            false => Unanswered { hides_group, ..Unanswered::request(error) },
+            false => Unanswered { hides_objects, ..Unanswered::request(error) },
         }
     }
 
     /// Creates the failure of something other than a request, which has its own reason.
     pub(crate) fn with_reason(reason: Reason, message: String) -> Unanswered {
         let fault = Fault { condition: condition::IRRECONCILABLE, reason, message };
-        Unanswered { fault, uncleaned: None, hides_group: false }
+        Unanswered { fault, uncleaned: None, hides_objects: false }
     }
 }
 
@@ -157,10 +157,10 @@ impl Failed {
         matches!(self, Failed::Unanswered(unanswered) if unanswered.fault.reason == Reason::DeletionRefused)
     }
 
-    /// Returns whether an ordered release does not go on because the server refuses to show an object of a group. An
-    /// outage is no such refusal, with or without an answer, except for that of a conversion webhook.
-    pub(crate) fn hides_group(&self) -> bool {
-        matches!(self, Failed::Unanswered(unanswered) if unanswered.hides_group)
+    /// Returns whether a release does not go on because a conversion webhook fails, or because the server refuses to show
+    /// an object of a group. No other outage is such a refusal, with or without an answer.
+    pub(crate) fn hides_objects(&self) -> bool {
+        matches!(self, Failed::Unanswered(unanswered) if unanswered.hides_objects)
     }
 
     /// Returns the failure with another fault to report.

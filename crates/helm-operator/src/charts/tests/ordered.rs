@@ -386,9 +386,13 @@ const NO_ANSWER: &str = "no answer";
 
 /// Refuses all reads of Deployments with this code and message.
 fn refuse_reads(world: &World, code: u16, message: &'static str) {
+    refuse_deployments(world, http::Method::GET, code, message);
+}
+
+fn refuse_deployments(world: &World, method: http::Method, code: u16, message: &'static str) {
     world.server.refuse(move |call| {
-        let reads = call.method == http::Method::GET && call.path.starts_with(DEPLOYMENTS);
-        reads.then(|| Error::from_status(code, "", message))
+        let refused = call.method == method && call.path.starts_with(DEPLOYMENTS);
+        refused.then(|| Error::from_status(code, "", message))
     });
 }
 
@@ -454,6 +458,9 @@ async fn an_upgrade_whose_objects_cannot_be_read_until_the_limit_is_neither_roll
     }
 }
 
+const CONVERSION: &str =
+    "conversion webhook for apps/v1, Kind=Deployment failed: no endpoints available for service \"a\"";
+
 /// Creates a controller that rolls this version of the chart out in steps.
 fn rolling(server: Arc<MemoryApi>, chart: &'static str) -> World {
     World::with_events(server, Arc::new(Stub { chart, ..Stub::default() }), |settings| {
@@ -499,13 +506,12 @@ async fn reconcile_refused(world: &World, code: u16, message: &'static str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_group_that_the_server_refuses_to_show_for_long_counts_as_failed_in_a_rollout_unlike_an_outage() {
-    let conversion = "conversion webhook for apps/v1, Kind=Deployment failed: no endpoints available for service \"a\"";
     for (code, message, at_last) in [
         (403, NO_ANSWER, Reached::Failed),
         (500, NO_ANSWER, Reached::Moving),
         (503, NO_ANSWER, Reached::Moving),
         // The upgrade may have broken the webhook.
-        (500, conversion, Reached::Failed),
+        (500, CONVERSION, Reached::Failed),
     ] {
         let world = before_the_rollout().await;
         for state in [Reached::Moving, at_last] {
@@ -518,6 +524,20 @@ async fn a_group_that_the_server_refuses_to_show_for_long_counts_as_failed_in_a_
         assert_eq!(world.history(), ["1 superseded", "2 deployed"], "{code}");
         let part = world.shared.turns.part(&key());
         assert!(!matches!(part, Some(Part::Reached { state: Reached::Failed, .. })), "{code}: {part:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_apply_that_a_conversion_webhook_fails_for_long_counts_as_failed_in_a_rollout() {
+    for (message, at_last) in [(CONVERSION, Reached::Failed), (NO_ANSWER, Reached::Moving)] {
+        let world = before_the_rollout().await;
+        refuse_deployments(&world, http::Method::PATCH, 500, message);
+        for state in [Reached::Moving, at_last] {
+            reconcile(&world).await;
+            assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"], "{message}");
+            check_reached(&world, state, message);
+            tokio::time::advance(MINUTE * 20).await;
+        }
     }
 }
 

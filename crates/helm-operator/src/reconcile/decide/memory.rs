@@ -312,7 +312,7 @@ impl ResourceMemory {
         let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
         let is_own = failed.is_of_attempt() || known.is_some_and(|failure| failure.is_own);
         let hidden = known.filter(|failure| failure.inputs == inputs).and_then(|failure| failure.hidden);
-        let hidden = failed.hides_group().then(|| (hidden.map_or(now, |(first, _)| first), now));
+        let hidden = failed.hides_objects().then(|| (hidden.map_or(now, |(first, _)| first), now));
         let news = known.is_none_or(|failure| failure.failed != *failed || failure.exhausted != exhausted);
         (self.restored, self.inherited) = (None, None);
         let retry = Retry::after(failures, now);

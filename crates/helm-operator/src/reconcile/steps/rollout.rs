@@ -238,7 +238,7 @@ impl StepContext<'_> {
         let hidden = memory.failure.as_ref().and_then(|failure| failure.hidden);
         let is_hidden = !limit.is_zero() && hidden.is_some_and(|(first, last)| last.duration_since(first) >= limit);
         newest.status == Status::PendingUpgrade
-            && self.has_ended(primary, |failed| failed.is_refused_deletion() || (is_hidden && failed.hides_group()))
+            && self.has_ended(primary, |failed| failed.is_refused_deletion() || (is_hidden && failed.hides_objects()))
     }
 
     /// Returns whether the last attempt with these inputs found in this process that another resource has the release.
