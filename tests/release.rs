@@ -311,10 +311,12 @@ fn workflows_call_targets_that_exist_and_ci_every_check_that_contributing_lists(
 }
 
 #[test]
-fn ci_tests_with_the_history_that_upgrades_of_charts_need() {
-    let workflow: Value = serde_yaml::from_str(&read(".github/workflows/ci.yml")).unwrap();
-    let steps = workflow["jobs"]["check"]["steps"].as_array().unwrap();
-    assert_eq!(steps[0]["with"], json!({"fetch-depth": 0}), "the tests of upgrades are skipped in a shallow clone");
+fn workflows_test_with_the_history_that_upgrades_of_charts_need() {
+    for (file, job) in [("ci.yml", "check"), ("release.yml", "release")] {
+        let workflow: Value = serde_yaml::from_str(&read(&format!(".github/workflows/{file}"))).unwrap();
+        let depth = &workflow["jobs"][job]["steps"][0]["with"]["fetch-depth"];
+        assert_eq!(*depth, 0, "{file}: a shallow clone lacks the earlier chart, so no upgrade from it is tested");
+    }
 }
 
 #[test]

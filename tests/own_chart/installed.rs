@@ -144,8 +144,8 @@ fn what_helm_installs_serves_resources_is_upgraded_in_place_and_leaves_no_trace(
 }
 
 /// Returns the operator's chart as it was before its last change, as an archive in this folder. Without that history,
-/// as in a shallow clone, prints that the test is skipped.
-fn chart_before_its_last_change(folder: &Path) -> Option<PathBuf> {
+/// as in a shallow clone, prints that no upgrade from it is tested.
+pub(crate) fn chart_before_its_last_change(folder: &Path) -> Option<PathBuf> {
     let git = |arguments: &[&str]| {
         let output = Command::new("git").args(arguments).current_dir(root()).output().ok()?;
         output.status.success().then(|| String::from_utf8(output.stdout).unwrap().trim().to_owned())
@@ -156,7 +156,7 @@ fn chart_before_its_last_change(folder: &Path) -> Option<PathBuf> {
         git(&["archive", "--format=tar.gz", "--prefix=hybrid-helm-operator/", &output, &chart])
     });
     if before.is_none() {
-        eprintln!("skipped: the history has no earlier version of {OPERATOR}");
+        eprintln!("skipped: an upgrade from an earlier version of {OPERATOR}, which the history lacks");
     }
     before.map(|_| archive)
 }

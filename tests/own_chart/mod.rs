@@ -4,7 +4,7 @@ mod files;
 mod installed;
 mod rendered;
 
-pub(crate) use installed::{in_namespace, restricted};
+pub(crate) use installed::{chart_before_its_last_change, in_namespace, restricted};
 
 use std::fs;
 use std::path::{Path, PathBuf};
