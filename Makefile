@@ -228,6 +228,7 @@ scoreboard: ## Measure this operator and its peers with N="50 300 1000" resource
 
 .PHONY: bench-shards
 bench-shards: cluster ## Measure three shards with N (3000) resources and the real sharder: a crash, a drain, an orderly end, keys made.
+	@crates/test-cluster/tools/build --sharder
 	N='$(or $(N),3000)' RUST_TEST_THREADS=1 cargo test --release --test main -- --ignored --nocapture shards::
 
 .PHONY: fleets

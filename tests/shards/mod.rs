@@ -31,6 +31,9 @@ const LIMIT: Duration = Duration::from_secs(600);
 /// How many clients create and change the resources.
 const CLIENTS: usize = 4;
 
+/// Why a bench fails where a test is skipped.
+const NO_FIGURES: &str = "there are no figures without the sharder and a control plane that the bench starts";
+
 /// Returns a control plane of the test's own; `None` without binaries, or if another cluster is configured.
 pub(crate) fn own_cluster(options: Options) -> Option<TestCluster> {
     if std::env::var_os("USE_KUBECONFIG").is_some() {
@@ -65,6 +68,14 @@ fn sharder(cluster: &TestCluster) -> Option<PathBuf> {
     }
     eprintln!("skipped: the sharder cannot be built here");
     None
+}
+
+/// Returns a control plane whose audit log has the writes of shards, and the sharder; `None` if either is missing.
+fn audited() -> Option<(TestCluster, PathBuf)> {
+    let options = Options { audit: true, audit_policy: Some(turns::POLICY.to_owned()), ..Options::default() };
+    let cluster = own_cluster(options)?;
+    let binary = sharder(&cluster)?;
+    Some((cluster, binary))
 }
 
 /// Starts the sharder for resources of this namespace.
@@ -194,15 +205,12 @@ fn identities(namespace: &Namespace<'_>, kind: &str) -> BTreeSet<String> {
 /// Shares releases among shards while one is killed, one is added and one ends, and while edits go on; prints what it
 /// took.
 #[allow(clippy::print_stdout)] // The figures, with --nocapture.
-fn share(releases: usize) {
-    let options = Options { audit: true, audit_policy: Some(turns::POLICY.to_owned()), ..Options::default() };
-    let Some(cluster) = own_cluster(options) else { return };
-    let Some(binary) = sharder(&cluster) else { return };
+fn share(cluster: &TestCluster, binary: &Path, releases: usize) {
     let namespace = cluster.namespace("shards").unwrap();
-    let _turn = create_ring(&cluster, &namespace);
+    let _turn = create_ring(cluster, &namespace);
     let folder = tempfile::tempdir().unwrap();
-    let sharder = start_sharder(&cluster, &binary, &namespace, folder.path());
-    let [a, b, c] = ["a", "b", "c"].map(|shard| start(&cluster, &namespace, shard, "widget"));
+    let sharder = start_sharder(cluster, binary, &namespace, folder.path());
+    let [a, b, c] = ["a", "b", "c"].map(|shard| start(cluster, &namespace, shard, "widget"));
     let installed = paint(&namespace, releases, "green");
     wait_shared(&namespace, &["a", "b", "c"]);
     let memory = [&a, &b, &c].map(|shard| shard.memory().unwrap_or_default() >> 10);
@@ -210,7 +218,7 @@ fn share(releases: usize) {
     let firsts = records.iter().filter(|one| one.contains(".v1\"")).count();
     assert_eq!((firsts, records.iter().filter(|one| one.contains("helm.release")).count()), (releases, releases));
 
-    let edits = Edits::new(&cluster, &namespace, releases);
+    let edits = Edits::new(cluster, &namespace, releases);
     let (crashed, [drained, ended], d) = edits.meanwhile(|| {
         // A crash, perhaps in the middle of upgrades: the sharder takes the lease of the silent shard, and the others
         // serve its releases.
@@ -224,7 +232,7 @@ fn share(releases: usize) {
         // A new shard: a share of the others is drained for it, while upgrades are under way.
         let (d, drained) = thread::scope(|scope| {
             scope.spawn(|| edits.edit(&edits.some()));
-            let d = start(&cluster, &namespace, "d", "widget");
+            let d = start(cluster, &namespace, "d", "widget");
             (d, wait_shared(&namespace, &["b", "c", "d"]))
         });
         // An orderly end: its releases move at once.
@@ -237,7 +245,7 @@ fn share(releases: usize) {
     assert_eq!(identities(&namespace, "configmaps"), before, "no move made an object");
     let shares = shares(&namespace);
     let upgraded = paint(&namespace, releases, "blue");
-    let judged = turns::judge(turns::writes(&cluster, &namespace));
+    let judged = turns::judge(turns::writes(cluster, &namespace));
     assert!(judged.wrong.is_empty(), "{:#?}", judged.wrong);
     for (from, to) in [(&["a"][..], &["b", "c"][..]), (&["b", "c"], &["d"]), (&["b"], &["c", "d"])] {
         assert!(judged.has_turn(from, to), "nothing was written after a move from {from:?} to {to:?}");
@@ -255,7 +263,8 @@ fn share(releases: usize) {
 
 #[test]
 fn shards_share_releases_that_move_without_a_revision_and_never_have_two_writers() {
-    share(30);
+    let Some((cluster, binary)) = audited() else { return };
+    share(&cluster, &binary, 30);
 }
 
 /// The sharder moves the resources of a shard without a lease at once. An API server creates a missing lease even by a
@@ -280,18 +289,17 @@ fn a_shard_whose_lease_is_deleted_ends_and_leaves_a_lease_without_a_holder() {
 #[ignore = "takes minutes: make bench-shards"]
 fn shards_share_many_releases() {
     let number = std::env::var("N").ok().and_then(|number| number.parse().ok());
-    share(number.unwrap_or(3000));
+    let (cluster, binary) = audited().expect(NO_FIGURES);
+    share(&cluster, &binary, number.unwrap_or(3000));
 }
 
 /// Installs releases that make a key each, with these shards; returns the seconds that it took, and the processor
 /// seconds of all shards.
-fn make_keys(releases: usize, shards: &[&str]) -> Option<(f64, f64)> {
-    let cluster = TestCluster::shared_or_skip()?;
-    let binary = sharder(cluster)?;
+fn make_keys(cluster: &TestCluster, binary: &Path, releases: usize, shards: &[&str]) -> (f64, f64) {
     let namespace = cluster.namespace("keys").unwrap();
     let _turn = create_ring(cluster, &namespace);
     let folder = tempfile::tempdir().unwrap();
-    let sharder = start_sharder(cluster, &binary, &namespace, folder.path());
+    let sharder = start_sharder(cluster, binary, &namespace, folder.path());
     let shards: Vec<Operator> = shards.iter().map(|shard| start(cluster, &namespace, shard, "keys")).collect();
     let before: f64 = shards.iter().map(|shard| shard.cpu().as_secs_f64()).sum();
     let began = Instant::now();
@@ -305,7 +313,7 @@ fn make_keys(releases: usize, shards: &[&str]) -> Option<(f64, f64)> {
     drop(shards);
     cluster.kubectl(["delete", "controllerring", namespace.name()]).unwrap();
     assert!(sharder.terminate().is_ok());
-    Some((seconds, cpu - before))
+    (seconds, cpu - before)
 }
 
 #[test]
@@ -313,8 +321,10 @@ fn make_keys(releases: usize, shards: &[&str]) -> Option<(f64, f64)> {
 #[allow(clippy::print_stdout)] // The figures, with --nocapture.
 fn shards_make_keys_as_one_process_does() {
     let number = std::env::var("KEYS").ok().and_then(|number| number.parse().ok()).unwrap_or(60);
+    let cluster = TestCluster::shared_or_skip().expect(NO_FIGURES);
+    let binary = sharder(cluster).expect(NO_FIGURES);
     for shards in [&["a"][..], &["a", "b", "c"]] {
-        let Some((seconds, cpu)) = make_keys(number, shards) else { return };
+        let (seconds, cpu) = make_keys(cluster, &binary, number, shards);
         println!("{}", json!({"releases": number, "shards": shards.len(), "seconds": seconds, "cpu_s": cpu}));
     }
 }
