@@ -6,8 +6,10 @@ use std::collections::BTreeSet;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::{fs, thread};
 
+use base64::Engine as _;
 use serde_json::{Value, json};
 
 use crate::browser::Browser;
@@ -72,12 +74,14 @@ fn open_or_skip() -> Option<(Browser, String)> {
     Some((browser, address))
 }
 
+/// Returns an expression that is true once the page's result contains this text.
+fn shown(text: &str) -> String {
+    format!("document.querySelector('[aria-labelledby=shown]').textContent.includes({})", Value::from(text))
+}
+
 #[test]
 fn a_chart_is_rendered_as_one_types_and_a_link_brings_it_back() {
     let Some((mut browser, address)) = open_or_skip() else { return };
-    let shown = |text: &str| {
-        format!("document.querySelector('[aria-labelledby=shown]').textContent.includes({})", Value::from(text))
-    };
     browser.wait("the example", &shown("replicas: 1"));
     fill(&mut browser, "values", "replicas: 7\nreplica: 2\n");
     browser.wait("the values", &shown("replicas: 7"));
@@ -97,6 +101,33 @@ fn a_chart_is_rendered_as_one_types_and_a_link_brings_it_back() {
     browser.open(&format!("{address}?again{link}"));
     browser.wait("the shared chart", &shown("Fixed 7"));
     browser.wait("the shared values", "document.getElementById('values').value.includes('replica: 2')");
+    assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
+}
+
+/// Drops a file with this content, in Base64, on the page.
+const DROP: &str = "((content) => {
+  const dropped = new DataTransfer()
+  dropped.items.add(new File([Uint8Array.from(atob(content), (char) => char.charCodeAt(0))], 'shop.tgz'))
+  document.getElementById('drop').dispatchEvent(new DragEvent('drop', { dataTransfer: dropped, bubbles: true }))
+})";
+
+/// Packs a chart of ours without what its `.helmignore` names, as `helm package` does.
+fn archive() -> Vec<u8> {
+    let mut tar = Command::new("tar");
+    tar.args(["-czf", "-", "--exclude=*.bak", "--exclude=ignored", "-C"]).arg(own("charts")).arg("shop");
+    let output = tar.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    output.stdout
+}
+
+#[test]
+fn an_archive_that_is_dropped_is_rendered_with_its_subcharts() {
+    let Some((mut browser, _)) = open_or_skip() else { return };
+    browser.wait("the example", &shown("replicas: 1"));
+    let content = Value::from(base64::engine::general_purpose::STANDARD.encode(archive()));
+    browser.run(&format!("{DROP}({content})"));
+    browser.wait("the dropped chart", &shown("Deployment my-release-shop"));
+    browser.wait("its subchart", &shown("Service my-release-wishlist"));
     assert!(browser.complaints.is_empty(), "{:?}", browser.complaints);
 }
 

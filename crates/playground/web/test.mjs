@@ -1,6 +1,7 @@
 // Tests the module that browsers load, and what the page does without a document: `make playground`.
 
 import assert from 'node:assert/strict'
+import { execFileSync } from 'node:child_process'
 import { readFileSync, readdirSync, statSync } from 'node:fs'
 import { join, relative } from 'node:path'
 import { test } from 'node:test'
@@ -108,7 +109,12 @@ test('a template error has its place, and values their origin', () => {
   assert.deepEqual(answer.values[0].replaced, [{ origin: 'c/values.yaml:1', value: 1 }])
 })
 
-test('an archive is unpacked, and what is none is an error', () => {
+test('an archive prints what its folder does, and anything else is an error', () => {
+  const charts = join(own, 'charts')
+  const files = collect(folder(join(charts, 'shop'))).kept()
+  const unpacked = module.unpack(execFileSync('tar', ['-czf', '-', '-C', charts, ...files.map(([name]) => `shop/${name}`)]))
+  assert.deepEqual(new Map(unpacked), new Map(files))
+  assert.equal(ask(open(unpacked)).text, readFileSync(join(own, 'expected/shop-default.yaml'), 'utf8'))
   assert.throws(() => module.unpack(bytes('nothing')))
   assert.throws(() => module.unpack(gzipSync(bytes('nothing'))))
 })
