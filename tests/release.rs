@@ -330,9 +330,25 @@ fn the_provenance_of_every_image_is_attested_by_its_digest() {
     assert_eq!(attested.len(), names.len(), "{attested:?}");
     for name in names {
         let digest = format!("${{{{ steps.images.outputs.{name} }}}}");
-        let wanted = json!({"subject-name": format!("${{{{ vars.REGISTRY }}}}/{name}"), "subject-digest": digest});
+        let subject = format!("${{{{ vars.REGISTRY }}}}/{name}");
+        let mut wanted = json!({"subject-name": subject, "subject-digest": digest});
+        wanted["push-to-registry"] = true.into();
+        wanted["create-storage-record"] = false.into();
         assert!(attested.contains(&&wanted), "{name}: {attested:?}");
     }
+}
+
+#[test]
+fn the_provenance_of_all_files_is_one_of_them_where_scorecard_looks() {
+    let workflow: Value = serde_yaml::from_str(&read(".github/workflows/release.yml")).unwrap();
+    let steps = workflow["jobs"]["release"]["steps"].as_array().unwrap();
+    let run =
+        |start: &str| steps.iter().position(|step| step["run"].as_str().is_some_and(|run| run.starts_with(start)));
+    let attested = steps.iter().position(|step| step["id"] == "attest").unwrap();
+    let copied = run("cp \"$BUNDLE\" target/dist/provenance.intoto.jsonl").unwrap();
+    assert_eq!(steps[attested]["with"], json!({"subject-checksums": "target/dist/SHA256SUMS"}));
+    assert_eq!(steps[copied]["env"], json!({"BUNDLE": "${{ steps.attest.outputs.bundle-path }}"}));
+    assert!(attested < copied && Some(copied) < run("gh release create"));
 }
 
 #[test]
