@@ -369,6 +369,20 @@ fn workflows_run_actions_by_commit_and_with_few_rights() {
 }
 
 #[test]
+fn only_the_job_that_pushes_keeps_the_credentials_of_its_checkout() {
+    let is_checkout = |step: &&Value| step["uses"].as_str().is_some_and(|uses| uses.starts_with("actions/checkout@"));
+    for path in workflows() {
+        let workflow: Value = serde_yaml::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        for (name, job) in workflow["jobs"].as_object().unwrap() {
+            for step in job["steps"].as_array().unwrap().iter().filter(is_checkout) {
+                let is_kept = step["with"]["persist-credentials"] != false;
+                assert_eq!(is_kept, name == "site", "{}: {name}", path.display());
+            }
+        }
+    }
+}
+
+#[test]
 fn what_runs_is_linked_side_by_side_whatever_the_hashes_in_its_symbols() {
     let folder = tempfile::tempdir().unwrap();
     let tools = folder.path().join("tools");
