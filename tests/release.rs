@@ -9,6 +9,8 @@ use std::{env, fs};
 
 use serde_json::{Value, json};
 
+use crate::publishable;
+
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 fn root() -> &'static Path {
@@ -379,6 +381,25 @@ fn only_the_job_that_pushes_keeps_the_credentials_of_its_checkout() {
                 assert_eq!(is_kept, name == "site", "{}: {name}", path.display());
             }
         }
+    }
+}
+
+#[test]
+fn dependabot_reads_every_go_module() {
+    let config: Value = serde_yaml::from_str(&read(".github/dependabot.yml")).unwrap();
+    let go =
+        config["updates"].as_array().unwrap().iter().find(|update| update["package-ecosystem"] == "gomod").unwrap();
+    let listed: Vec<&str> = go["directories"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    let mut files = BTreeSet::new();
+    for folder in ["tools", "crates/test-cluster/tools"] {
+        publishable::files(root(), &root().join(folder), &mut files);
+    }
+    let modules: Vec<&str> = files.iter().filter_map(|file| file.strip_suffix("/go.mod")).collect();
+    assert!(modules.len() > 10, "{modules:?}");
+    for module in modules {
+        let (above, _) = module.rsplit_once('/').unwrap();
+        let is_listed = [format!("/{module}"), format!("/{above}/*")].iter().any(|folder| listed.contains(&&**folder));
+        assert!(is_listed, "{module} is not in {listed:?}");
     }
 }
 
