@@ -302,7 +302,7 @@ test-oldest: cluster-oldest ## Run the operator's cluster tests on it; TEST="NAM
 	KUBEBUILDER_ASSETS='$(CURDIR)/target/cluster/oldest' cargo test --test main $(CARGO_FLAGS) -- $(TEST)
 
 .PHONY: e2e-node
-e2e-node: ## Run the tests that need containers on a real node; needs root on Debian, skipped elsewhere.
+e2e-node: ## Run the tests that need containers on a real node; needs root on Debian; elsewhere skipped, in CI a failure.
 	@hack/e2e-node
 
 .PHONY: cluster-up

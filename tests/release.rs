@@ -322,6 +322,23 @@ fn workflows_test_with_the_history_that_upgrades_of_charts_need() {
 }
 
 #[test]
+fn e2e_node_is_skipped_where_something_is_missing_but_fails_in_ci() {
+    let elsewhere = "uname() { echo Other; }; export -f uname; hack/e2e-node";
+    for (ci, wanted) in [("", 0), ("true", 1)] {
+        let output = Command::new("bash").args(["-c", elsewhere]).current_dir(root()).env("CI", ci).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!((output.status.code(), &*said), (Some(wanted), "skipped: make e2e-node needs Linux\n"));
+    }
+    // `sudo` passes on only the variables that it is told to.
+    for path in workflows() {
+        let workflow = fs::read_to_string(&path).unwrap();
+        for line in workflow.lines().filter(|line| line.contains("make e2e-node")) {
+            assert!(line.contains("sudo --preserve-env=PATH,HOME,CI "), "{}: {line}", path.display());
+        }
+    }
+}
+
+#[test]
 fn the_provenance_of_every_image_is_attested_by_its_digest() {
     let workflow: Value = serde_yaml::from_str(&read(".github/workflows/release.yml")).unwrap();
     let steps = workflow["jobs"]["release"]["steps"].as_array().unwrap();
