@@ -258,8 +258,8 @@ bench-hostile: cluster ## Measure how long good resources (GOOD, default 1000) t
 	hack/bench-hostile '$(or $(GOOD),1000)' '$(or $(HOSTILE),50)' $(OPERATOR)
 
 .PHONY: bench-render
-bench-render: ## Time rendering against Helm's engine, ORACLE=PROGRAM or ../shared/oracle; CHARTS="DIR…" adds charts, CORPUS=DIR a whole corpus.
-	CORPUS='$(CORPUS)' hack/bench-render $(CHARTS)
+bench-render: ## Time rendering against Helm's engine; CHARTS="DIR…" adds charts, CORPUS=DIR a whole corpus, HEAVIEST=N its heaviest. Needs Go.
+	CORPUS='$(CORPUS)' HEAVIEST='$(HEAVIEST)' hack/bench-render $(CHARTS)
 
 .PHONY: simulate
 simulate: ## Play random scripts against whole managers in memory for MINUTES (10); SEED=N plays one, TRACE=1 prints every step, TWICE=1 compares two runs of each seed, NEAR=FILE plays the script in it at other times.

@@ -1,7 +1,7 @@
 //! Measures each corpus chart's speed-up over Helm's engine. Both engines run alternately, each in a separate process.
 //!
-//! `bench-corpus --helm ORACLE DIR` prints the charts with the smallest speed-up, the slowest charts with Helm, and the
-//! median. `render-bench` measures our side and must be in the same directory.
+//! `bench-corpus --helm PROGRAM DIR` prints the charts with the smallest speed-up, the slowest charts with Helm, and
+//! the median. `render-bench` measures our side and must be in the same directory.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +19,7 @@ use serde::Deserialize;
 struct Args {
     /// Directory of charts with `cases.jsonl`
     corpus: PathBuf,
-    /// Helm's engine: a program that takes `bench SECONDS CHART [VALUES]`
+    /// Helm's engine: a program that takes what `render-bench` takes, such as `target/peers/helm-engine`
     #[arg(long, value_name = "PROGRAM")]
     helm: PathBuf,
     /// Seconds per chart and side
@@ -88,9 +88,8 @@ fn measure(args: &Args, case: &Case) -> anyhow::Result<Figures> {
         })?;
         Ok(answer.ms_each)
     };
-    let mut helm = Command::new(&args.helm);
-    helm.arg("bench");
-    Ok(Figures { chart: case.dir.display().to_string(), helm: run(helm)?, ours: run(Command::new(ours))? })
+    let helm = run(Command::new(&args.helm))?;
+    Ok(Figures { chart: case.dir.display().to_string(), helm, ours: run(Command::new(ours))? })
 }
 
 #[allow(clippy::print_stdout)] // The program's output.

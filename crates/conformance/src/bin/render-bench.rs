@@ -1,5 +1,5 @@
-//! Measures renders per second of a chart on one core, loaded once: the counterpart of `oracle bench` for Helm's
-//! engine.
+//! Measures renders per second of a chart on one core, loaded once: the counterpart of `tools/peers/helm-engine` for
+//! Helm's engine.
 //!
 //! `render-bench SECONDS CHART [VALUES]...` prints one line of JSON. One render resolves subcharts, merges and
 //! validates values, and runs every template.
