@@ -49,7 +49,8 @@ controllers and the client. Each served the chart of `helm create` on its own co
 watched. Peers: {versions}. Pods are simulated.
 
 Each cell has seconds, the operator's CPU seconds, and its requests for each resource, without watches and leases. Memory is the proportional set size of
-the operator's processes. A dash means that the phase did not end within three seconds for each resource. All were left alone for {idle:g} seconds.
+the operator's processes. A dash means that the phase did not end within three seconds for each resource, at least 180. All were left alone for {idle:g}
+seconds.
 
 `make scoreboard` repeats it: two hours for all sizes, `N=50` ten minutes. Each size says when it was measured. Absolute times differ between machines and
 days; compare what ran side by side, and requests and CPU first. What this operator leaves over is the key of its records, in its own namespace."""
