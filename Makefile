@@ -16,8 +16,8 @@ CONTAINER_TOOL ?= docker
 BASE_IMG ?= helm-operator:latest
 BASE_IMAGE ?= scratch
 # install, deploy and deploy-helm use the current kubeconfig; publish uses HELM, too.
-KUBECTL ?= $(or $(shell command -v kubectl),$(CURDIR)/target/cluster/bin/kubectl)
-HELM ?= $(or $(shell command -v helm),$(CURDIR)/target/cluster/bin/helm)
+KUBECTL ?= $(or $(shell command -v kubectl),$(TEST_CLUSTER_FOLDER)/bin/kubectl)
+HELM ?= $(or $(shell command -v helm),$(TEST_CLUSTER_FOLDER)/bin/helm)
 IGNORE_NOT_FOUND ?= true
 # Seconds per fuzz target.
 FUZZ_SECONDS ?= 60
@@ -191,7 +191,7 @@ conformance: ## Compare rendering with Helm's recorded output; VECTORS="FILE…"
 .PHONY: value-fuzz
 value-fuzz: cluster ## Render charts with random values with Helm and here; CORPUS="DIR…" adds charts, RENDERS (1000) and SEED (1) choose.
 	cargo build --release --quiet -p conformance --bin value-fuzz
-	$(or $(CARGO_TARGET_DIR),target)/release/value-fuzz --helm target/cluster/bin/helm --renders $(or $(RENDERS),1000) --seed $(or $(SEED),1) \
+	$(or $(CARGO_TARGET_DIR),target)/release/value-fuzz --helm '$(TEST_CLUSTER_FOLDER)/bin/helm' --renders $(or $(RENDERS),1000) --seed $(or $(SEED),1) \
 	  crates/conformance/own crates/parity/own helm-charts examples $(CORPUS)
 
 .PHONY: alerts
@@ -299,7 +299,7 @@ cluster-oldest: ## Build a control plane of the oldest supported Kubernetes; tak
 
 .PHONY: test-oldest
 test-oldest: cluster-oldest ## Run the operator's cluster tests on it; TEST="NAME…" filters by name.
-	KUBEBUILDER_ASSETS='$(CURDIR)/target/cluster/oldest' cargo test --test main $(CARGO_FLAGS) -- $(TEST)
+	KUBEBUILDER_ASSETS='$(TEST_CLUSTER_FOLDER)/oldest' cargo test --test main $(CARGO_FLAGS) -- $(TEST)
 
 .PHONY: e2e-node
 e2e-node: ## Run the tests that need containers on a real node; needs root on Debian; elsewhere skipped, in CI a failure.

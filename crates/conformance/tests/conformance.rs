@@ -43,7 +43,8 @@ fn shared_charts_render_as_with_helm() {
 #[test]
 fn random_values_render_as_with_helm() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let helm = root.join("target/cluster/bin/helm");
+    let folder = std::env::var_os("TEST_CLUSTER_FOLDER").map_or_else(|| root.join("target/cluster"), PathBuf::from);
+    let helm = folder.join("bin/helm");
     if !helm.exists() {
         println!("skipped: Helm is not built; run make cluster");
         return;
