@@ -159,8 +159,8 @@ reproduce: ## Build VERSION again in another folder, and compare each file with 
 	@hack/reproduce '$(VERSION)'
 
 .PHONY: publish
-publish: ## Upload the images and charts of target/dist to REGISTRY, and sign them if cosign is installed.
-	@HELM='$(HELM)' hack/publish '$(REGISTRY)'
+publish: ## Upload the images and charts of target/dist to REGISTRY, and sign them if cosign is installed; PLAIN_HTTP=1 for a trial.
+	@HELM='$(HELM)' PLAIN_HTTP='$(PLAIN_HTTP)' hack/publish '$(REGISTRY)'
 
 WASM := wasm32-wasip1
 
