@@ -218,6 +218,15 @@ fn shards_are_replicas_that_share_a_ring_instead_of_a_leader() {
     assert_eq!(ring["spec"]["resources"], serde_json::json!([{"group": "a.b", "resource": "shops"}]));
     let sharder = one(&objects, "ClusterRole", "ns-rel-hybrid-helm-operator-sharder");
     assert_eq!(sharder["rules"][0]["verbs"], serde_json::json!(["list", "patch"]));
+    let subject = |objects: &[Value]| {
+        let binding = one(objects, "ClusterRoleBinding", "ns-rel-hybrid-helm-operator-sharder");
+        binding["subjects"][0].clone()
+    };
+    let account = |namespace: &str, name: &str| json!({"kind": "ServiceAccount", "namespace": namespace, "name": name});
+    assert_eq!(subject(&objects), account("sharding-system", "sharder"));
+    let elsewhere = "controllerRing.sharder.namespace=there,controllerRing.sharder.name=own";
+    let moved = super::objects(&["--set", "shards=3", "--set-json", RING, "--set", elsewhere]);
+    assert_eq!(subject(&moved), account("there", "own"));
     assert_eq!(of_kind(&objects, "PodDisruptionBudget").len(), 1);
     assert!(of_kind(&super::objects(&["--set", "shards=3"]), "ControllerRing").is_empty(), "it is made elsewhere");
 }
