@@ -244,7 +244,7 @@ AXE := target/browser/node_modules/axe-core/axe.min.js
 
 .PHONY: pictures
 pictures: cluster ## Take the pictures of docs/web.md with Chromium, and check accessibility with axe-core. Needs npm.
-	npm install --silent --no-save --prefix target/browser axe-core@4
+	npm install --silent --no-save --prefix target/browser axe-core@4.14.1
 	AXE=$(AXE) PICTURES=docs/figures cargo test -p memcached-operator --test main -- the_page_works_in_a_browser --nocapture
 
 .PHONY: long-run
