@@ -1,4 +1,5 @@
-//! The site: the book with pictures and the API documentation, and the branch on which each version of it is published.
+//! The site: the book with pictures, the API documentation and the playground, and the branch on which each version of it
+//! is published.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -30,6 +31,14 @@ fn each_picture_of_the_figures_is_on_the_page_of_pictures() {
         let is_picture = name.ends_with(".png") || name.ends_with(".svg");
         assert!(!is_picture || page.contains(&format!("(figures/{name})")), "docs/pictures.md lacks {name}");
     }
+}
+
+#[test]
+fn the_site_replaces_a_sentence_of_the_page_about_the_playground_by_a_link() {
+    let script = read("hack/site");
+    let sentence = script.split("'s|^").nth(1).and_then(|rest| rest.split("$|[Open it](playground/index.html)").next());
+    let page = read("docs/playground.md");
+    assert!(page.lines().any(|line| Some(line) == sentence), "{sentence:?}");
 }
 
 /// Runs git, and returns what it prints.
