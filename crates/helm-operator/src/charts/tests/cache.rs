@@ -196,8 +196,23 @@ async fn a_write_confirmed_by_the_server_is_not_read_again() {
     cache.store_applied(&[applied("u", 5)], &key());
     cache.confirm(&a, Some((&live("u", 5), claim())));
     assert_eq!(cache.ask_at(&[&a]), None);
+    cache.store_applied(&[applied("u", 6)], &key());
     cache.confirm(&a, Some((&live("other", 9), claim())));
     assert!(cache.dependent(&a).is_none(), "another object has its name");
+}
+
+/// Nothing would notice the newer state again: a list brings the version that the cache already has.
+#[tokio::test(start_paused = true)]
+async fn an_event_that_arrives_before_the_answer_to_a_confirmation_stays() {
+    let a = object_key("ConfigMap", "a");
+    for read in [Some((&marked(1, 5), claim())), Some((&live("other", 4), claim())), None] {
+        let cache = Cache::default();
+        cache.store_applied(&[applied("u", 5)], &key());
+        cache.store_dependent(a.clone(), &marked(8, 7), claim(), epoch(1));
+        cache.confirm(&a, read);
+        let known = cache.dependent(&a).unwrap();
+        assert_eq!((known.mark, known.resource_version), (Some(Mark(8)), 7));
+    }
 }
 
 #[tokio::test(start_paused = true)]

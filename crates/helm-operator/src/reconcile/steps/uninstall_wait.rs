@@ -37,7 +37,7 @@ pub(crate) async fn awaited(
         }
         let finalizers = match find(context, object).await {
             Ok(None) => {
-                context.shared.cache.confirm(&object.key, None);
+                context.shared.cache.drop_dependent(&object.key);
                 continue;
             }
             Ok(Some(live)) => match holding(env, object, live) {

@@ -56,7 +56,7 @@ impl Cache {
         state.put_dependent(key, (live, judged), claim, Some(epoch))
     }
 
-    /// Removes the entry for an object that belongs to no known owner; returns its previous owner.
+    /// Removes the entry of an object that a read did not find; returns its owner.
     pub(crate) fn drop_dependent(&self, key: &ObjectKey) -> Option<ResourceKey> {
         self.changing().dependents.remove(key).and_then(|dependent| dependent.owner.clone())
     }
@@ -141,10 +141,11 @@ impl Cache {
 
     /// Stores the server's response for an object whose event is overdue: its metadata, and whose it is. Another
     /// writer's change in the meantime counts immediately. The rest of the object, and the version, come with the
-    /// event.
+    /// event. An event that has arrived since the read began may be newer than the response, which is then ignored.
     pub(crate) fn confirm(&self, key: &ObjectKey, read: Option<(&Live, Claim)>) {
         let mut state = self.changing();
-        let Some(known) = state.dependents.get_mut(key) else { return };
+        let overdue = state.dependents.get_mut(key).filter(|known| known.stamp.ask_at().is_some());
+        let Some(known) = overdue else { return };
         match read.filter(|(live, _)| live.metadata.uid.as_deref() == Some(&*known.uid)) {
             Some((live, claim)) => {
                 let known = Arc::make_mut(known);
