@@ -144,7 +144,7 @@ impl EventHandler<Arc<Live>> for Dependents {
         let key = key_of(&self.1, &live);
         let owner = match ownership::claim(&self.0, &key, &live) {
             // It belongs to another controller with a chart of the same name, so our object with this key is gone.
-            Claim { owner: None, .. } => self.0.cache.drop_dependent(&key),
+            Claim { owner: None, .. } => self.0.cache.replace_dependent(&key, &live, Some(epoch)),
             claim => self.0.cache.store_dependent(key.clone(), &live, claim, epoch),
         };
         self.wake(owner, &key);

@@ -72,7 +72,8 @@ impl LiveView for StepContext<'_> {
             Some((live, claim)) if claim.owner.is_some() => cache.store_answer(key, live, claim),
             // Nothing shows who owns it, and no watch contradicts the answer.
             Some((live, _)) if !cache.is_synced(key) => return Health::by_itself(key, live),
-            _ => _ = cache.drop_dependent(key),
+            Some((live, _)) => _ = cache.replace_dependent(key, live, None),
+            None => _ = cache.drop_dependent(key),
         }
         match (cache.dependent(key), live) {
             // It went with its definition. That does not mean that it finished, even if the server deletes finished ones.

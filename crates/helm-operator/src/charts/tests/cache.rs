@@ -284,6 +284,27 @@ fn relevant_changes_and_the_deletion_of_an_object_wake_its_owner() {
     assert_eq!(cache.drop_dependent(&a), None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn anothers_object_replaces_ours_unless_ours_is_newer() {
+    let a = object_key("ConfigMap", "a");
+    let list = |began| Epoch { number: 2, began, is_list: true };
+    let before = list(Instant::now());
+    tokio::time::advance(SECOND).await;
+    for (behaviour, version, epoch, stays) in [
+        ("a late event", 7, Some(epoch(1)), true),
+        ("an answer from before our apply", 7, None, true),
+        ("a list from before our apply", 7, Some(before), true),
+        ("an event", 10, Some(epoch(1)), false),
+        ("an answer", 10, None, false),
+        ("the list of a restored server", 7, Some(list(Instant::now() + SECOND)), false),
+    ] {
+        let cache = Cache::default();
+        cache.store_applied(&[applied("u", 9)], &key());
+        let woken = cache.replace_dependent(&a, &live("others", version), epoch);
+        assert_eq!((cache.dependent(&a).is_some(), woken.is_none()), (stays, stays), "{behaviour}");
+    }
+}
+
 #[test]
 fn a_list_does_not_affect_other_kinds() {
     let cache = Cache::default();

@@ -56,6 +56,16 @@ impl Cache {
         state.put_dependent(key, (live, judged), claim, Some(epoch))
     }
 
+    /// Removes the entry of an object in whose place another's was seen, by event or by a read, unless the entry is
+    /// newer; returns its owner.
+    pub(crate) fn replace_dependent(&self, key: &ObjectKey, other: &Live, epoch: Option<Epoch>) -> Option<ResourceKey> {
+        let mut state = self.changing();
+        let known = Arc::make_mut(state.dependents.get_mut(key)?);
+        let known = (&mut known.stamp, Some(known.resource_version));
+        Stamp::of_newer(Some(known), other.resource_version(), epoch)?;
+        state.dependents.remove(key).and_then(|dependent| dependent.owner.clone())
+    }
+
     /// Removes the entry of an object that a read did not find; returns its owner.
     pub(crate) fn drop_dependent(&self, key: &ObjectKey) -> Option<ResourceKey> {
         self.changing().dependents.remove(key).and_then(|dependent| dependent.owner.clone())
