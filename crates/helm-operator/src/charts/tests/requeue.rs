@@ -383,6 +383,39 @@ async fn a_finalizer_is_added_to_the_new_version_when_the_resource_has_just_chan
     assert!(condition.starts_with("True/Unanswered/failed to add uninstall finalizer: "), "{condition}");
 }
 
+/// Otherwise the same step would follow at once, as often as a reconcile has steps.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_a_webhook_removes_or_puts_back_is_written_once_and_the_condition_says_why() {
+    for (is_deleted, verb) in [(false, "add"), (true, "remove")] {
+        let world = World::new(spec());
+        if is_deleted {
+            world.reconcile().await;
+            world.delete();
+        }
+        world.server.change(|server| {
+            server.mutate(move |plural, object| {
+                if plural == "memcacheds" {
+                    object["metadata"]["finalizers"] = if is_deleted { json!([FINALIZER]) } else { json!([]) };
+                }
+            });
+        });
+        let writes = || world.server.log().iter().filter(|line| **line == format!("PATCH {PRIMARY}")).count();
+        let before = writes();
+        assert_eq!((world.reconcile().await, writes() - before), (ReconcileResult::Error, 1), "{verb}");
+        let why = "the API server accepts the patch and stores the resource as before, which a webhook may cause";
+        let expected = format!("True/ReconcileError/failed to {verb} uninstall finalizer: {why}");
+        assert_eq!(world.condition("Irreconcilable"), Some(expected));
+        world.server.change(|server| server.clear_webhooks());
+        tokio::time::advance(600 * SECOND).await;
+        world.reconcile().await;
+        assert_eq!(
+            (world.server.object(PRIMARY).is_none(), world.maps().is_empty()),
+            (is_deleted, is_deleted),
+            "{verb}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_replaced_resource_is_forgotten_once_the_server_reports_it() {
     let world = World::new(spec());

@@ -14,6 +14,8 @@ use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::NextStep;
 use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
+use crate::status::reason::Reason;
+use crate::status::{Fault, condition};
 use crate::view::finalizers::{FINALIZER, is_ours};
 use crate::view::primary::{Primary, Received};
 use crate::view::release::Holder;
@@ -117,13 +119,13 @@ async fn set_finalizers(
     match context.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
         Ok(answer) => {
             let answer: Received = answer.parse().map_err(failed)?;
-            let gone = answer.primary.deleting && answer.primary.finalizers.is_empty();
-            if gone {
-                context.shared.primary_deleted(context.key, primary.uid())
-            } else {
-                context.shared.primary_written(answer)
+            let is_undone = answer.primary.has_finalizer() != finalizers.iter().any(|finalizer| is_ours(finalizer));
+            if answer.primary.deleting && answer.primary.finalizers.is_empty() {
+                context.shared.primary_deleted(context.key, primary.uid());
+                return Ok(NextStep::Done);
             }
-            Ok(if gone { NextStep::Done } else { NextStep::Again })
+            context.shared.primary_written(answer);
+            if is_undone { Err(undone(&what)) } else { Ok(NextStep::Again) }
         }
         // The resource was deleted, or changed a moment ago.
         Err(error) if error.is_not_found() || error.is_conflict() => {
@@ -132,4 +134,12 @@ async fn set_finalizers(
         }
         Err(error) => Err(failed(error)),
     }
+}
+
+/// Returns the failure of a write of our finalizer that has no effect. The same step would follow at once, without end.
+fn undone(what: &str) -> Failed {
+    let message = format!(
+        "{what}: the API server accepts the patch and stores the resource as before, which a webhook may cause"
+    );
+    Failed::Blocked(Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReconcileError, message })
 }
