@@ -15,6 +15,8 @@ pub(super) enum Failure<E> {
     Finalizer(kube::Error),
     /// The server accepted this finalizer, and stored the resource without it.
     FinalizerDropped(String),
+    /// The cleanup for this finalizer is done. The server accepted its removal, and stored the resource with it.
+    FinalizerKept(String),
     /// The resource could not be given up to another shard.
     Drain(kube::Error),
     /// The server refuses a watch, so the cache may be outdated; the text names what the cache lacks.
@@ -31,7 +33,7 @@ impl<E: Reason + 'static> Failure<E> {
     pub(super) fn reason(&self) -> &'static str {
         match self {
             Failure::Reconciler(error) => error.reason(),
-            Failure::Finalizer(_) | Failure::FinalizerDropped(_) => "FinalizerFailed",
+            Failure::Finalizer(_) | Failure::FinalizerDropped(_) | Failure::FinalizerKept(_) => "FinalizerFailed",
             Failure::Drain(_) => "DrainFailed",
             Failure::WatchRefused(_) => "WatchRefused",
             Failure::Undecodable(_) => "Undecodable",
@@ -47,6 +49,10 @@ impl<E: Reason + 'static> Failure<E> {
             Failure::FinalizerDropped(name) => format!(
                 "the API server stores the resource without the finalizer {name:?}, which a webhook may remove: \
                  nothing is done until the finalizer stays"
+            ),
+            Failure::FinalizerKept(name) => format!(
+                "the API server accepts the removal of the finalizer {name:?} and stores the resource with it, which a \
+                 webhook may cause: the cleanup is repeated until the finalizer goes"
             ),
             Failure::Drain(error) => format!("cannot give the resource up to another shard: {}", chain(error)),
             Failure::WatchRefused(what) => format!(
@@ -78,6 +84,7 @@ impl<E: Reason + 'static> Failure<E> {
             Failure::Undecodable(_) | Failure::WatchRefused(_) => true,
             Failure::Finalizer(_)
             | Failure::FinalizerDropped(_)
+            | Failure::FinalizerKept(_)
             | Failure::Drain(_)
             | Failure::Timeout(_)
             | Failure::Panicked => false,

@@ -121,7 +121,8 @@ impl<R: Reconciler> Serving<R> {
     }
 
     /// Removes a finalizer whose cleanup is done. The cleanup itself and others may have written the resource since it
-    /// began; only a new spec repeats the cleanup. After a conflict, the resource is read.
+    /// began; only a new spec repeats the cleanup. After a conflict, the resource is read. A response that still has the
+    /// finalizer is a failure: if nothing changed, no event follows.
     async fn release(
         &self,
         context: &Context,
@@ -137,6 +138,9 @@ impl<R: Reconciler> Serving<R> {
             }
             let others = now.finalizers.iter().flatten().map(|name| &**name).filter(|name| *name != finalizer);
             match self.write_finalizers(context, &now, others.collect()).await {
+                Ok(stored) if self.is_kept_by(finalizer, &stored) => {
+                    return Err(Failure::FinalizerKept(finalizer.to_owned()));
+                }
                 Ok(released) => {
                     // The event of an earlier change may come first, and must not repeat the cleanup.
                     if now.resource_version == newest.meta().resource_version {

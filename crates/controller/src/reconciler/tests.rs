@@ -1172,6 +1172,30 @@ async fn a_finalizer_that_the_server_drops_is_a_failure_and_tried_again_after_gr
     assert_eq!(world.events("a"), [why]);
 }
 
+/// A finalizer that is put back during a deletion is accepted, and no event follows either.
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_the_server_keeps_is_a_failure_and_tried_again_after_growing_pauses() {
+    let world = World::new().delivering();
+    let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": "fine"},
+        "metadata": {"name": "a", "namespace": "ns", "generation": 1, "deletionTimestamp": "2026-01-01T00:00:00Z",
+            "finalizers": ["example.com/note"]}});
+    world.server.put("/apis/example.com/v1/namespaces/ns/notes/a", note, "user");
+    world.server.change(|server| {
+        server.mutate(|_, object| {
+            if object["metadata"]["deletionTimestamp"].is_string() {
+                object["metadata"]["finalizers"] = json!(["example.com/note"]);
+            }
+        });
+    });
+    let notes = Notes { finalizers: &["example.com/note"], ..Notes::default() };
+    run(&world, &notes, 40).await;
+    let cleaned = lock(&notes.reconciled).len();
+    assert!((5..=8).contains(&cleaned), "after 0.5, 1, 2, … s: {cleaned}");
+    let why = "Warning FinalizerFailed: the API server accepts the removal of the finalizer \"example.com/note\" and \
+               stores the resource with it, which a webhook may cause: the cleanup is repeated until the finalizer goes";
+    assert_eq!(world.events("a"), [why]);
+}
+
 /// A process whose watches deliver, or do not in time, while the cleanup or another manager writes.
 #[tokio::test(start_paused = true)]
 async fn a_cleanup_is_repeated_after_a_change_of_the_spec_and_after_no_other_write() {
