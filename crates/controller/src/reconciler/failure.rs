@@ -19,6 +19,8 @@ pub(super) enum Failure<E> {
     FinalizerKept(String),
     /// The resource could not be given up to another shard.
     Drain(kube::Error),
+    /// The server accepted that the resource is given up, and stored it with the labels that request it.
+    DrainUndone,
     /// The server refuses a watch, so the cache may be outdated; the text names what the cache lacks.
     WatchRefused(String),
     /// The resource does not fit its type; the text names the field.
@@ -34,7 +36,7 @@ impl<E: Reason + 'static> Failure<E> {
         match self {
             Failure::Reconciler(error) => error.reason(),
             Failure::Finalizer(_) | Failure::FinalizerDropped(_) | Failure::FinalizerKept(_) => "FinalizerFailed",
-            Failure::Drain(_) => "DrainFailed",
+            Failure::Drain(_) | Failure::DrainUndone => "DrainFailed",
             Failure::WatchRefused(_) => "WatchRefused",
             Failure::Undecodable(_) => "Undecodable",
             Failure::Timeout(_) => "Timeout",
@@ -55,6 +57,11 @@ impl<E: Reason + 'static> Failure<E> {
                  webhook may cause: the cleanup is repeated until the finalizer goes"
             ),
             Failure::Drain(error) => format!("cannot give the resource up to another shard: {}", chain(error)),
+            Failure::DrainUndone => {
+                "cannot give the resource up to another shard: the API server accepts the removal of its labels and \
+                 stores the resource with them, which a webhook may cause"
+                    .to_owned()
+            }
             Failure::WatchRefused(what) => format!(
                 "cannot list and watch {what}, so what is cached may be outdated: nothing is done until it has been \
                  listed again"
@@ -72,7 +79,7 @@ impl<E: Reason + 'static> Failure<E> {
     /// Returns the longest wait for the next attempt, however long the backoff is.
     pub(super) fn longest_wait(&self) -> Duration {
         match self {
-            Failure::Drain(_) => LONGEST_DRAIN,
+            Failure::Drain(_) | Failure::DrainUndone => LONGEST_DRAIN,
             _ => Duration::MAX,
         }
     }
@@ -86,6 +93,7 @@ impl<E: Reason + 'static> Failure<E> {
             | Failure::FinalizerDropped(_)
             | Failure::FinalizerKept(_)
             | Failure::Drain(_)
+            | Failure::DrainUndone
             | Failure::Timeout(_)
             | Failure::Panicked => false,
         }

@@ -201,7 +201,8 @@ impl<R: Reconciler> Serving<R> {
     }
 
     /// Gives a resource up to another shard, once no write for it is in flight. The sharder assigns it as soon as the
-    /// labels are gone, so this is the last write.
+    /// labels are gone, so this is the last write. A response with the labels is a failure: if nothing changed, no event
+    /// follows.
     pub(super) async fn give_up(&self, shard: &Shard, key: &ResourceKey, resource: &ObjectMeta) -> ReconcileResult {
         let resources = kind::api::<R::Resource>(self.context.client.clone(), &key.namespace);
         let Some(ring) = shard.ring() else { return ReconcileResult::Success };
@@ -211,11 +212,14 @@ impl<R: Reconciler> Serving<R> {
         );
         let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
         let acknowledged = match shard.settled(key).await {
-            true => resources.patch_metadata(&key.name, &params, &Patch::Merge(patch)).await.map(|_| true),
-            false => Ok(false),
+            true => resources.patch_metadata(&key.name, &params, &Patch::Merge(patch)).await.map(Some),
+            false => Ok(None),
         };
         match acknowledged {
-            Ok(true) => {
+            Ok(Some(stored)) if shard.standing(&stored.metadata) == Standing::Drained => {
+                return self.failed(key, self.reference(key), &Failure::DrainUndone);
+            }
+            Ok(Some(_)) => {
                 tracing::info!(resource = %key, "The resource goes to another shard");
                 shard.follow(key, Standing::Others);
                 self.forget(key);
@@ -229,7 +233,7 @@ impl<R: Reconciler> Serving<R> {
                 return ReconcileResult::Success;
             }
             Err(error) => return self.failed(key, self.reference(key), &Failure::Drain(error)),
-            Ok(false) => tracing::info!(resource = %key, "Waiting for a write in flight"),
+            Ok(None) => tracing::info!(resource = %key, "Waiting for a write in flight"),
         }
         self.settings.queue.push_after(key.clone(), SEEN);
         ReconcileResult::RequeueAfter

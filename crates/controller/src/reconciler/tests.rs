@@ -1590,6 +1590,34 @@ async fn a_resource_that_may_not_be_given_up_says_so_once() {
     assert!(events.len() == 1 && events[0].starts_with(why) && events[0].contains("is forbidden"), "{events:?}");
 }
 
+/// No event follows, and no shard serves the resource.
+#[tokio::test(start_paused = true)]
+async fn a_resource_whose_labels_a_webhook_puts_back_is_not_given_up_and_says_so() {
+    let world = World::new();
+    let (context, serving, queue) = serving_shard(&world, &Notes::default());
+    let shard = crate::shards::Shard::new(crate::shards::Ring::new("ring", Some("a")).unwrap());
+    let labels =
+        json!({"shard.alpha.sharding.timebertt.dev/ring": "a", "drain.alpha.sharding.timebertt.dev/ring": "x"});
+    world.add("a", "fine");
+    let mut note = world.note("a").unwrap();
+    note["metadata"]["labels"] = labels.clone();
+    world.server.put("/apis/example.com/v1/namespaces/ns/notes/a", note, "user");
+    let note: Note = serde_json::from_value(world.note("a").unwrap()).unwrap();
+    world.server.change(|server| {
+        server.mutate(move |plural, object| {
+            if plural == "notes" {
+                object["metadata"]["labels"] = labels.clone();
+            }
+        });
+    });
+    assert_eq!(serving.give_up(&shard, &key("a"), &note.metadata).await, ReconcileResult::Error);
+    assert_eq!(queue.timers(), 1, "it is tried again");
+    context.events.flush(Duration::from_secs(2)).await;
+    let why = "Warning DrainFailed: cannot give the resource up to another shard: the API server accepts the removal of \
+               its labels and stores the resource with them, which a webhook may cause";
+    assert_eq!(world.events("a"), [why]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_refused_drain_is_tried_again_within_half_a_minute_and_forgotten_once_the_resource_is_given_up_or_gone() {
     for is_deleted in [false, true] {

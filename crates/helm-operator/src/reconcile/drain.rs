@@ -30,6 +30,10 @@ const FIELD_MANAGER: &str = "helm-operator-shard";
 const GIVE_UP: &str = "give the resource up to another shard";
 const TAKE_OVER: &str = "read the records of a resource that came";
 
+/// The reason why a resource that is given up stays.
+const UNDONE: &str =
+    "the API server accepts the removal of its labels and stores the resource with them, which a webhook may cause";
+
 /// Gives the resource up if the sharder has requested it; returns `None` otherwise.
 pub(crate) async fn give_up(shared: &ControllerContext, key: &ResourceKey) -> Option<ReconcileResult> {
     let shard = shared.shard.as_ref()?;
@@ -38,19 +42,27 @@ pub(crate) async fn give_up(shared: &ControllerContext, key: &ResourceKey) -> Op
         tracing::info!(resource = %key, "Waiting for a write in flight before the resource goes to another shard");
         return Some(again(shared, key));
     }
-    let Err(error) = acknowledge(shared, shard, &primary).await else {
-        tracing::info!(resource = %key, "The resource goes to another shard");
-        return Some(ReconcileResult::Success);
-    };
-    if error.is_not_found() || error.is_conflict() {
-        // It changed a moment ago, or was deleted.
-        if let Err(error) = reread::read(shared, key, &primary).await {
-            tracing::debug!(resource = %key, error = chain(&error), "Cannot read the resource again");
+    match acknowledge(shared, shard, &primary).await {
+        // Its labels are as before, so no event follows.
+        Ok(()) if shared.cache.primary_with_uid(key, primary.uid()).is_some_and(|now| now.is_drained) => {
+            Some(back_off(shared, key, &primary, GIVE_UP, UNDONE))
         }
-        return Some(again(shared, key));
+        Ok(()) => {
+            tracing::info!(resource = %key, "The resource goes to another shard");
+            Some(ReconcileResult::Success)
+        }
+        // It changed a moment ago, or was deleted.
+        Err(error) if error.is_not_found() || error.is_conflict() => {
+            if let Err(error) = reread::read(shared, key, &primary).await {
+                tracing::debug!(resource = %key, error = chain(&error), "Cannot read the resource again");
+            }
+            Some(again(shared, key))
+        }
+        Err(error) => {
+            let error = StepContext::new(shared, key, &()).refusal(&primary, &error).await;
+            Some(back_off(shared, key, &primary, GIVE_UP, &error))
+        }
     }
-    let error = StepContext::new(shared, key, &()).refusal(&primary, &error).await;
-    Some(back_off(shared, key, &primary, GIVE_UP, &error))
 }
 
 /// Waits longer after each refusal, which may last until someone changes the permissions. Warns once of each reason.

@@ -206,6 +206,33 @@ async fn a_drain_that_the_server_refuses_is_tried_ever_more_slowly_until_it_is_w
     assert_eq!(labels(&a.server), Vec::<String>::new());
 }
 
+/// The shard must not count the resource as another one's: no event follows.
+#[tokio::test(start_paused = true)]
+async fn a_drain_whose_labels_a_webhook_puts_back_is_tried_ever_more_slowly_until_they_go() {
+    let (a, _) = two(spec());
+    a.reconcile().await;
+    label(&a.server, DRAIN, Some("true"));
+    a.feed();
+    is_woken(&a);
+    a.server.change(|server| {
+        server.mutate(|plural, object| {
+            if plural == "memcacheds" {
+                object["metadata"]["labels"] = json!({SHARD: "a", DRAIN: "true"});
+            }
+        });
+    });
+    for wait in [0, 1, 2, 4] {
+        reconcile::reconcile(&a.shared, &key(), &(), Priority::Normal).await;
+        let began = Instant::now();
+        let next = a.shared.queue.next().await;
+        a.shared.queue.done(&next);
+        assert_eq!(began.elapsed().as_secs(), wait);
+    }
+    a.server.change(|server| server.clear_webhooks());
+    reconcile::reconcile(&a.shared, &key(), &(), Priority::Normal).await;
+    assert_eq!((labels(&a.server), a.shared.cache.primary(&key()).is_none()), (Vec::new(), true));
+}
+
 /// Assigns a resource that was installed by shard `a` to shard `b`.
 fn moved(a: &World, b: &World) {
     label(&a.server, SHARD, Some("b"));
