@@ -125,13 +125,16 @@ impl Mask {
 
     /// Redacts the data of a Secret or ConfigMap, from the server or from a chart.
     pub(crate) fn add_data(&mut self, object: &serde_json::Value) {
-        for part in ["data", "stringData", "binaryData"] {
-            for value in object[part].as_object().into_iter().flat_map(|data| data.values()) {
-                let Some(text) = value.as_str() else { continue };
-                self.add_secret_text(text);
-                if let Ok(ByteString(bytes)) = serde_json::from_value(value.clone()) {
-                    self.add_secret_text(&String::from_utf8_lossy(&bytes));
-                }
+        ["data", "stringData", "binaryData"].into_iter().for_each(|part| self.add_texts(&object[part]));
+    }
+
+    /// Redacts the texts in one part of such data, as they are and decoded.
+    pub(crate) fn add_texts(&mut self, part: &serde_json::Value) {
+        for value in part.as_object().into_iter().flat_map(|data| data.values()) {
+            let Some(text) = value.as_str() else { continue };
+            self.add_secret_text(text);
+            if let Ok(ByteString(bytes)) = serde_json::from_value(value.clone()) {
+                self.add_secret_text(&String::from_utf8_lossy(&bytes));
             }
         }
     }

@@ -52,8 +52,9 @@ const LOOKUP_TIME: Duration = Duration::from_secs(120);
 /// Excludes the key of release records ([`RECORD_KEY`]) from a list of Secrets.
 const WITHOUT_KEYS: &str = "?fieldSelector=type%21%3Dhelm.sdk.operatorframework.io%2Frecord-key";
 
-/// The reason why a message is not shown.
+/// The reasons why a message is not shown.
 const TOO_MUCH: &str = "templates looked up more than 4 MiB of Secrets and ConfigMaps, which the message may quote: look up single ones by name to see it";
+const UNREADABLE: &str = "templates looked up a Secret or ConfigMap that cannot be read, which the message may quote";
 
 /// The arguments of `lookup`: an object, or a list if the name is empty.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -117,18 +118,48 @@ enum Unknown {
 struct Seen {
     bytes: usize,
     mask: Mask,
+    /// Why messages are not shown.
+    hidden: Option<&'static str>,
+}
+
+/// A Secret or ConfigMap, or a list of them, of which only the data is read. Whoever may write one of them may nest its
+/// managed fields more deeply than serde_json reads values, and templates read them nevertheless.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DataOnly {
+    items: Option<Vec<DataOnly>>,
+    #[serde(default)]
+    data: serde_json::Value,
+    #[serde(default)]
+    string_data: serde_json::Value,
+    #[serde(default)]
+    binary_data: serde_json::Value,
 }
 
 impl Seen {
     fn add(&mut self, json: &[u8]) {
-        self.bytes = self.bytes.saturating_add(json.len());
-        if self.bytes > MAX_SEEN || count_values(json) > MAX_SEEN_VALUES {
-            (self.bytes, self.mask) = (usize::MAX, Mask::default());
+        if self.hidden.is_some() {
             return;
         }
-        let answer: serde_json::Value = serde_json::from_slice(json).unwrap_or_default();
-        let items = answer["items"].as_array().map_or(std::slice::from_ref(&answer), Vec::as_slice);
-        items.iter().for_each(|object| self.mask.add_data(object));
+        self.bytes = self.bytes.saturating_add(json.len());
+        if self.bytes > MAX_SEEN || count_values(json) > MAX_SEEN_VALUES {
+            return self.hide_all(TOO_MUCH);
+        }
+        match serde_json::from_slice::<DataOnly>(json) {
+            Ok(answer) => self.keep(&answer),
+            Err(_) => self.hide_all(UNREADABLE),
+        }
+    }
+
+    fn keep(&mut self, answer: &DataOnly) {
+        answer.items.iter().flatten().for_each(|item| self.keep(item));
+        for data in [&answer.data, &answer.string_data, &answer.binary_data] {
+            self.mask.add_texts(data);
+        }
+    }
+
+    fn hide_all(&mut self, why: &'static str) {
+        (self.hidden, self.mask) = (Some(why), Mask::default());
     }
 }
 
@@ -162,13 +193,13 @@ impl ClusterLookup {
 
     /// Redacts the data of Secrets and ConfigMaps that templates read from a text.
     pub(crate) async fn hide(&self, text: String) -> String {
-        let mask = {
+        let (hidden, mask) = {
             let state = self.state();
-            (state.seen.bytes <= MAX_SEEN).then(|| state.seen.mask.clone())
+            (state.seen.hidden, state.seen.mask.clone())
         };
-        match mask {
-            Some(mask) => mask.hide_apart(text).await,
-            None => format!("{}{TOO_MUCH}", self.published.place(&text)),
+        match hidden {
+            Some(why) => format!("{}{why}", self.published.place(&text)),
+            None => mask.hide_apart(text).await,
         }
     }
 
@@ -483,6 +514,30 @@ mod tests {
         lookup.state().seen.add(large.as_bytes());
         let shown = lookup.hide("template: demo/templates/a.yaml:3:5: executing at <fail>: s3cret".into()).await;
         assert_eq!(shown, format!("template: demo/templates/a.yaml:3:5: {TOO_MUCH}"));
+    }
+
+    /// Templates decode what nests 500 levels deep, and whoever may write one object decides how deep it nests.
+    #[tokio::test]
+    async fn data_beside_deep_metadata_is_hidden_and_so_is_a_message_that_may_quote_unreadable_data() {
+        let lookup = ClusterLookup::new(Applier::new(Arc::new(server())), Handle::current(), LookupReach::Everything);
+        let lookup = lookup.publishing(Arc::new(Published::paths(&["demo/templates/a.yaml"])));
+        let deep = format!("{}1{}", "{\"a\":".repeat(200), "}".repeat(200));
+        let managed = format!(r#"{{"managedFields":[{{"fieldsV1":{deep}}}]}}"#);
+        let list = format!(r#"{{"items":[{{"data":{{"x":"s3cret"}}}},{{"metadata":{managed},"data":null}}]}}"#);
+        let map = format!(r#"{{"metadata":{managed},"data":{{"x":"0pen"}},"binaryData":{{"y":"cGFzc3cwcmQ="}}}}"#);
+        for json in [&list, &map] {
+            assert!(value(Some(json.as_bytes())).is_ok());
+            lookup.state().seen.add(json.as_bytes());
+        }
+        let quotes = "template: demo/templates/a.yaml:3:5: executing at <fail>: s3cret 0pen passw0rd";
+        let shown = lookup.hide(quotes.into()).await;
+        assert_eq!(shown, "template: demo/templates/a.yaml:3:5: executing at <fail>: **** **** ****");
+        let unreadable = format!(r#"{{"data":{{"x":{deep}}}}}"#);
+        assert!(value(Some(unreadable.as_bytes())).is_ok());
+        lookup.state().seen.add(unreadable.as_bytes());
+        assert_eq!(lookup.hide(quotes.into()).await, format!("template: demo/templates/a.yaml:3:5: {UNREADABLE}"));
+        lookup.state().seen.add(map.as_bytes());
+        assert_eq!(lookup.hide(quotes.into()).await, format!("template: demo/templates/a.yaml:3:5: {UNREADABLE}"));
     }
 
     #[test]
