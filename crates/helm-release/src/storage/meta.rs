@@ -1,12 +1,11 @@
 //! Reads the metadata of a record's Secret, without its content.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
-use serde::{Deserialize, Deserializer};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Deserialize;
 
 use super::seal::Sealing;
+use super::secret::without_managed_fields;
 use super::{Content, Keyring, MARKS_ANNOTATION, Marks, OWNER_LABEL, SEAL_ANNOTATION, WRITER_ANNOTATION, version_of};
 use crate::release::{self, Status};
 
@@ -126,9 +125,10 @@ pub(super) fn written(metadata: &ObjectMeta, now: Timestamp) -> Option<Timestamp
     labels.chain(metadata.creation_timestamp.as_ref().map(|time| time.0.min(now))).max()
 }
 
-/// The metadata of a record's Secret, without its managed fields, which are as large as the rest.
-#[derive(Clone, Debug)]
+/// The metadata of a record's Secret.
+#[derive(Clone, Debug, Deserialize)]
 pub struct RecordSecret {
+    #[serde(deserialize_with = "without_managed_fields")]
     metadata: ObjectMeta,
 }
 
@@ -139,41 +139,4 @@ impl RecordSecret {
     }
 }
 
-impl<'de> Deserialize<'de> for RecordSecret {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<RecordSecret, D::Error> {
-        let metadata = RecordObject::deserialize(from)?.metadata;
-        Ok(RecordSecret {
-            metadata: ObjectMeta {
-                name: metadata.name,
-                namespace: metadata.namespace,
-                uid: metadata.uid,
-                resource_version: metadata.resource_version,
-                labels: metadata.labels,
-                annotations: metadata.annotations,
-                owner_references: metadata.owner_references,
-                creation_timestamp: metadata.creation_timestamp,
-                ..ObjectMeta::default()
-            },
-        })
-    }
-}
-
 outside::dynamic_resource!(RecordSecret, metadata only);
-
-#[derive(Deserialize)]
-struct RecordObject {
-    metadata: RecordObjectMeta,
-}
-
-#[derive(Deserialize)]
-#[serde(rename_all = "camelCase")]
-struct RecordObjectMeta {
-    name: Option<String>,
-    namespace: Option<String>,
-    uid: Option<String>,
-    resource_version: Option<String>,
-    labels: Option<BTreeMap<String, String>>,
-    annotations: Option<BTreeMap<String, String>>,
-    owner_references: Option<Vec<OwnerReference>>,
-    creation_timestamp: Option<Time>,
-}

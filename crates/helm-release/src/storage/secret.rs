@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference, Time};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Value, json};
 
 use super::{
@@ -20,9 +20,24 @@ const SYSTEM_LABELS: [&str; 8] = ["name", "owner", "status", "version", "created
 
 #[derive(Deserialize)]
 pub(super) struct Secret {
+    #[serde(deserialize_with = "without_managed_fields")]
     pub(super) metadata: ObjectMeta,
     #[serde(default)]
     pub(super) data: BTreeMap<String, String>,
+}
+
+/// What records need of a Secret's metadata.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct RecordObjectMeta {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    annotations: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<OwnerReference>>,
+    creation_timestamp: Option<Time>,
 }
 
 impl Secret {
@@ -61,9 +76,27 @@ pub(super) fn rewritten(release: &Release, name: &str, packed: &Packed) -> Value
 pub(super) fn metadata_of(answer: &Response) -> ObjectMeta {
     #[derive(Deserialize)]
     struct Head {
+        #[serde(deserialize_with = "without_managed_fields")]
         metadata: ObjectMeta,
     }
     answer.parse::<Head>().map(|head| head.metadata).unwrap_or_default()
+}
+
+/// Reads what records need of a Secret's metadata. Skips the managed fields, which are as large as the rest: whoever may
+/// write the Secret may nest them too deeply to be read, or give them a time that Rust's type does not have.
+pub(super) fn without_managed_fields<'de, D: Deserializer<'de>>(from: D) -> Result<ObjectMeta, D::Error> {
+    let metadata = RecordObjectMeta::deserialize(from)?;
+    Ok(ObjectMeta {
+        name: metadata.name,
+        namespace: metadata.namespace,
+        uid: metadata.uid,
+        resource_version: metadata.resource_version,
+        labels: metadata.labels,
+        annotations: metadata.annotations,
+        owner_references: metadata.owner_references,
+        creation_timestamp: metadata.creation_timestamp,
+        ..ObjectMeta::default()
+    })
 }
 
 pub(super) fn version_of(metadata: &ObjectMeta) -> u64 {

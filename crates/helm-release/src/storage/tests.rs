@@ -733,6 +733,30 @@ async fn only_a_record_as_it_was_written_is_sealed() {
     }
 }
 
+/// Go has times that Rust's type does not, and whoever may write a Secret decides what its managed fields contain.
+#[tokio::test]
+async fn a_record_is_read_and_written_whatever_its_managed_fields_contain() {
+    let label = json!({"f:metadata": {"f:labels": {"f:note": {}}}});
+    let deep = (0..200).fold(json!({}), |inner, _| json!({"f:note": inner}));
+    for (time, fields) in [("9999-12-31T23:59:59Z", label), ("2020-01-01T00:00:00Z", deep)] {
+        let server = Arc::new(MemoryApi::new());
+        let storage = Storage::new(server.clone(), sample::keys());
+        storage.create(&release(1, 1, 1), &marks()).await.unwrap();
+        let mut secret = server.object(RECORD).unwrap();
+        secret["metadata"]["managedFields"] = json!([{"manager": "kubectl", "operation": "Update", "apiVersion": "v1",
+            "time": time, "fieldsType": "FieldsV1", "fieldsV1": fields}]);
+        server.restore(RECORD, secret);
+        assert!(storage.get("ns", "web", 1).await.unwrap().release.is_sealed(), "{time}");
+        let updated = storage.update(&release(1, 1, 2), &marks()).await.unwrap();
+        let stored = server.object(RECORD).unwrap()["metadata"].clone();
+        assert!(stored["managedFields"].to_string().contains(time));
+        assert_eq!(stored["resourceVersion"], updated.resource_version.to_string());
+        assert_eq!(updated.packed.get().record_uid().as_deref(), stored["uid"].as_str());
+        let version = storage.mark(WEB, &body(&updated), &marks(), &Precondition::None).await.unwrap();
+        assert!(version >= updated.resource_version, "{time}: {version}");
+    }
+}
+
 #[test]
 fn little_is_kept_of_what_others_add_to_a_records_metadata() {
     let owner = |uid: String| json!({"apiVersion": "no.such/v1", "kind": "No", "name": "n", "uid": uid});

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use futures::{StreamExt as _, stream};
 use helm_release::kube::{Api, Call, ObjectKey};
 use helm_release::release::Release;
-use helm_release::storage::{Error, Home, Key, Keyring, MARKS_ANNOTATION, Marks, RecordMeta, SELECTOR, Storage};
+use helm_release::storage::{
+    Error, Home, Key, Keyring, MARKS_ANNOTATION, Marks, RecordMeta, RecordSecret, SELECTOR, Storage,
+};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde::Deserialize;
+use kube::Resource as _;
 
 use crate::inspect::revisions::SeenRevision;
 use crate::plan::account::Account;
@@ -35,11 +37,6 @@ pub(super) struct Found {
     inputs: Option<String>,
 }
 
-#[derive(Deserialize)]
-struct Item {
-    metadata: ObjectMeta,
-}
-
 impl Records {
     /// Names the records of a release.
     pub(super) fn new(api: &Arc<dyn Api>, home: Home, namespace: &str, name: &str) -> Option<Records> {
@@ -62,8 +59,8 @@ impl Records {
         let (namespace, name) = self.home.record(&self.namespace, &self.name);
         let selector = format!("{SELECTOR},name={name}").replace('=', "%3D");
         let path = format!("/api/v1/namespaces/{namespace}/secrets?labelSelector={selector}");
-        let list: Vec<Item> = outside::list(api, Call::metadata_list(path)).await?;
-        let mut all: Vec<Found> = list.iter().filter_map(|item| found(&item.metadata)).collect();
+        let list: Vec<RecordSecret> = outside::list(api, Call::metadata_list(path)).await?;
+        let mut all: Vec<Found> = list.iter().filter_map(|secret| found(secret.meta())).collect();
         all.sort_by_key(|found| found.version);
         Ok(all)
     }

@@ -592,6 +592,20 @@ async fn history_names_the_cause_of_each_revision_and_no_value() {
     assert_eq!(last.text.lines().count(), 2);
 }
 
+/// Whoever may write a record's Secret may set such a time in its managed fields.
+#[tokio::test]
+async fn a_record_with_a_time_beyond_those_of_rust_is_in_the_history() {
+    let server = server();
+    server.0.put(CR, shop(&waiting(), &[]), "operator");
+    record(&server, 1, Status::Deployed, "", vec![]).await;
+    let path = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
+    let mut secret = server.0.object(path).unwrap();
+    secret["metadata"]["managedFields"][0]["time"] = "9999-12-31T23:59:59Z".into();
+    server.0.restore(path, secret);
+    let answer = asked(&server, Output::Text).history(&["shop/web".into()], 10).await.unwrap();
+    assert!(answer.text.contains("deployed") && answer.text.contains("shop-0.1.0"), "{}", answer.text);
+}
+
 #[tokio::test]
 async fn two_revisions_are_compared_by_what_they_recorded_without_contents_of_secrets() {
     let server = server();
