@@ -693,7 +693,10 @@ impl World {
             }
             object["metadata"]["namespace"] = own.map_or(Value::Null, Value::from);
             for handler in sources.iter().filter(|handler| handler.kind.plural() == plural) {
-                let metadata = serde_json::from_value(object["metadata"].clone()).unwrap();
+                // Watches of sources skip the managed fields.
+                let mut metadata = object["metadata"].clone();
+                metadata["managedFields"] = Value::Null;
+                let metadata = serde_json::from_value(metadata).unwrap();
                 handler.changed(SourceMeta::read(handler.kind, metadata).unwrap(), epoch);
             }
             match plural {

@@ -909,10 +909,13 @@ async fn a_deletion_names_the_records_that_were_imported_and_left() {
     assert!(said.ends_with("delete the Secrets sh.helm.release.v1.web.v1"), "{said}");
 }
 
-/// Adds the ConfigMap that Kubernetes makes with the namespace, as old as this.
+/// Adds the ConfigMap that Kubernetes makes with the namespace, as old as this. A user has set the time of its managed
+/// fields to one that Rust's type does not have.
 fn made(server: &MemoryApi, time: &str) {
     let name = "kube-root-ca.crt";
-    let metadata = json!({"name": name, "uid": name, "resourceVersion": "1", "creationTimestamp": time});
+    let managed = json!([{"manager": "user", "operation": "Update", "time": "9999-12-31T23:59:59Z"}]);
+    let metadata = json!({"name": name, "uid": name, "resourceVersion": "1", "creationTimestamp": time,
+        "managedFields": managed});
     server.restore(&format!("{MAPS}/{name}"), json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}));
 }
 

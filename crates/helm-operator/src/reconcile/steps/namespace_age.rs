@@ -4,7 +4,7 @@
 use helm_release::kube::Call;
 use helm_release::storage::Home;
 use jiff::Timestamp;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde::Deserialize;
 
 use crate::reconcile::failure::Failed;
@@ -16,7 +16,14 @@ const ROOT_CA: &str = "kube-root-ca.crt";
 
 #[derive(Deserialize)]
 struct Dated {
-    metadata: ObjectMeta,
+    metadata: Dates,
+}
+
+/// The part of its metadata that its users cannot make unreadable, as they can its managed fields.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Dates {
+    creation_timestamp: Option<Time>,
 }
 
 impl StepContext<'_> {
