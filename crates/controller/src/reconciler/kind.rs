@@ -2,14 +2,16 @@
 
 use std::fmt::Debug;
 
-use kube::api::PatchParams;
-use kube::core::{ClusterResourceScope, NamespaceResourceScope};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::{DeleteParams, GetParams, Patch, PatchParams};
+use kube::core::{ClusterResourceScope, NamespaceResourceScope, Request};
 use kube::{Api, Client, Resource, ResourceExt as _};
 use serde::Serialize;
 use serde::de::{DeserializeOwned, Error as _};
 use serde_json::Value;
 
 use super::decoded::Decoded;
+use super::untyped::Untyped;
 use crate::{ResourceKey, client};
 use outside::group_of;
 
@@ -84,6 +86,35 @@ pub(super) async fn apply<K: Kind>(
         Decoded::Valid(object) => Ok(object),
         Decoded::Invalid(invalid) => Err(kube::Error::SerdeError(serde_json::Error::custom(invalid.cause))),
     }
+}
+
+/// Reads the metadata of an object, as watches read it: whoever may write the object may give its managed fields a time
+/// that Rust's type does not have. Returns `None` if there is no such object.
+pub(super) async fn metadata<K: Kind>(api: Api<K>, name: &str) -> kube::Result<Option<ObjectMeta>> {
+    let request = Request::new(api.resource_url()).get_metadata(name, &GetParams::default());
+    match api.into_client().request::<Untyped>(request.map_err(kube::Error::BuildRequest)?).await {
+        Ok(found) => Ok(Some(found.metadata)),
+        Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Merges a patch into an object. Returns its new metadata, as watches read it.
+pub(super) async fn merge<K: Kind>(
+    api: Api<K>,
+    name: &str,
+    params: &PatchParams,
+    patch: &Value,
+) -> kube::Result<ObjectMeta> {
+    let request = Request::new(api.resource_url()).patch_metadata(name, params, &Patch::Merge(patch));
+    let written: Untyped = api.into_client().request(request.map_err(kube::Error::BuildRequest)?).await?;
+    Ok(written.metadata)
+}
+
+/// Deletes an object, whose last state the response may contain. Nobody needs that, so it is not read.
+pub(super) async fn delete<K: Kind>(api: Api<K>, name: &str, params: &DeleteParams) -> kube::Result<()> {
+    let request = Request::new(api.resource_url()).delete(name, params);
+    api.into_client().request_text(request.map_err(kube::Error::BuildRequest)?).await.map(drop)
 }
 
 /// Returns the resource of kind `R` that the object's controller reference names.

@@ -270,10 +270,10 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// or select other labels.
     async fn create<K: Kind>(&self, apply: &Apply<K>, wanted: &Value) -> Result<Applied<K>, WriteError> {
         let object = &apply.object;
-        let found = self.api_of(object).get_metadata_opt(&object.name_any()).await;
+        let found = kind::metadata(self.api_of(object), &object.name_any()).await;
         match found.map_err(|source| failed(object, source))? {
-            Some(found) if !self.may_write(apply, &found.metadata) => Err(foreign(object)),
-            Some(found) => self.write(apply, wanted, &found.metadata).await.map(updated),
+            Some(found) if !self.may_write(apply, &found) => Err(foreign(object)),
+            Some(found) => self.write(apply, wanted, &found).await.map(updated),
             None => {
                 let created = self.send(apply, wanted, &ObjectMeta::default()).await;
                 let created = created.map_err(|source| failed(object, source))?;
@@ -292,9 +292,9 @@ impl<'a, R: Kind> Scope<'a, R> {
                 Err(error) if is_conflict(&error) && apply.ownership == Ownership::Controller => error,
                 written => return written.map_err(|source| failed(object, source)),
             };
-            let found = self.api_of(object).get_metadata_opt(&object.name_any()).await;
+            let found = kind::metadata(self.api_of(object), &object.name_any()).await;
             judged = match found.map_err(|source| failed(object, source))? {
-                Some(found) if has_changed(&judged, &found.metadata) => found.metadata,
+                Some(found) if has_changed(&judged, &found) => found,
                 // Another manager has a field, or the object has gone.
                 _ => return Err(failed(object, conflict)),
             };
@@ -348,14 +348,14 @@ impl<'a, R: Kind> Scope<'a, R> {
             if judged.deletion_timestamp.is_some() {
                 return Ok(true);
             }
-            match api.delete(&key.name, &deletion_of(&judged)).await {
-                Ok(_) => return Ok(true),
+            match kind::delete(api.clone(), &key.name, &deletion_of(&judged)).await {
+                Ok(()) => return Ok(true),
                 Err(error) if is_missing(&error) => return Ok(false),
                 Err(error) if is_conflict(&error) && attempt < ATTEMPTS => attempt += 1,
                 Err(source) => return Err(failed(&*live, source)),
             }
-            match api.get_metadata_opt(&key.name).await.map_err(|source| failed(&*live, source))? {
-                Some(found) if found.metadata.uid == judged.uid => judged = found.metadata,
+            match kind::metadata(api.clone(), &key.name).await.map_err(|source| failed(&*live, source))? {
+                Some(found) if found.uid == judged.uid => judged = found,
                 _ => return Ok(false),
             }
         }
@@ -397,8 +397,8 @@ impl<'a, R: Kind> Scope<'a, R> {
             }
             Err(error) if is_conflict(&error) => Ok(false),
             // The resource may be missing, or the subresource.
-            Err(error) if is_gone(&error) => match api.get_metadata_opt(&name).await.map_err(WriteError::Status)? {
-                Some(live) if live.uid() == self.resource.uid() => {
+            Err(error) if is_gone(&error) => match kind::metadata(api, &name).await.map_err(WriteError::Status)? {
+                Some(live) if live.uid == self.resource.meta().uid => {
                     let kind = readiness::kind(&R::kind(&()), &R::api_version(&()));
                     Err(WriteError::NoStatus { kind })
                 }

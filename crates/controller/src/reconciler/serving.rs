@@ -11,7 +11,7 @@ use futures::FutureExt as _;
 use futures::future::select_all;
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{Patch, PatchParams};
+use kube::api::PatchParams;
 use kube::{Resource as _, ResourceExt as _};
 use outside::sync::lock;
 use serde_json::json;
@@ -196,8 +196,7 @@ impl<R: Reconciler> Serving<R> {
         let patch = json!({"metadata": {"uid": uid, "resourceVersion": version, "finalizers": finalizers}});
         let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
         let name = seen.name.as_deref().unwrap_or_default();
-        let written = resources.patch_metadata(name, &params, &Patch::Merge(patch)).await?;
-        Ok(written.metadata)
+        kind::merge(resources, name, &params, &patch).await
     }
 
     /// Gives a resource up to another shard, once no write for it is in flight. The sharder assigns it as soon as the
@@ -212,11 +211,11 @@ impl<R: Reconciler> Serving<R> {
         );
         let params = PatchParams { field_manager: Some(self.manager.clone()), ..PatchParams::default() };
         let acknowledged = match shard.settled(key).await {
-            true => resources.patch_metadata(&key.name, &params, &Patch::Merge(patch)).await.map(Some),
+            true => kind::merge(resources, &key.name, &params, &patch).await.map(Some),
             false => Ok(None),
         };
         match acknowledged {
-            Ok(Some(stored)) if shard.standing(&stored.metadata) == Standing::Drained => {
+            Ok(Some(stored)) if shard.standing(&stored) == Standing::Drained => {
                 return self.failed(key, self.reference(key), &Failure::DrainUndone);
             }
             Ok(Some(_)) => {
@@ -251,8 +250,8 @@ impl<R: Reconciler> Serving<R> {
     async fn read(&self, resource: &R::Resource) -> Result<Option<ObjectMeta>, Failure<R::Error>> {
         let namespace = resource.namespace().unwrap_or_default();
         let resources = kind::api::<R::Resource>(self.context.client.clone(), &namespace);
-        let now = resources.get_metadata_opt(&resource.name_any()).await.map_err(Failure::Finalizer)?;
-        Ok(now.map(|now| now.metadata).filter(|now| now.uid == resource.meta().uid))
+        let now = kind::metadata(resources, &resource.name_any()).await.map_err(Failure::Finalizer)?;
+        Ok(now.filter(|now| now.uid == resource.meta().uid))
     }
 
     /// Returns whether the reconciler has work for the resource. A deleted resource is cleaned up even if the filters

@@ -897,6 +897,60 @@ async fn a_time_beyond_those_of_rust_stops_nothing_at_a_start_or_by_event() {
     }
 }
 
+/// Sets the time of what a user wrote of an object to one that Rust's type does not have.
+fn date(world: &World, path: &str) {
+    let mut object = world.server.object(path).unwrap();
+    let entries = object["metadata"]["managedFields"].as_array_mut().unwrap();
+    let users = entries.iter_mut().filter(|entry| entry["manager"] == "user");
+    users.for_each(|entry| entry["time"] = "9999-12-31T23:59:59Z".into());
+    object["metadata"]["resourceVersion"] = (world.server.version() + 1).to_string().into();
+    world.server.restore(path, object);
+}
+
+#[tokio::test]
+async fn an_object_with_a_time_beyond_those_of_rust_is_applied_and_deleted() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    let unseen = world.cached();
+    scope.apply(&unseen, map("one")).await.unwrap();
+    let seen = world.cached();
+    let mut theirs = world.server.object(MAP).unwrap();
+    theirs["data"]["more"] = "theirs".into();
+    theirs["metadata"]["finalizers"] = json!(["example.com/theirs"]);
+    world.server.put(MAP, theirs, "user");
+    date(&world, MAP);
+    assert_eq!(scope.apply(&unseen, map("two")).await.unwrap().change, Change::Updated);
+    assert_eq!(world.server.object(MAP).unwrap()["data"], json!({"text": "two", "more": "theirs"}));
+    world.asked();
+    assert!(scope.delete(&seen, &key("a")).await.unwrap());
+    assert_eq!(world.asked(), [format!("DELETE {MAP}"), format!("GET {MAP}"), format!("DELETE {MAP}")]);
+    assert!(world.server.object(MAP).unwrap()["metadata"]["deletionTimestamp"].is_string());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_with_a_time_beyond_those_of_rust_gets_its_finalizer_and_is_cleaned_up() {
+    let world = World::new().delivering();
+    let path = "/apis/example.com/v1/namespaces/ns/notes/a";
+    world.add("a", "fine");
+    date(&world, path);
+    let notes = Notes { finalizers: &["example.com/note"], ..Notes::default() };
+    let story = async {
+        pass(10).await;
+        let mut going = world.note("a").unwrap();
+        assert_eq!(going["metadata"]["finalizers"], json!(["example.com/note"]));
+        going["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        world.server.put(path, going, "kubectl");
+        let managed = world.note("a").unwrap()["metadata"]["managedFields"].to_string();
+        assert!(managed.contains("9999-12-31T23:59:59Z"), "{managed}");
+    };
+    tokio::join!(run(&world, &notes, 40), story);
+    assert_eq!((world.note("a"), world.events("a")), (None, Vec::<String>::new()));
+    let mut done = lock(&notes.reconciled).clone();
+    done.dedup();
+    assert_eq!(done, ["a", "example.com/note of a"]);
+}
+
 /// Watches that end on request, with 410, so that the objects are listed again; or with 403, as do the lists of
 /// ConfigMaps, while those are refused.
 #[derive(Clone, Default)]
