@@ -24,7 +24,7 @@ impl Attempt<'_> {
 /// already noted as adopted.
 fn appeared(current: &Current, key: &ObjectKey, observations: &Observations) -> Option<Adopted> {
     let Some(Found::Read(found)) = observations.get(key) else { return None };
-    let adopted = found.made_by_others()?;
+    let adopted = found.made_by_others?;
     let is_unnoted = current.inventory.find(key).is_some_and(|known| known.adopted.is_none());
     (is_unnoted && !current.has_settled(key)).then_some(adopted)
 }

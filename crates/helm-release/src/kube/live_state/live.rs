@@ -47,6 +47,9 @@ pub struct Live {
     pub metadata: ObjectMeta,
     /// Our mark; `None` if we never wrote the object, or the server keeps no managed fields.
     pub mark: Option<Mark>,
+    /// Whether this operator has written any of its fields since it was created. A backup restores the managed fields
+    /// of the object that it replaces, with the times of that one.
+    pub is_written: bool,
     /// Whether someone else set its number of replicas through the `scale` subresource.
     pub scaled: bool,
     /// The fields that readiness depends on; `None` if only metadata was read.
@@ -167,6 +170,7 @@ struct Meta {
     uid: Option<String>,
     resource_version: Option<String>,
     generation: Option<i64>,
+    creation_timestamp: Option<String>,
     deletion_timestamp: Option<String>,
     finalizers: Option<Vec<String>>,
     owner_references: Vec<OwnerReference>,
@@ -181,8 +185,15 @@ struct Entry {
     manager: String,
     operation: String,
     subresource: String,
+    time: Option<String>,
     #[serde(deserialize_with = "fields")]
     fields_v1: Option<Fields>,
+}
+
+impl Entry {
+    fn is_ours(&self) -> bool {
+        self.manager == FIELD_MANAGER && self.subresource.is_empty()
+    }
 }
 
 fn fields<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Fields>, D::Error> {
@@ -204,6 +215,7 @@ impl<'de> Deserialize<'de> for Live {
 impl Live {
     fn new(mut meta: Meta, reported: Option<Reported>) -> Live {
         let mark = mark_of(&meta.managed_fields);
+        let is_written = mark.is_some() && is_written_since(meta.creation_timestamp.as_deref(), &meta.managed_fields);
         let scaled = meta.managed_fields.iter().any(|e| e.subresource == "scale" && e.manager != FIELD_MANAGER);
         let mut annotations = meta.annotations.take().unwrap_or_default();
         let mut labels = meta.labels.take().unwrap_or_default();
@@ -217,6 +229,7 @@ impl Live {
         Live {
             verdict,
             mark,
+            is_written,
             scaled,
             reported,
             whole: None,
@@ -244,13 +257,27 @@ impl Live {
 
 /// Digests our entries: those of applies, of client-side writes (one per version written), or of both.
 fn mark_of(entries: &[Entry]) -> Option<Mark> {
-    let ours = entries.iter().filter(|e| e.manager == FIELD_MANAGER && e.subresource.is_empty());
-    let digests = ours.filter_map(|e| match (&*e.operation, &e.fields_v1) {
+    let digests = entries.iter().filter(|e| e.is_ours()).filter_map(|e| match (&*e.operation, &e.fields_v1) {
         ("Apply", Some(Fields(digest))) => Some(*digest),
         ("Update", Some(Fields(digest))) => Some(mix(digest ^ hash(b"Update"))),
         _ => None,
     });
     digests.reduce(u64::wrapping_add).map(Mark)
+}
+
+/// How many seconds the time of a write may precede the creation of which it is part.
+const SLACK: i64 = 60;
+
+/// Returns whether any of our entries is as new as the object, which was created at this time. Without times, it counts
+/// as new.
+fn is_written_since(creation: Option<&str>, entries: &[Entry]) -> bool {
+    let seconds = |time: Option<&str>| Some(time?.parse::<jiff::Timestamp>().ok()?.as_second());
+    let created = seconds(creation);
+    let is_new = |entry: &Entry| {
+        let written = seconds(entry.time.as_deref());
+        written.zip(created).is_none_or(|(written, created)| written + SLACK >= created)
+    };
+    entries.iter().filter(|entry| entry.is_ours()).any(is_new)
 }
 
 outside::dynamic_resource!(Live);

@@ -353,7 +353,7 @@ impl Applier {
             if target.expires && matches!(observed, Found::Absent) {
                 return Ok(None);
             }
-            if target.is_new && matches!(&observed, Found::Read(found) if found.made_by_others().is_some()) {
+            if target.is_new && matches!(&observed, Found::Read(found) if found.made_by_others.is_some()) {
                 return Err(ApplyError::Appeared(body.key));
             }
             self.leave_replicas(&mut body, &observed, decoration).await.map_err(failed)?;

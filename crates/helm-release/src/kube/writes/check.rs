@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::kube::live_state::live::{Live, Proven};
 use crate::kube::live_state::ownership::{NotOurs, Rule};
-use crate::kube::objects::decorate::{Decoration, FIELD_MANAGER};
+use crate::kube::objects::decorate::Decoration;
 use crate::kube::objects::object::{Object, ObjectKey};
 use crate::kube::writes::apply::{Applier, ApplyError, describe, key_of};
 use crate::kube::writes::found::{Existing, Found};
@@ -107,12 +107,12 @@ impl Applier {
             return Ok(Err(Conflict { key: key.clone(), why }));
         }
         let mut object: Value = answer.parse()?;
-        let is_written = live.mark.is_some() && is_written_since_its_creation(&object["metadata"]);
         let Proven { uid, resource_version } = live.proven();
         let managed_fields = ManagedFields::Known(object["metadata"]["managedFields"].take());
         let (scaled, kept, whole, adopted) =
             (live.scaled, live.kept, (part == Part::Whole).then_some(object), decoration.adopted(&live));
-        let (stays, owner) = (decoration.stays(&live), decoration.ownership(&live));
+        let (stays, owner, made_by_others) =
+            (decoration.stays(&live), decoration.ownership(&live), decoration.made_by_others(&live));
         Ok(Ok(Found::Read(Box::new(Existing {
             uid,
             resource_version,
@@ -120,7 +120,7 @@ impl Applier {
             scaled,
             kept,
             adopted,
-            is_written,
+            made_by_others,
             stays,
             // A whole object is read for the write that follows, metadata perhaps at the start of the action.
             is_ours_now: stays && whole.is_some(),
@@ -128,17 +128,4 @@ impl Applier {
             owner,
         }))))
     }
-}
-
-/// The most that the time of a write may precede that of the creation which it belongs to.
-const SLACK: i64 = 60;
-
-/// Returns whether this operator has written any fields of the object since it was created. A backup restores the managed
-/// fields of the object that it replaces, with the times of that one.
-fn is_written_since_its_creation(metadata: &Value) -> bool {
-    let seconds = |time: &Value| Some(time.as_str()?.parse::<jiff::Timestamp>().ok()?.as_second());
-    let created = seconds(&metadata["creationTimestamp"]);
-    let is_ours = |entry: &&Value| entry["manager"] == FIELD_MANAGER && !entry["subresource"].is_string();
-    let is_newer = |entry: &Value| seconds(&entry["time"]).zip(created).is_none_or(|(time, made)| time + SLACK >= made);
-    metadata["managedFields"].as_array().into_iter().flatten().filter(is_ours).any(is_newer)
 }

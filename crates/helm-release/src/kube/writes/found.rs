@@ -94,7 +94,7 @@ impl Found {
     /// Returns whether the object existed before the release and does not belong to the resource.
     pub(in crate::kube) fn is_adopted(&self) -> bool {
         let Found::Read(existing) = self else { return false };
-        matches!(existing.adopted, Some(Adopted::Claimed | Adopted::Unclaimed))
+        existing.adopted.is_some_and(Adopted::is_untied)
     }
 }
 
@@ -111,8 +111,8 @@ pub(crate) struct Existing {
     pub(in crate::kube) whole: Option<Value>,
     /// How the object is adopted by a release that does not contain it yet.
     pub(crate) adopted: Option<Adopted>,
-    /// Whether this operator has written any of its fields.
-    pub(in crate::kube) is_written: bool,
+    /// How the release adopts it if somebody else has made it; `None` if nobody else has.
+    pub(crate) made_by_others: Option<Adopted>,
     /// Whether it is the release's, is not being deleted, and does not go with a former resource.
     pub(crate) stays: bool,
     /// Whether it stays by a read for the write that follows, which may find it in any state.
@@ -122,13 +122,6 @@ pub(crate) struct Existing {
 }
 
 impl Existing {
-    /// Returns how the release adopts the object if somebody else has made it: nothing ties it to the resource, and this
-    /// operator has written nothing of it. What an attempt has made shows that, even if no record does.
-    pub(crate) fn made_by_others(&self) -> Option<Adopted> {
-        let is_untied = |adopted: &Adopted| matches!(adopted, Adopted::Claimed | Adopted::Unclaimed);
-        self.adopted.filter(|adopted| !self.is_written && is_untied(adopted))
-    }
-
     /// Describes a live object, from its JSON, for a server-side write that ignores replicas and resource policy. The
     /// caller has checked its owner.
     pub(in crate::kube) fn of(live: &Value) -> Existing {
@@ -142,7 +135,7 @@ impl Existing {
             kept: false,
             whole: None,
             adopted: None,
-            is_written: false,
+            made_by_others: None,
             stays: false,
             is_ours_now: false,
             owner: Ownership::Ours,

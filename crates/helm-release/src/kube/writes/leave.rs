@@ -31,6 +31,13 @@ pub enum Adopted {
     Shipped,
 }
 
+impl Adopted {
+    /// Returns whether nothing ties the object to the resource.
+    pub(in crate::kube) fn is_untied(self) -> bool {
+        matches!(self, Adopted::Claimed | Adopted::Unclaimed)
+    }
+}
+
 /// Why an object is left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
@@ -58,6 +65,12 @@ impl Decoration {
             true => Some(Adopted::Claimed),
             false => Some(Adopted::Unclaimed),
         }
+    }
+
+    /// Returns how a live object would be adopted if somebody else has made it: nothing ties it to the resource, and this
+    /// operator has written nothing of it. What an attempt has made shows that, even if no record does.
+    pub fn made_by_others(&self, live: &Live) -> Option<Adopted> {
+        self.adopted(live).filter(|adopted| !live.is_written && adopted.is_untied())
     }
 
     /// Returns the metadata patch for a live object that is left; `None` if it has no metadata of ours.
