@@ -67,10 +67,11 @@ impl Current {
     }
 
     /// Returns whether an object is the release's own, whoever made it: the deployed revision has it. If the record of that
-    /// one is Helm's, any object that is listed may be its.
+    /// one is Helm's, any object that is listed may be its. The record may also list what only later attempts have had, if
+    /// an uninstall was called off.
     pub(super) fn has_settled(&self, key: &ObjectKey) -> bool {
         match &self.marks {
-            Some(deployed) => deployed.find(key).is_some_and(|known| known.digest.is_some()),
+            Some(deployed) => deployed.find(key).is_some_and(|known| known.digest.is_some() && !known.attempted),
             None => self.taken_over,
         }
     }

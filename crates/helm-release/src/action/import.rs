@@ -282,10 +282,12 @@ fn with_later(mut known: Marks, later: &[Marks]) -> Marks {
 /// Adds the objects of other revisions that the imported one lacks. They have no digest: it does not render them.
 fn with_objects_of(mut known: Marks, others: &[Marks]) -> Marks {
     for object in others.iter().flat_map(|marks| &marks.objects) {
-        if known.find(&object.key).is_none() {
-            let left = MarkedObject { digest: None, mark: None, expires: false, ..object.clone() };
-            known.objects.push(left);
-            known.complete = false;
+        match known.objects.iter_mut().find(|one| one.key == object.key) {
+            Some(one) => one.attempted &= object.attempted,
+            None => {
+                known.objects.push(MarkedObject { digest: None, mark: None, expires: false, ..object.clone() });
+                known.complete = false;
+            }
         }
     }
     known
@@ -379,6 +381,18 @@ mod tests {
             let imported = with_later(marks(vec![ran(A)]), &later);
             let [job] = &imported.objects[..] else { panic!("{:?}", imported.objects) };
             assert_eq!((job.expires, job.deleted, job.digest), expected, "{behaviour}");
+        }
+    }
+
+    #[test]
+    fn an_object_that_another_revision_has_made_is_not_only_attempted() {
+        let attempted = |attempted| MarkedObject { attempted, ..object("b", A) };
+        for (later, expected) in
+            [(vec![true], true), (vec![true, true], true), (vec![true, false], false), (vec![false, true], false)]
+        {
+            let later: Vec<Marks> = later.into_iter().map(|one| marks(vec![attempted(one)])).collect();
+            let imported = with_later(marks(vec![object("a", A)]), &later);
+            assert_eq!(imported.objects.iter().map(|object| object.attempted).collect::<Vec<_>>(), [false, expected]);
         }
     }
 

@@ -826,6 +826,61 @@ async fn only_so_many_objects_are_deleted_at_a_time() {
 }
 
 #[tokio::test]
+async fn a_clean_up_deletes_what_the_attempt_made_and_leaves_what_somebody_else_made_before_its_turn() {
+    for policy in [Policy::Server, Policy::Client] {
+        let mut world = World::new();
+        world.options.apply = policy;
+        world.server.serve_cluster_scoped("x.y/v1", "Gear", "gears");
+        world.server.refuse(|call| {
+            let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned());
+            let is_b = call.path.starts_with(MAPS) && body.is_some_and(|body| body.contains("\"name\":\"b\""));
+            is_b.then(|| kube::Error::from_status(403, "Forbidden", "no"))
+        });
+        let attempt = candidate(&[gear("1"), map("a", "1"), elsewhere("c"), map("b", "1")]);
+        install(&world.env(), &attempt, None).await.unwrap_err();
+        let objects = || world.server.paths().into_iter().filter(|path| !path.contains("/secrets/")).count();
+        assert_eq!(objects(), 3, "{policy:?}");
+        world.server.accept();
+        world.server.put(&format!("{MAPS}/b"), made_by_helm("b", "web"), "velero");
+        // As another process reads them.
+        let recorded = world.storage.history("ns", "web").await.unwrap().remove(0).marks.unwrap();
+        delete_objects(&world.env(), &recorded).await.unwrap();
+        assert_eq!((objects(), world.map("b")["data"]["old"].as_str()), (1, Some("1")), "{policy:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_clean_up_deletes_what_an_attempt_made_although_no_answer_said_so() {
+    let world = World::new();
+    world.server.disturb(&format!("PATCH {MAPS}/a"), 1, Disturbance::AnswerLost);
+    let failure = install(&world.env(), &candidate(&[map("a", "1")]), None).await.unwrap_err();
+    let is_there = || world.server.object(&format!("{MAPS}/a")).is_some();
+    assert!(failure.cause.is_unanswered() && is_there());
+    delete_objects(&world.env(), &failure.recorded.unwrap().marks).await.unwrap();
+    assert!(!is_there());
+}
+
+#[tokio::test]
+async fn what_only_attempts_have_had_is_noted_as_adopted_although_the_deployed_revision_lists_it() {
+    let world = World::new();
+    let mut before = world.install(&candidate(&[map("a", "1")])).await;
+    // As an uninstall that was called off leaves it.
+    let digest = before.inventory.objects[0].digest;
+    let b = MarkedObject { digest, attempted: true, ..MarkedObject::new(key("b"), "v1".into()) };
+    before.inventory.objects.push(b);
+    before.inventory.complete = false;
+    before.marks = Some(Arc::new(before.inventory.clone()));
+    world.server.put(&format!("{MAPS}/b"), made_by_helm("b", "web"), "velero");
+    world.server.refuse(|call| is_write(call, "c").then(|| kube::Error::from_status(403, "Forbidden", "no")));
+    let next = candidate(&[map("a", "1"), map("b", "1"), map("c", "1")]);
+    let marks = upgrade(&world.env(), &next, &before).await.unwrap_err().recorded.unwrap().marks;
+    let noted = |name| marks.find(&key(name)).map(|object| (object.attempted, object.adopted));
+    assert_eq!(noted("a"), Some((false, None)));
+    assert_eq!(noted("b"), Some((true, Some(Adopted::Claimed))));
+    assert_eq!(noted("c"), Some((true, None)));
+}
+
+#[tokio::test]
 async fn a_repair_writes_only_drifted_objects_without_reading_cached_ones() {
     let mut world = World::new();
     let installed = world.install(&candidate(&[map("a", "1"), map("b", "1"), map("c", "1")])).await;

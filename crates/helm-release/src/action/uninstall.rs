@@ -11,8 +11,8 @@ use super::orphans::{claimed, names};
 use super::resume::{await_next, has, has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error, Records};
 use crate::kube::{
-    Adopted, ApplyError, HookError, HookRun, Left, Live, NotOurs, Owner, Removal, WriteLimit, intern, recorded_objects,
-    uninstall_order,
+    Adopted, ApplyError, Grounds, HookError, HookRun, Left, Live, NotOurs, Owner, Removal, WriteLimit, intern,
+    recorded_objects, uninstall_order,
 };
 use crate::release::{HookEvent, HookPhase, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Record, Stored, Written, check_fits};
@@ -338,8 +338,9 @@ impl Uninstalling {
 /// The objects of later rounds go first.
 ///
 /// Leaves objects that the manifest or their own annotation keeps, those that a revision adopted without ever being
-/// deployed with them, and objects that do not provably belong to this release. Returns once the server accepted the
-/// deletions: finalizers may still hold objects. Repeating it is safe.
+/// deployed with them, those that somebody else made while such a revision was pending, and objects that do not
+/// provably belong to this release. Returns once the server accepted the deletions: finalizers may still hold objects.
+/// Repeating it is safe.
 ///
 /// # Errors
 /// The server rejects a deletion or is unreachable. Objects of earlier kinds may already be deleted.
@@ -385,8 +386,7 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
         leave(env, object, Left::Before(adopted)).await?;
         return Ok(Removal::Kept);
     }
-    let proven = env.live.cached(&object.key, &env.decoration).deletable();
-    let removal = env.applier.delete(&object.key, &object.api_version, proven, &env.decoration).await?;
+    let removal = env.applier.delete(&object.key, &object.api_version, grounds(env, object), &env.decoration).await?;
     match &removal {
         Removal::Kept => leave(env, object, Left::Kept).await?,
         Removal::NotOurs(why) => {
@@ -399,6 +399,14 @@ pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Resu
         Removal::Absent => {}
     }
     Ok(removal)
+}
+
+/// Returns what the deletion of an object relies on. The cached state does not show who made the object.
+fn grounds(env: &Environment<'_>, object: &MarkedObject) -> Grounds {
+    if object.attempted {
+        return Grounds::Attempt;
+    }
+    env.live.cached(&object.key, &env.decoration).deletable().map_or(Grounds::Metadata, Grounds::Seen)
 }
 
 /// Takes the resource off a release's objects that its successor has not applied yet. Otherwise the garbage collector

@@ -71,7 +71,7 @@ pub(crate) use writes::apply::Target;
 pub(crate) use writes::autoscaler::{Scaled, has_replicas};
 pub(crate) use writes::client_side::MergeBases;
 pub(crate) use writes::definition::DefinitionOf;
-pub(crate) use writes::delete::Removal;
+pub(crate) use writes::delete::{Grounds, Removal};
 pub(crate) use writes::failures::Failures;
 pub(crate) use writes::found::Found;
 pub(crate) use writes::leave::Left;

@@ -452,7 +452,7 @@ async fn only_proven_objects_are_deleted() {
     let (server, applier) = server();
     let key = put(&applier, Rule::Import).await.unwrap().key;
     let decoration = decoration();
-    let delete = |proven| applier.delete(&key, "v1", proven, &decoration);
+    let delete = |grounds| applier.delete(&key, "v1", grounds, &decoration);
     let unclaimed = json!({"metadata": {"name": "web"}});
     let mut kept = service_of("web");
     kept["metadata"]["annotations"]["helm.sh/resource-policy"] = " Keep ".into();
@@ -463,19 +463,55 @@ async fn only_proven_objects_are_deleted() {
         (service_of("other"), Removal::NotOurs(NotOurs::Foreign("release \"other\" in namespace \"ns\"".into()))),
         (unclaimed, Removal::NotOurs(NotOurs::Unclaimed)),
     ] {
-        for proven in [None, Some(outdated.clone())] {
+        for grounds in [Grounds::Metadata, Grounds::Seen(outdated.clone())] {
             server.remove(SERVICE);
             server.put(SERVICE, live.clone(), "helm");
             let uid = server.object(SERVICE).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
             let expected = if matches!(expected, Removal::Sent(_)) { Removal::Sent(uid) } else { expected.clone() };
-            assert_eq!(delete(proven).await.unwrap(), expected);
+            assert_eq!(delete(grounds).await.unwrap(), expected);
             assert_eq!(server.object(SERVICE).is_none(), matches!(expected, Removal::Sent(_)));
         }
     }
     server.remove(SERVICE);
-    assert_eq!(delete(None).await.unwrap(), Removal::Absent);
-    assert_eq!(delete(Some(outdated)).await.unwrap(), Removal::Absent);
-    assert_eq!(applier.delete(&key, "gone/v1", None, &decoration).await.unwrap(), Removal::Absent);
+    assert_eq!(delete(Grounds::Metadata).await.unwrap(), Removal::Absent);
+    assert_eq!(delete(Grounds::Seen(outdated)).await.unwrap(), Removal::Absent);
+    assert_eq!(applier.delete(&key, "gone/v1", Grounds::Metadata, &decoration).await.unwrap(), Removal::Absent);
+}
+
+#[tokio::test]
+async fn what_only_attempts_have_had_is_deleted_unless_somebody_else_made_it() {
+    let (server, applier) = server();
+    let (object, key, decoration) = (service(), service().key("ns"), decoration());
+    let check = async |behaviour: &str, is_deleted: bool| {
+        let removal = applier.delete(&key, "v1", Grounds::Attempt, &decoration).await.unwrap();
+        let is_left = removal == Removal::NotOurs(NotOurs::Appeared);
+        let is_gone = server.object(SERVICE).is_none();
+        assert_eq!((is_left, is_gone), (!is_deleted, is_deleted), "{behaviour}: {removal:?}");
+        server.remove(SERVICE);
+    };
+    for policy in [Policy::Server, Policy::Client] {
+        let options = WriteOptions::new(&decoration, policy, &());
+        let new = target(&object, Rule::Import, Found::Absent);
+        applier.apply(&new, &options).await.unwrap();
+        check("applied", true).await;
+        applier.apply(&new, &options).await.unwrap();
+        let mut freed = server.object(SERVICE).unwrap();
+        freed["metadata"]["ownerReferences"] = json!([]);
+        server.put(SERVICE, freed, "kubectl");
+        check("applied, and then freed from its owner", true).await;
+    }
+    let mut named = service_of("web");
+    named["metadata"]["annotations"]["operator-sdk/primary-resource"] = "ns/web".into();
+    server.put(SERVICE, named, "another");
+    check("naming the resource", true).await;
+    server.put(SERVICE, service_of("web"), "velero");
+    check("with Helm's metadata only", false).await;
+    server.put(SERVICE, service_of("web"), FIELD_MANAGER);
+    let mut restored = server.object(SERVICE).unwrap();
+    restored["metadata"]["managedFields"][0]["time"] = "2020-01-01T00:00:00Z".into();
+    restored["metadata"]["creationTimestamp"] = "2020-01-02T00:00:00Z".into();
+    server.restore(SERVICE, restored);
+    check("restored with the managed fields of its former self", false).await;
 }
 
 #[tokio::test]
@@ -489,7 +525,8 @@ async fn objects_are_found_and_deleted_through_another_version() {
     }
     assert!(applier.find_live(&key, "v0").await.unwrap().is_some());
     assert!(applier.find_live(&key, "gone/v1").await.unwrap().is_none());
-    assert!(matches!(applier.delete(&key, "v0", None, &decoration()).await.unwrap(), Removal::Sent(_)));
+    let deleted = applier.delete(&key, "v0", Grounds::Metadata, &decoration()).await.unwrap();
+    assert!(matches!(deleted, Removal::Sent(_)));
     assert!(server.object(SERVICE).is_none());
 
     server.refuse(|call| (call.path == "/apis").then(|| Error::from_status(503, "", "away")));
@@ -500,25 +537,26 @@ async fn objects_are_found_and_deleted_through_another_version() {
 #[tokio::test]
 async fn an_object_whose_version_has_gone_since_the_last_discovery_is_found_and_deleted_in_another() {
     const PATH: &str = "/apis/x.y/v2/namespaces/ns/services/web";
-    for proven in [None, Some(Proven { uid: "another".into(), resource_version: "1".into() })] {
+    let outdated = Proven { uid: "another".into(), resource_version: "1".into() };
+    for grounds in [Grounds::Metadata, Grounds::Attempt, Grounds::Seen(outdated)] {
         let (server, applier) = server();
         server.serve("x.y/v1", "Service", "services");
         server.serve("x.y/v2", "Service", "services");
         applier.mapper.refresh().await.unwrap();
-        server.put(PATH, service_of("web"), "helm");
+        server.put(PATH, service_of("web"), FIELD_MANAGER);
         let key = ObjectKey::new("x.y", "Service", "ns", "web");
         server.unserve("x.y/v1", "Service");
-        if proven.is_none() {
+        if grounds == Grounds::Metadata {
             assert!(applier.find_live(&key, "x.y/v1").await.unwrap().is_some());
             server.serve("x.y/v1", "Service", "services");
             applier.mapper.refresh().await.unwrap();
             server.unserve("x.y/v1", "Service");
         }
-        assert!(matches!(applier.delete(&key, "x.y/v1", proven, &decoration()).await.unwrap(), Removal::Sent(_)));
+        assert!(matches!(applier.delete(&key, "x.y/v1", grounds, &decoration()).await.unwrap(), Removal::Sent(_)));
         assert!(server.object(PATH).is_none());
         server.unserve("x.y/v2", "Service");
         assert!(applier.find_live(&key, "x.y/v2").await.unwrap().is_none());
-        assert_eq!(applier.delete(&key, "x.y/v2", None, &decoration()).await.unwrap(), Removal::Absent);
+        assert_eq!(applier.delete(&key, "x.y/v2", Grounds::Metadata, &decoration()).await.unwrap(), Removal::Absent);
     }
 }
 
@@ -527,7 +565,7 @@ async fn an_object_of_a_server_that_does_not_answer_is_not_taken_for_gone() {
     let (server, applier) = server();
     server.serve_stale("x.y/v1");
     let key = ObjectKey::new("x.y", "Route", "ns", "web");
-    let deleted = applier.delete(&key, "x.y/v1", None, &decoration()).await.unwrap_err();
+    let deleted = applier.delete(&key, "x.y/v1", Grounds::Metadata, &decoration()).await.unwrap_err();
     let found = applier.find_live(&key, "x.y/v1").await.unwrap_err();
     for error in [deleted, found] {
         assert!(matches!(error, ApplyError::Failed { source: Error::Unanswered { .. }, .. }), "{error:?}");
@@ -539,7 +577,8 @@ async fn objects_proven_by_a_watch_are_deleted_with_one_request() {
     let (server, applier) = server();
     let applied = put(&applier, Rule::Import).await.unwrap();
     let log = server.log().len();
-    let removal = applier.delete(&applied.key, "v1", Some(applied.live.proven()), &decoration()).await.unwrap();
+    let seen = Grounds::Seen(applied.live.proven());
+    let removal = applier.delete(&applied.key, "v1", seen, &decoration()).await.unwrap();
     assert_eq!(Some(removal), applied.live.metadata.uid.clone().map(Removal::Sent));
     assert_eq!(server.log()[log..], [format!("DELETE {SERVICE}")]);
 }
@@ -723,7 +762,7 @@ async fn a_deletion_is_retried_only_on_conflicts_and_at_most_five_times() {
     for (code, reason, tries) in [(409, "Conflict", 5), (403, "Forbidden", 1)] {
         let (server, applier) = refusing("DELETE", code, reason).await;
         let key = service().key("ns");
-        let error = applier.delete(&key, "v1", None, &decoration()).await.unwrap_err();
+        let error = applier.delete(&key, "v1", Grounds::Metadata, &decoration()).await.unwrap_err();
         assert_eq!(error.to_string(), "cannot delete Service \"web\"");
         assert_eq!(sent(&server, "DELETE"), tries, "{code}");
     }
@@ -734,7 +773,7 @@ async fn an_outage_is_not_a_missing_object() {
     let (_, applier) = refusing("GET", 503, "").await;
     let (object, decoration, key) = (service(), decoration(), service().key("ns"));
     assert!(applier.check_ownership(&[(&object, Rule::Import)], &decoration).await.is_err());
-    assert!(applier.delete(&key, "v1", None, &decoration).await.is_err());
+    assert!(applier.delete(&key, "v1", Grounds::Attempt, &decoration).await.is_err());
     assert!(applier.find_live(&key, "v1").await.is_err());
     assert!(applier.inspect(&object, &decoration, &[]).await.is_err());
 }

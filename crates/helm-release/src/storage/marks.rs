@@ -320,6 +320,9 @@ pub struct MarkedObject {
     /// How an attempt adopted it; `None` if the release made it, or once a revision with it is deployed. A dropped
     /// definition that the chart still ships counts as claimed: it stays, and a rollback imports it again.
     pub adopted: Option<Adopted>,
+    /// Whether only attempts of this operator have had it, none of which succeeded. A live object of which the operator has
+    /// written nothing is then somebody else's: a clean-up leaves it.
+    pub attempted: bool,
     /// When it is applied, if the release has an order.
     pub turn: Turn,
 }
@@ -339,6 +342,7 @@ impl MarkedObject {
             client: false,
             drift: None,
             adopted: None,
+            attempted: false,
             turn: Turn::default(),
         }
     }
@@ -374,6 +378,7 @@ impl From<&Applied> for MarkedObject {
             client: applied.method != ApplyMethod::Server,
             drift: applied.drift,
             adopted: None,
+            attempted: false,
             turn: applied.turn,
         }
     }

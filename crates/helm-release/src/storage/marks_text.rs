@@ -66,6 +66,9 @@ struct Inventory {
     /// The turn of each object in `o`, if the release has an order. Without `o`, those of the manifest's objects.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     g: Vec<u16>,
+    /// The ranges of `o` whose objects only attempts have had: the first place of each, and the one after its last.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    p: Vec<(usize, usize)>,
     /// `o` as compressed JSON in base64, if it is large.
     #[serde(skip_serializing_if = "String::is_empty")]
     z: String,
@@ -151,7 +154,7 @@ impl Marks {
     /// Parses the annotation; `None` if it is not ours.
     pub fn parse(text: &str) -> Option<Marks> {
         let mut marks: Marks = serde_json::from_str(text).ok()?;
-        let Inventory { mut o, g, z, a } = serde_json::from_str(text).ok()?;
+        let Inventory { mut o, g, p, z, a } = serde_json::from_str(text).ok()?;
         if !z.is_empty() {
             let unpacked = unpack(&z);
             // Treated as if it had been omitted.
@@ -165,6 +168,10 @@ impl Marks {
             let turns = turns.chain(iter::repeat(Turn::default()));
             marks.objects =
                 o.into_iter().zip(turns).map(|(entry, turn)| MarkedObject { turn, ..listed(entry) }).collect();
+            for (start, end) in p {
+                let range = marks.objects.iter_mut().take(end).skip(start);
+                range.for_each(|object| object.attempted = true);
+            }
         }
         if !a.is_empty() {
             marks.adopted = unpack(&a).unwrap_or_default().into_iter().map(listed).collect();
@@ -180,6 +187,7 @@ impl Marks {
         let whole = Inventory {
             o: self.objects.iter().map(entry).collect(),
             g: self.turns(),
+            p: self.attempted(),
             z: String::new(),
             a: packed_adopted(&self.adopted),
         };
@@ -206,5 +214,17 @@ impl Marks {
         }
         let has_order = self.has_order();
         self.objects.iter().filter(|_| has_order).map(|object| object.turn.to_number()).collect()
+    }
+
+    /// Returns the ranges of the objects that only attempts have had.
+    fn attempted(&self) -> Vec<(usize, usize)> {
+        let mut end = 0;
+        let runs = self.objects.chunk_by(|one, next| one.attempted == next.attempted).map(|run| {
+            let start = end;
+            end += run.len();
+            (run, start, end)
+        });
+        let attempted = runs.filter(|(run, ..)| run.iter().all(|object| object.attempted));
+        attempted.map(|(_, start, end)| (start, end)).collect()
     }
 }

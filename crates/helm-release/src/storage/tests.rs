@@ -53,6 +53,7 @@ fn marks() -> Marks {
         client: true,
         drift: Some(DriftPolicy::Detect),
         adopted: Some(Adopted::Unclaimed),
+        attempted: false,
         turn: Turn::of_round(3).awaited(),
     };
     Marks {
@@ -317,6 +318,22 @@ fn marks_that_are_too_large_still_name_what_was_adopted() {
         whole.objects.iter().map(|object| object.adopted).enumerate().filter(|(_, it)| it.is_some()).collect();
     let expected = [6, 19_999].map(|at| (at, Some(Adopted::Claimed)));
     assert_eq!((adopted, whole.adopted.len()), (expected.to_vec(), 0));
+}
+
+#[test]
+fn marks_name_the_objects_that_only_attempts_have_had() {
+    let with = |attempted: &[bool]| {
+        let all = attempted.iter().zip(0..).map(|(attempted, n)| MarkedObject { attempted: *attempted, ..object(n) });
+        Marks { objects: all.collect(), ..marks() }
+    };
+    for attempted in
+        [vec![true], vec![false], vec![false, true, true, false, true], vec![true, false], vec![true; 3000]]
+    {
+        let marks = with(&attempted);
+        assert_eq!(Marks::parse(&marks.to_text()), Some(marks), "{} objects", attempted.len());
+    }
+    let size = |attempted: bool| with(&[attempted; 100]).to_text().len();
+    assert!(size(true) < size(false) + 20, "a new release costs little");
 }
 
 #[test]

@@ -299,6 +299,135 @@ async fn what_appears_while_a_hook_of_the_install_runs_is_taken_over_once_that_i
     }
 }
 
+/// Reconciles while a hook runs, which fails after somebody has made `a` with this metadata. Returns the uid of `a`.
+async fn appears_before_a_hook_fails(world: &World, metadata: &Value) -> Value {
+    let mut made = Value::Null;
+    let make = |world: &World| {
+        put_precious(&world.server, metadata.clone());
+        made = uid(world);
+    };
+    hooks::reconcile_until(world, make, "Failed").await;
+    made
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_install_whose_hook_fails_leaves_what_appeared_while_the_hook_ran() {
+    for annotated in [false, true] {
+        let world = World::new(hooks::with_hooks(json!([hooks::hook("migrate", "pre-install")])));
+        let metadata = precious(&world, annotated);
+        let before = appears_before_a_hook_fails(&world, &metadata).await;
+        assert_eq!((uid(&world), world.maps(), world.history()), (before, vec!["a".into()], vec![]), "{annotated}");
+        assert_eq!(left(&world).each_ref(), [&metadata["labels"], &metadata["annotations"], &Value::Null]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continued_install_whose_hook_fails_leaves_what_appeared_although_its_record_had_no_room_for_objects() {
+    let world = World::new(hooks::with_hooks(json!([hooks::hook("migrate", "pre-install")])));
+    hooks::killed_after(&world, 30).await;
+    omit_objects(&world.server, 1);
+    let world = World::on(world.server);
+    let before = appears_before_a_hook_fails(&world, &helms()).await;
+    assert_eq!((uid(&world), world.maps(), world.history()), (before, vec!["a".into()], vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_leaves_what_appeared_while_a_hook_of_the_upgrade_ran_that_failed() {
+    for annotated in [false, true] {
+        let mut spec = hooks::with_hooks(json!([hooks::hook("migrate", "pre-upgrade")]));
+        spec["maps"] = json!(["c"]);
+        let world = World::new(spec);
+        let metadata = precious(&world, annotated);
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["maps"] = json!(["a", "b", "c"]));
+        let before = appears_before_a_hook_fails(&world, &metadata).await;
+        assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "{annotated}");
+        assert_eq!((uid(&world), world.maps()), (before.clone(), vec!["a".into(), "c".into()]), "{annotated}");
+        assert_eq!(left(&world).each_ref(), [&metadata["labels"], &metadata["annotations"], &Value::Null]);
+        world.delete();
+        world.reconcile().await;
+        assert_eq!((world.server.object(PRIMARY), uid(&world), world.maps()), (None, before, vec!["a".into()]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_is_deleted_while_a_hook_runs_leaves_what_appeared_meanwhile() {
+    for (event, maps, waits) in [
+        ("pre-install", json!(["a", "b", "c"]), false),
+        ("pre-install", json!(["a", "b", "c"]), true),
+        ("pre-upgrade", json!(["c"]), false),
+        ("pre-upgrade", json!(["c"]), true),
+    ] {
+        let mut spec = hooks::with_hooks(json!([hooks::hook("migrate", event)]));
+        spec["maps"] = maps;
+        let world = World::new(spec);
+        let wait = json!({"helm.sdk.operatorframework.io/uninstall-wait": waits.to_string()});
+        world.edit(|p| p["metadata"]["annotations"] = wait);
+        if event == "pre-upgrade" {
+            world.reconcile().await;
+            world.edit(|p| p["spec"]["maps"] = json!(["a", "b", "c"]));
+        }
+        let mut before = Value::Null;
+        hooks::reconcile_while(&world, |world| {
+            put_precious(&world.server, helms());
+            before = uid(world);
+            world.delete();
+        })
+        .await;
+        assert!(world.server.object(PRIMARY).is_none(), "{event}: it waits for nothing that stays: {waits}");
+        assert_eq!((uid(&world), world.maps()), (before, vec!["a".to_owned()]), "{event} {waits}");
+        assert_eq!(left(&world).each_ref(), [&helms()["labels"], &helms()["annotations"], &Value::Null]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_that_another_process_continues_leaves_what_appeared_before_an_upgrade_failed() {
+    let start = |server| {
+        World::with_events(server, Arc::new(Stub::default()), |settings| settings.on_failure = OnFailure::Keep)
+    };
+    let hooks = json!([hooks::hook("migrate", "pre-upgrade"), hooks::hook("farewell", "pre-delete")]);
+    let mut spec = hooks::with_hooks(hooks);
+    spec["maps"] = json!(["c"]);
+    let world = start(World::new(spec).server);
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["maps"] = json!(["a", "b", "c"]));
+    let before = appears_before_a_hook_fails(&world, &helms()).await;
+    assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+    world.server.refuse(|call| {
+        let is_deletion = call.method == http::Method::DELETE && call.path.starts_with(MAPS);
+        is_deletion.then(|| Error::from_status(503, "ServiceUnavailable", "the webhook is away"))
+    });
+    world.delete();
+    hooks::reconcile(&world, "Complete").await;
+    // The record of the uninstall lists what only the upgrade has.
+    assert_eq!((world.history().first().unwrap().as_str(), world.maps().len()), ("1 uninstalling", 2));
+    world.server.accept();
+    let world = start(world.server);
+    tokio::time::advance(Duration::from_secs(600)).await;
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!((world.server.object(PRIMARY), uid(&world), world.maps()), (None, before, vec!["a".into()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_install_leaves_what_appeared_before_its_turn_came() {
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "first"}});
+    let world = World::new(json!({"objects": [secret], "maps": ["a"], "value": "1"}));
+    let server = world.server.clone();
+    world.server.refuse(move |call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_first = call.path.starts_with(SECRETS) && body.contains("\"name\":\"first\"");
+        if is_first && server.object(&format!("{MAPS}/a")).is_none() {
+            put_precious(&server, helms());
+        }
+        is_first.then(|| Error::from_status(422, "Invalid", "no"))
+    });
+    world.reconcile().await;
+    assert_eq!((world.history(), world.maps()), (vec![], vec!["a".to_owned()]));
+    assert_eq!(left(&world).each_ref(), [&helms()["labels"], &helms()["annotations"], &Value::Null]);
+    let live = world.server.object(&format!("{MAPS}/a")).unwrap();
+    assert_eq!(live["data"], json!({"key": "irreplaceable"}));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_upgrade_that_is_kept_owns_nothing_that_it_adopted() {
     let world = World::new(json!({"maps": ["c"], "value": "1"}));

@@ -1036,12 +1036,17 @@ async fn a_hook_started_by_another_version_of_the_operator_is_found_again() {
 
 /// Reconciles while hooks never end by themselves; after ten seconds, `act` changes the resource.
 pub(super) async fn reconcile_while(world: &World, act: impl FnOnce(&World)) -> ReconcileResult {
+    // The following steps may need its Jobs to end.
+    reconcile_until(world, act, "Complete").await
+}
+
+/// Reconciles. After ten seconds, `act` changes something, and from then on Jobs end in this way.
+pub(super) async fn reconcile_until(world: &World, act: impl FnOnce(&World), how: &str) -> ReconcileResult {
     let later = async {
         sleep(Duration::from_secs(10)).await;
         act(world);
         world.feed();
-        // The following steps may need its Jobs to end.
-        end_jobs(&world.server, "Complete").await
+        end_jobs(&world.server, how).await
     };
     tokio::select! {
         result = world.reconcile() => result,

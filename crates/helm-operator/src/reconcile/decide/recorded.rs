@@ -181,12 +181,14 @@ impl ReleaseRecords {
                     // recorded that, so a continuation does not repeat it. Or it has deleted this Job before it
                     // finished, so that the Job's absence proves nothing.
                     Some(known) if object.expires || object.mark.is_some() || object.deleted => {
-                        *known = MarkedObject { turn: known.turn, ..tied(object) };
+                        let attempted = known.attempted && object.attempted;
+                        *known = MarkedObject { turn: known.turn, attempted, ..tied(object) };
                     }
                     Some(known) => {
                         // The action may have changed this object, and if it set the same fields, the mark does not
                         // show that.
                         known.mark = None;
+                        known.attempted &= object.attempted;
                         // The action may have left this definition.
                         known.adopted = known.adopted.or(object.adopted);
                         if may_be_live(object, known) {
@@ -220,9 +222,12 @@ fn add_left_behind(inventory: &mut Marks, revision: &Revision) {
     inventory.complete = false;
     inventory.adopted.extend(revision.marks.iter().flat_map(|marks| marks.adopted.iter().cloned()));
     for object in revision.marks.iter().flat_map(|marks| &marks.objects) {
-        if inventory.find(&object.key).is_none() {
-            let turn = placed(object, revision, inventory);
-            inventory.objects.push(MarkedObject { turn, mark: None, expires: false, ..object.clone() });
+        match inventory.objects.iter_mut().find(|known| known.key == object.key) {
+            Some(known) => known.attempted &= object.attempted,
+            None => {
+                let turn = placed(object, revision, inventory);
+                inventory.objects.push(MarkedObject { turn, mark: None, expires: false, ..object.clone() });
+            }
         }
     }
 }
@@ -586,6 +591,36 @@ mod tests {
         let revisions = [(Deployed, complete(&["a", "b"])), (Failed, failed), (PendingUpgrade, ours(&["a", "b"]))];
         let adopted: Vec<_> = release(&revisions).inventory().objects.iter().map(|object| object.adopted).collect();
         assert_eq!(adopted, [None, Some(Adopted::Claimed)]);
+    }
+
+    #[test]
+    fn an_object_has_only_been_attempted_if_every_revision_with_it_says_so() {
+        let with = |attempted: bool, has_run: bool| {
+            let mut marks = ours(&["a"]);
+            let object = &mut marks.as_mut().unwrap().objects[0];
+            (object.attempted, object.expires) = (attempted, has_run);
+            marks
+        };
+        let helms = complete(&["b"]).map(|marks| Marks { inputs: String::new(), complete: false, ..marks });
+        for (behaviour, revisions, expected) in [
+            ("an install", vec![(Failed, with(true, false))], true),
+            ("tried again", vec![(Failed, with(true, false)), (PendingInstall, with(true, false))], true),
+            ("after a revision without it", vec![(Deployed, complete(&["b"])), (Failed, with(true, false))], true),
+            ("of the deployed revision", vec![(Deployed, complete(&["a"])), (Failed, with(true, false))], false),
+            ("also Helm's", vec![(Failed, with(true, false)), (Failed, with(false, false))], false),
+            ("Helm's before", vec![(Failed, with(false, true)), (Failed, with(true, true))], false),
+            ("being uninstalled", vec![(Uninstalling, with(true, false)), (Failed, with(true, false))], true),
+            ("left behind", vec![(Failed, with(true, false)), (Deployed, helms.clone())], true),
+            (
+                "left behind by Helm",
+                vec![(Failed, with(true, false)), (Failed, with(false, false)), (Deployed, helms)],
+                false,
+            ),
+        ] {
+            let inventory = release(&revisions).inventory();
+            let attempted = inventory.objects.iter().find(|object| &*object.key.name == "a").map(|a| a.attempted);
+            assert_eq!(attempted, Some(expected), "{behaviour}");
+        }
     }
 
     #[test]

@@ -295,7 +295,9 @@ async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> 
     }
     expect_jobs_again(context, &env).await?;
     let Some(current) = failed() else { return Ok(()) };
-    let current = with_recorded_objects(&env, current, &[]).await?;
+    let mut current = with_recorded_objects(&env, current, &[]).await?;
+    // A record that was too large for its inventory does not say so.
+    current.inventory.objects.iter_mut().for_each(|object| object.attempted = true);
     action::delete_objects(&env, &current.inventory).await?;
     uninstall::forget_begun(context, primary).await?;
     // The oldest is deleted last: a history without its start does not prove that no revision was ever deployed.

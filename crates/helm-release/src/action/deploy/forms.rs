@@ -48,6 +48,6 @@ impl Attempt<'_> {
     /// Returns the entry of a Job that has run in this form.
     fn as_run(&self, object: &Object, known: &MarkedObject) -> MarkedObject {
         let unapplied = MarkedObject::unapplied(known.key.clone(), object, &self.env.decoration.namespace);
-        MarkedObject { expires: true, deleted: known.deleted, ..unapplied }
+        MarkedObject { expires: true, deleted: known.deleted, attempted: known.attempted, ..unapplied }
     }
 }

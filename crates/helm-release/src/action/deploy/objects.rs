@@ -307,8 +307,8 @@ impl Attempt<'_> {
 fn note(ahead: &mut Marks, applied: impl IntoIterator<Item = MarkedObject>) {
     for one in applied {
         if let Some(object) = ahead.objects.iter_mut().find(|object| object.key == one.key) {
-            let MarkedObject { adopted, deleted, .. } = *object;
-            *object = MarkedObject { adopted, deleted, ..one };
+            let MarkedObject { adopted, deleted, attempted, .. } = *object;
+            *object = MarkedObject { adopted, deleted, attempted, ..one };
         }
     }
 }

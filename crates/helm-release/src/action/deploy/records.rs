@@ -50,6 +50,7 @@ impl Attempt<'_> {
             // Earlier revisions may leave the history before this one ends.
             deleted: known(key).is_some_and(|known| known.deleted),
             adopted: adopted(key),
+            attempted: known(key).is_none_or(|known| known.attempted),
             // Proves to a continuation that the object is as this action applies it.
             mark: known(key)
                 .filter(|known| may_be_intact && known.is_of(object, namespace))
@@ -70,7 +71,8 @@ impl Attempt<'_> {
             let unchanged = || {
                 let known = self.current?.inventory.find(key)?.clone();
                 let expires = known.expires || self.may_have_finished(object, key, observations);
-                Some(MarkedObject { adopted: None, deleted: false, turn: object.turn, expires, ..known })
+                let (adopted, turn) = (None, object.turn);
+                Some(MarkedObject { adopted, deleted: false, attempted: false, turn, expires, ..known })
             };
             now.or_else(unchanged)
         };

@@ -34,6 +34,9 @@ pub enum NotOurs {
         "only Helm's annotations mark it as part of this release, which prove nothing outside the release's namespace"
     )]
     Unnamed,
+    /// Somebody else made it while an attempt ran that did not succeed.
+    #[error("somebody else made it, and no revision with it was deployed")]
+    Appeared,
     /// It lacks the metadata that Helm requires for an import. The faults have Helm's wording.
     #[error("invalid ownership metadata; {}", .0.join("; "))]
     Metadata(Vec<String>),

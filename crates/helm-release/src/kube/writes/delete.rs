@@ -19,6 +19,36 @@ pub(in crate::kube) enum Propagation {
     Foreground,
 }
 
+/// What a deletion relies on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Grounds {
+    /// The state in which a watch showed the object to be deletable.
+    Seen(Proven),
+    /// The object's metadata, which is read: the object belongs to the release.
+    Metadata,
+    /// The same. But only attempts that did not succeed have had the object, so it stays if somebody else has made it.
+    Attempt,
+}
+
+impl Grounds {
+    /// Returns the state of the live object in this namespace to delete, or why it is left.
+    fn check(&self, decoration: &Decoration, live: &Live, namespace: &str) -> Result<Proven, Removal> {
+        let proven = check_deletable(decoration, live, namespace)?;
+        match self {
+            Grounds::Attempt if decoration.made_by_others(live).is_some() => Err(Removal::NotOurs(NotOurs::Appeared)),
+            Grounds::Seen(_) | Grounds::Metadata | Grounds::Attempt => Ok(proven),
+        }
+    }
+
+    /// Returns what a deletion relies on once a state that a watch showed has turned out to be outdated.
+    fn read(self) -> Grounds {
+        match self {
+            Grounds::Seen(_) => Grounds::Metadata,
+            read => read,
+        }
+    }
+}
+
 /// The result of a deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Removal {
@@ -35,9 +65,9 @@ pub(crate) enum Removal {
 impl Applier {
     /// Deletes an object, with background propagation, if it belongs to this release and is not annotated to be kept.
     ///
-    /// `proven` is the state in which a watch showed it to be deletable; without it, the object's metadata is read.
-    /// Either way the deletion has uid and resource version as preconditions, and an object that changed since then is
-    /// checked again, up to 5 times. Repeating it is safe. A cancelled call may or may not have deleted the object.
+    /// Whatever the grounds, the deletion has uid and resource version as preconditions, and an object that changed
+    /// since then is checked again, up to 5 times. Repeating it is safe. A cancelled call may or may not have deleted the
+    /// object.
     ///
     /// # Errors
     /// The server rejects the deletion or is unreachable, or the object keeps changing.
@@ -45,14 +75,14 @@ impl Applier {
         &self,
         key: &ObjectKey,
         api_version: &str,
-        proven: Option<Proven>,
+        grounds: Grounds,
         decoration: &Decoration,
     ) -> Result<Removal, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "delete", object: key.to_string(), source };
-        let known = self.delete_as_known(key, api_version, proven, decoration).await;
+        let known = self.delete_as_known(key, api_version, grounds.clone(), decoration).await;
         match self.after_unserved(known).await.map_err(failed)? {
             Some(removal) => Ok(removal),
-            None => self.delete_as_known(key, api_version, None, decoration).await.map_err(failed),
+            None => self.delete_as_known(key, api_version, grounds.read(), decoration).await.map_err(failed),
         }
     }
 
@@ -61,7 +91,7 @@ impl Applier {
         &self,
         key: &ObjectKey,
         api_version: &str,
-        mut proven: Option<Proven>,
+        mut grounds: Grounds,
         decoration: &Decoration,
     ) -> Result<Removal, Error> {
         let resource = match self.mapper.any_version(api_version, &key.kind).await {
@@ -73,18 +103,18 @@ impl Applier {
         let mut tries = 0;
         loop {
             tries += 1;
-            let target = match proven.take() {
-                Some(proven) => proven,
-                None => match self.read_metadata::<Live>(&path).await? {
+            let target = match &grounds {
+                Grounds::Seen(proven) => proven.clone(),
+                Grounds::Metadata | Grounds::Attempt => match self.read_metadata::<Live>(&path).await? {
                     None => return Ok(Removal::Absent),
-                    Some(live) => match check_deletable(decoration, &live, namespace) {
+                    Some(live) => match grounds.check(decoration, &live, namespace) {
                         Ok(proven) => proven,
                         Err(left) => return Ok(left),
                     },
                 },
             };
             match self.delete_proven(&path, &target, Propagation::Background).await {
-                Err(error) if error.is_conflict() && tries < MAX_TRIES => {}
+                Err(error) if error.is_conflict() && tries < MAX_TRIES => grounds = grounds.read(),
                 answer => return answer,
             }
         }
