@@ -155,7 +155,7 @@ impl StepContext<'_> {
     }
 
     /// Returns the refusal of the last attempt, if it had the same inputs.
-    fn refused(&self, primary: &Primary) -> Option<Refusal> {
+    pub(crate) fn refused(&self, primary: &Primary) -> Option<Refusal> {
         let memory = self.shared.memory.of(self.key);
         let (inputs, refusal) = memory.refused.as_deref()?;
         (*inputs == self.attempt(primary)).then(|| refusal.clone())

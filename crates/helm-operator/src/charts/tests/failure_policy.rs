@@ -498,6 +498,21 @@ async fn the_failure_of_a_hook_deletes_nothing_of_a_resource_that_was_paused_mea
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_that_writes_nothing_uninstalls_nothing_after_the_failure_of_other_values() {
+    let (world, before) = failed_after_annotating("pause", "true").await;
+    world.edit(|p| {
+        p["metadata"]["annotations"] = json!({});
+        p["spec"] = spec();
+        p["spec"]["unknown"] = true.into();
+    });
+    for _ in 0..3 {
+        retry(&world).await;
+        assert!(world.condition("ReleaseFailed").unwrap().contains("no matches for kind \"Unknown\""));
+        assert_eq!((uids(&world), world.history()), (before.clone(), vec!["1 deployed".to_owned(), "2 failed".into()]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_outage_neither_uninstalls_nor_uses_up_retries() {
     let world = world(OnFailure::Uninstall, Some(1));
     world.reconcile().await;

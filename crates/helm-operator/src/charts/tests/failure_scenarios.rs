@@ -163,6 +163,44 @@ async fn values_that_do_not_render_uninstall_nothing_after_an_interrupted_upgrad
     assert_eq!((identities(&world), world.history()), (before, vec!["1 deployed".into(), "2 pending-upgrade".into()]));
 }
 
+/// Asks in addition for an object of a kind that is not served, and retries twice.
+async fn ask_for_an_unserved_kind(world: &World) {
+    world.edit(|p| p["spec"]["unknown"] = true.into());
+    retry(world, 2).await;
+    let failed = world.condition("ReleaseFailed").unwrap();
+    assert!(failed.contains("no matches for kind \"Unknown\""), "{failed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_writes_nothing_removes_nothing_after_an_interruption() {
+    for policy in [OnFailure::Rollback, OnFailure::Uninstall] {
+        let world = World::with_events(World::new(spec()).server, Arc::new(Stub::default()), |settings| {
+            settings.on_failure = policy;
+        });
+        webhook_is_away(&world, "value");
+        world.reconcile().await;
+        let half = identities(&world);
+        assert!(!half.is_empty(), "half installed");
+        ask_for_an_unserved_kind(&world).await;
+        assert_eq!((identities(&world), world.history()), (half.clone(), vec!["1 pending-install".into()]));
+        world.server.accept();
+        world.edit(|p| p["spec"]["unknown"] = false.into());
+        world.reconcile().await;
+        let whole = identities(&world);
+        assert!(half.iter().all(|uid| whole.contains(uid)), "{half:?} {whole:?}");
+        assert_eq!(world.history(), ["1 failed", "2 deployed"]);
+
+        webhook_is_away(&world, "\"2\"");
+        set_value(&world, "2");
+        world.reconcile().await;
+        assert_eq!(world.history(), ["1 failed", "2 deployed", "3 pending-upgrade"]);
+        ask_for_an_unserved_kind(&world).await;
+        assert_eq!(identities(&world), whole);
+        let newest = if policy == OnFailure::Uninstall { "3 pending-upgrade" } else { "4 deployed" };
+        assert_eq!(world.history().last().unwrap(), newest, "{policy:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_rollback_is_reported_and_retried() {
     let world = installed().await;

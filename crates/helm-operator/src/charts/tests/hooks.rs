@@ -1131,20 +1131,28 @@ async fn a_hook_that_a_dead_process_started_ends_before_the_one_of_the_next_revi
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_a_dead_process_started_ends_with_its_install_if_the_next_attempt_writes_nothing() {
+async fn a_hook_that_a_dead_process_started_ends_once_an_attempt_writes_the_next_revision() {
     let renamed = |name: &str| with_hooks(json!([hook(name, "pre-install")]));
     let world = World::new(renamed("migrate-1"));
     killed_after(&world, 30).await;
-    assert!(uid_of(&world, "migrate-1").is_string());
+    let first = uid_of(&world, "migrate-1");
+    assert!(first.is_string());
     let path = format!("{MAPS}/b");
     let annotations = json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
     world.server.put(&path, json!({"metadata": {"name": "b", "annotations": annotations}}), "helm");
     let before = world.server.object(&path);
     world.edit(|p| p["spec"] = renamed("migrate-2"));
     let world = World::on(world.server);
+    world.reconcile().await;
+    assert!(world.condition("ReleaseFailed").unwrap().starts_with("True/ReleaseConflict/"));
+    assert_eq!((world.history(), world.server.object(&path)), (vec!["1 pending-install".to_owned()], before));
+    assert_eq!((uid_of(&world, "migrate-1"), uid_of(&world, "migrate-2")), (first, Value::Null), "it goes on");
+    world.server.remove(&path);
+    tokio::time::advance(Duration::from_secs(600)).await;
     reconcile(&world, "Complete").await;
-    assert_eq!((world.history(), world.server.object(&path)), (vec![], before));
-    assert_eq!((uid_of(&world, "migrate-1"), uid_of(&world, "migrate-2")), (Value::Null, Value::Null));
+    assert_eq!(world.history(), ["1 failed", "2 deployed"]);
+    assert_eq!((uid_of(&world, "migrate-1"), uid_of(&world, "migrate-2").is_string()), (Value::Null, true));
+    assert!(last(&world, &format!("DELETE {JOBS}/migrate-1")) < last(&world, &format!("POST {JOBS}")));
 }
 
 #[tokio::test(start_paused = true)]

@@ -8,7 +8,6 @@ use helm_release::release::Status;
 use super::deploy::{follow_end, interrupted};
 use super::unproven::is_unproven;
 use super::{remediate, uninstall};
-use crate::reconcile::decide::inputs;
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::learned::{Ended, NextStep};
 use crate::reconcile::step_context::StepContext;
@@ -99,11 +98,7 @@ fn begun(context: &StepContext<'_>, primary: &Primary, release: &ReleaseRecords)
 
 /// Returns whether the attempt would begin the same uninstall again: that with the inputs of the failed upgrade.
 fn is_wanted(context: &StepContext<'_>, primary: &Primary, release: &ReleaseRecords) -> bool {
-    let failed = release.newest().and_then(|(_, newest)| newest.marks.as_ref());
-    let is_same = failed.is_some_and(|marks| {
-        inputs::is_equal(&marks.inputs, &context.inputs_digest(primary))
-            || context.differs_by_chance(&marks.inputs, primary)
-    });
+    let is_same = release.newest().is_some_and(|(_, newest)| context.has_present_inputs(newest, primary));
     is_same && context.shared.settings.on_failure == OnFailure::Uninstall
 }
 

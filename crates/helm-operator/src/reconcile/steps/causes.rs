@@ -11,7 +11,7 @@ use strum::IntoEnumIterator as _;
 use crate::reconcile::decide::inputs::{self, NamedInput};
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
-use crate::view::release::ReleaseRecords;
+use crate::view::release::{ReleaseRecords, Revision};
 
 /// How many causes an event names.
 const MAX_NAMED: usize = 5;
@@ -101,6 +101,14 @@ impl StepContext<'_> {
             && !settings.rehearses
             && !self.shared.renderer.are_capabilities_settled()
             && inputs::is_by_kinds(recorded, &self.recorded_inputs(primary))
+    }
+
+    /// Returns whether a revision has the resource's present inputs, as far as is known.
+    pub(crate) fn has_present_inputs(&self, revision: &Revision, primary: &Primary) -> bool {
+        revision.marks.as_ref().is_some_and(|marks| {
+            inputs::is_equal(&marks.inputs, &self.inputs_digest(primary))
+                || self.differs_by_chance(&marks.inputs, primary)
+        })
     }
 }
 

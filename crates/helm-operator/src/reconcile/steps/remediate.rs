@@ -75,11 +75,33 @@ impl CleanUp {
 pub(crate) enum Stage {
     /// The render. Its failure does not concern the remains of an earlier attempt, so they are not removed.
     Render,
-    /// The check of whose the objects are, before the first write. A release that was deployed is not uninstalled, because
-    /// nothing has failed with its objects: an earlier attempt may have left its revision pending.
+    /// A check before the record is written: of its size, of the kinds, namespaces and owners of the objects, or of the
+    /// definitions in `crds`. An earlier attempt may have left its revision pending. Nothing has failed with that one's
+    /// objects, so a deployed release is not uninstalled, and an unfinished install is not removed.
     Check,
     /// The action with the rendered objects.
     Action,
+}
+
+impl Stage {
+    /// Returns the stage at which an action has failed. A record that somebody deleted meanwhile had been written.
+    fn of(context: &StepContext<'_>, primary: &Primary, failure: &Failure) -> Stage {
+        let has_written = failure.recorded.is_some() || failure.lost.is_some();
+        match has_written || is_refused_again(context, primary, failure) {
+            true => Stage::Action,
+            false => Stage::Check,
+        }
+    }
+}
+
+/// Returns whether the newest revision has failed with these inputs because the server refused an object, and a dry run
+/// shows that it still does. The clean-up after that revision may have failed as well.
+fn is_refused_again(context: &StepContext<'_>, primary: &Primary, failure: &Failure) -> bool {
+    let release = context.release().unwrap_or_default();
+    let failed = release.newest().filter(|(_, newest)| newest.status == Status::Failed);
+    let refusal = failure.cause.refusal();
+    let is_same = refusal.is_some() && refusal == context.refused(primary);
+    is_same && failed.is_some_and(|(_, newest)| context.has_present_inputs(newest, primary))
 }
 
 impl Remedy {
@@ -118,6 +140,7 @@ fn remedy(release: &ReleaseRecords, policy: OnFailure, stage: Stage, is_vouched:
         Some(_) if stage == Stage::Check => Remedy::Nothing,
         Some(_) => Remedy::Uninstall,
         None if policy == OnFailure::Uninstall && has_begun() => Remedy::Uninstall,
+        None if stage == Stage::Check && newest.status.is_pending() => Remedy::Nothing,
         None if was_never_deployed(release) && release.revisions.values().all(Revision::is_sealed) => {
             Remedy::RemoveFailedInstall
         }
@@ -136,6 +159,7 @@ pub(crate) async fn after_action(
     note(context, failure);
     match Failed::of_attempt(&failure.cause, condition::RELEASE_FAILED, reason) {
         Failed::Attempt(attempt) => {
+            let stage = Stage::of(context, primary, failure);
             let refused = failure.cause.refusal().map(|refusal| Box::new((context.attempt(primary), refusal)));
             let unserved = context.unserved(primary, failure);
             context.shared.memory.change(context.key, |memory| {
@@ -143,8 +167,6 @@ pub(crate) async fn after_action(
             });
             let blame = blame(&failure.cause, candidate, primary, &*context.shared.renderer);
             let message = format!("{}{blame}", attempt.message());
-            let has_written = failure.recorded.is_some() || !failure.cause.is_ownership_conflict();
-            let stage = if has_written { Stage::Action } else { Stage::Check };
             clean_up(context, primary, attempt.with_message(message), stage).await
         }
         failed => failed,
@@ -173,9 +195,9 @@ pub(super) async fn continue_clean_up(context: &StepContext<'_>, primary: &Prima
     None
 }
 
-/// Cleans up after a failed attempt. Adds the result to the message. A failed render removes nothing: an interrupted
-/// action continues once the values render. If the clean-up is not complete, the attempt uses up no retries: after the
-/// last one, nothing would complete the clean-up.
+/// Cleans up after a failed attempt. Adds the result to the message. An attempt that wrote nothing removes nothing of
+/// an interrupted action: it continues once the values are as before, or is given up. If the clean-up is not complete,
+/// the attempt uses up no retries: after the last one, nothing would complete the clean-up.
 pub(crate) async fn clean_up(
     context: &StepContext<'_>,
     primary: &Primary,
@@ -456,7 +478,7 @@ mod tests {
     #[test]
     fn a_release_that_was_ever_deployed_is_never_removed() {
         use Remedy::{Nothing, RemoveFailedInstall, RollBack};
-        use Stage::{Action, Render};
+        use Stage::{Action, Check, Render};
         use Status::{Deployed, Failed, PendingInstall, PendingRollback, PendingUpgrade, Superseded, Uninstalled};
         let cases: [(&[(u32, Status)], Remedy); 14] = [
             (&[], Nothing),
@@ -485,6 +507,9 @@ mod tests {
             check(OnFailure::Uninstall, Action, if rolls_back { Remedy::Uninstall } else { expected });
             check(OnFailure::Rollback, Render, if rolls_back { expected } else { Nothing });
             check(OnFailure::Uninstall, Render, Nothing);
+            let is_pending = statuses.last().is_some_and(|(_, status)| status.is_pending());
+            check(OnFailure::Rollback, Check, if is_pending && !rolls_back { Nothing } else { expected });
+            check(OnFailure::Uninstall, Check, if is_pending || rolls_back { Nothing } else { expected });
             let helms = remedy(&release(statuses, None), OnFailure::Uninstall, Action, |_| true);
             assert_eq!(helms, Nothing, "Helm's {statuses:?}");
             let unproven = remedy(&ours, OnFailure::Rollback, Action, |_| false);
@@ -567,6 +592,7 @@ mod tests {
         for (policy, stage, is_vouched, expected) in [
             (OnFailure::Uninstall, Stage::Action, true, Uninstall),
             (OnFailure::Uninstall, Stage::Action, false, Nothing),
+            (OnFailure::Uninstall, Stage::Check, true, Uninstall),
             (OnFailure::Uninstall, Stage::Render, true, Nothing),
             (OnFailure::Rollback, Stage::Action, true, Nothing),
             (OnFailure::Keep, Stage::Action, true, Nothing),
