@@ -737,6 +737,16 @@ impl World {
         });
     }
 
+    /// Refuses the writes of the second revision's record that give it this status.
+    fn refuse_to_record_the_second_as(&self, status: &'static str) {
+        self.server.refuse(move |call| {
+            let (_, body) =
+                call.body.as_ref().filter(|_| call.method == Method::PATCH && call.path.contains("web.v2"))?;
+            let is_it = String::from_utf8_lossy(body).contains(&format!("\"status\":\"{status}\""));
+            is_it.then(|| kube::Error::from_status(500, "InternalError", "no"))
+        });
+    }
+
     /// Returns how often hooks have run.
     fn runs(&self) -> usize {
         self.server.log().iter().filter(|line| **line == format!("POST {MAPS}")).count()
@@ -760,6 +770,40 @@ async fn a_refused_completion_does_not_run_post_hooks_again() {
     world.refuse_records(|_, body| body.contains("\"deployed\""));
     let hooks = vec![sample::hook("h1", &[HookEvent::PreInstall]), sample::hook("h2", &[HookEvent::PostInstall])];
     assert_eq!(runs_after_continuation(&world, hooks).await, 2, "once each");
+}
+
+#[tokio::test]
+async fn what_an_action_has_adopted_is_still_noted_after_a_refused_completion_and_a_continuation() {
+    let mut world = World::new();
+    world.server.put(&format!("{MAPS}/a"), map("a", "theirs"), "someone");
+    world.options.adopt = Adopt::Unowned;
+    world.refuse_records(|_, body| body.contains("\"deployed\""));
+    let noted = |marks: &Marks| marks.find(&key("a")).map(|a| (a.adopted, a.mark.is_some()));
+    let first = candidate(&[map("a", "1")]);
+    let failure = install(&world.env(), &first, None).await.unwrap_err();
+    let recorded = failure.recorded.unwrap();
+    assert_eq!(noted(&recorded.marks), Some((Some(Adopted::Unclaimed), true)));
+    assert!(!recorded.marks.complete && recorded.marks.own == Some(1));
+    install(&world.env(), &first, Some(&cut_off(recorded))).await.unwrap_err();
+    let history = world.storage.history("ns", "web").await.unwrap();
+    assert_eq!((history[0].status, history.len()), (Status::PendingInstall, 1));
+    let adopted = history[0].marks.as_ref().unwrap().find(&key("a")).map(|a| a.adopted);
+    assert_eq!(adopted, Some(Some(Adopted::Unclaimed)), "in the record");
+}
+
+#[tokio::test]
+async fn a_job_that_an_action_has_deleted_is_still_noted_after_a_refused_completion() {
+    const LOAD: &str = "/apis/batch/v1/namespaces/ns/jobs/load";
+    let world = World::new();
+    let mut job = object("batch/v1", "Job", "load");
+    job["spec"] = json!({"ttlSecondsAfterFinished": 60});
+    let installed = world.install(&candidate(&[map("a", "1"), job])).await;
+    world.refuse_to_record_the_second_as("deployed");
+    let failure = upgrade(&world.env(), &candidate(&[map("a", "1")]), &installed).await.unwrap_err();
+    assert!(world.server.object(LOAD).is_none());
+    let marks = failure.recorded.unwrap().marks;
+    assert_eq!(names(&marks), ["a", "load"]);
+    assert_eq!((marks.objects[1].deleted, marks.objects[1].expires), (true, false));
 }
 
 #[tokio::test]

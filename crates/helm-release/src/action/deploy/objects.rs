@@ -304,7 +304,7 @@ impl Attempt<'_> {
 }
 
 /// Records these objects as applied in an action's marks.
-fn note(ahead: &mut Marks, applied: impl IntoIterator<Item = MarkedObject>) {
+pub(super) fn note(ahead: &mut Marks, applied: impl IntoIterator<Item = MarkedObject>) {
     for one in applied {
         if let Some(object) = ahead.objects.iter_mut().find(|object| object.key == one.key) {
             let MarkedObject { adopted, deleted, attempted, .. } = *object;

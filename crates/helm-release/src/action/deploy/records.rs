@@ -1,5 +1,6 @@
 //! Builds a revision's record, writes it ahead and completes it.
 
+use super::objects::note;
 use super::{ActionKind, Attempt, Changes, Observations};
 use crate::action::give_up::{FOLLOWED, GivenUp, end_tests, give_up};
 use crate::action::resume::{await_next, has, has_delete_hooks};
@@ -171,16 +172,22 @@ impl Attempt<'_> {
         };
         let written = env.storage.update_with(&release, &marks, plan).await.map_err(|error| {
             let unwritten = failure::unwritten(error, version);
-            let marks = Marks { hooks_done: ahead.hooks_done, ..marks.clone() };
-            let (status, dropped) = (self.kind.pending, Vec::new());
-            let pending = RecordedFailure { version, status, resource_version: 0, marks, dropped };
-            Failure { recorded: unwritten.lost.is_none().then_some(pending), ..unwritten }
+            let pending = || self.unfinished(version, &marks, ahead);
+            Failure { recorded: unwritten.lost.is_none().then(pending), ..unwritten }
         })?;
         let trimmed = failure::drop_old(env, self.current, &release);
         let (superseded, dropped) = futures::future::join(self.supersede(version, last), trimmed).await;
         let first_deployed = release.info.first_deployed;
         let notes = release.info.notes;
         Ok(Completed { version, written, marks, applied, pruned, superseded, dropped, first_deployed, notes })
+    }
+
+    /// Returns the trace of an action that has applied everything, but could not complete its record. A continuation
+    /// writes these marks into the record, so they still say what the action has adopted, deleted and dropped.
+    fn unfinished(&self, version: u32, applied: &Marks, ahead: &Marks) -> RecordedFailure {
+        let mut marks = ahead.clone();
+        note(&mut marks, applied.objects.iter().cloned());
+        RecordedFailure { version, status: self.kind.pending, resource_version: 0, marks, dropped: Vec::new() }
     }
 
     /// Reads the deployed revision, which this one replaces: it is compared, and then marked superseded.
