@@ -104,8 +104,8 @@ pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observat
     }
 }
 
-/// Records the failure of the attempt that made `release`. If a request was not answered, the revision stays pending,
-/// and the next attempt continues it.
+/// Records the failure of the attempt that made `release`. If a request was not answered, or the record cannot say that
+/// the revision has failed, the revision stays pending, and the next attempt continues it or gives it up.
 pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: Marks, cause: Error) -> Failure {
     let (env, what) = (attempt.env, attempt.kind.failed);
     let status = if cause.is_unanswered() { release.info.status } else { Status::Failed };
@@ -119,6 +119,8 @@ pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: M
     if written.as_ref().is_err_and(storage::Error::is_missing) {
         return Failure { cause, recorded: None, lost: Some(release.version) };
     }
+    // What follows must give it up, because its record may say that its hooks run.
+    let status = if written.is_err() { attempt.kind.pending } else { status };
     let (version, resource_version) = (release.version, written.map_or(0, |written| written.resource_version));
     let dropped = drop_old(env, attempt.current, &release).await;
     let recorded = RecordedFailure { version, status, resource_version, marks, dropped };

@@ -42,7 +42,8 @@
 //! Actions retry lost races (an object that changed between reading and writing) a few times, and hooks retry requests
 //! until their timeout. The caller retries everything else: call the action again with the [`Current`] that
 //! [`RecordedFailure`] or the storage describes.
-//! - After an error caused by the candidate, the revision is `failed`; the next attempt makes a new revision.
+//! - After an error caused by the candidate, the revision is `failed`; the next attempt makes a new revision. If the
+//!   record cannot be written, it stays pending, as after any other error.
 //! - After any other error ([`Error::is_unanswered`]), the revision stays pending; the next attempt continues it under
 //!   the same number. With other inputs, or as another action, the next attempt gives it up and makes a new revision
 //!   ([`give_up()`]): what its hooks started is deleted as after an interruption, and it is marked failed.

@@ -49,9 +49,9 @@ pub struct Failure {
 pub struct RecordedFailure {
     /// The revision.
     pub version: u32,
-    /// `failed`, or pending if the next attempt continues it.
+    /// `failed`, or pending if the next attempt continues it or gives it up.
     pub status: Status,
-    /// The record's resource version; 0 if the response to the write was lost.
+    /// The record's resource version; 0 if the write failed or the response to it was lost.
     pub resource_version: u64,
     /// Marks with every object that may exist now.
     pub marks: Marks,

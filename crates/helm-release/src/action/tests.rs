@@ -467,6 +467,22 @@ async fn a_rollback_to_the_inputs_of_an_interrupted_upgrade_is_another_revision(
 }
 
 #[tokio::test]
+async fn a_rollback_gives_up_the_failed_upgrade_whose_record_still_says_that_it_is_pending() {
+    let world = World::new();
+    let installed = world.install(&candidate(&[map("a", "1")])).await;
+    world.server.refuse(|call| is_write(call, "a").then(|| kube::Error::from_status(403, "Forbidden", "no")));
+    world.refuse_to_record_the_second_as("failed");
+    let next = Candidate { inputs: "others".into(), ..candidate(&[map("a", "2")]) };
+    let failure = upgrade(&world.env(), &next, &installed).await.unwrap_err();
+    assert!(!failure.cause.is_unanswered(), "{failure}");
+    let failed = current_after(&installed, failure);
+    world.server.accept();
+    let back = rollback(&world.env(), &failed, 1, "inputs").await.unwrap();
+    let expected = vec![Status::Superseded, Status::Failed, Status::Deployed];
+    assert_eq!((back.version, world.statuses().await), (3, expected));
+}
+
+#[tokio::test]
 async fn a_record_whose_creation_was_not_answered_counts_as_recorded_until_it_is_known_not_to_exist() {
     let (world, mut chart) = (World::new(), candidate(&[map("a", "1")]));
     chart.hooks = vec![sample::hook("h", &[HookEvent::PreInstall])];

@@ -664,6 +664,34 @@ async fn an_interrupted_hook_ends_although_its_record_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_interrupted_hook_whose_failure_cannot_be_recorded_ends_before_the_next_one_begins() {
+    let migrating = |number: &str| {
+        let mut spec = with_hooks(json!([hook(&format!("migrate-{number}"), "pre-upgrade")]));
+        spec["value"] = number.into();
+        spec
+    };
+    let world = World::new(migrating("1"));
+    world.reconcile().await;
+    world.edit(|p| p["spec"] = migrating("2"));
+    reconcile_while(&world, |world| {
+        world.server.refuse(|call| {
+            let is_record = call.method == http::Method::PATCH && call.path.starts_with(&record_path(2));
+            is_record.then(|| Error::from_status(403, "Forbidden", "denied by policy"))
+        });
+        world.edit(|p| p["spec"] = migrating("3"));
+    })
+    .await;
+    assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
+    assert_eq!((uid_of(&world, "migrate-2").is_string(), uid_of(&world, "migrate-3")), (true, Value::Null));
+    world.server.accept();
+    tokio::time::advance(Duration::from_secs(600)).await;
+    reconcile(&world, "Complete").await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!((uid_of(&world, "migrate-2"), uid_of(&world, "migrate-3").is_string()), (Value::Null, true));
+    assert!(last(&world, &format!("DELETE {JOBS}/migrate-2")) < last(&world, &format!("POST {JOBS}")));
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_failed_hook_runs_twice_for_a_revision_wherever_its_upgrade_is_interrupted() {
     let failing = json!([{"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"]}]);
     let runs = Mutex::new(Runs::default());
