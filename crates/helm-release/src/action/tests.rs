@@ -1196,6 +1196,19 @@ async fn an_uninstall_is_called_off_only_before_its_deletions_are_recorded() {
 }
 
 #[tokio::test]
+async fn a_revision_whose_uninstall_is_called_off_does_not_own_what_only_a_later_one_has() {
+    let (world, mut at) = installed_with(&[HookEvent::PreDelete]).await;
+    let of_a_later_one = MarkedObject { key: key("b"), mark: None, ..at.marks.objects[0].clone() };
+    at.marks.objects.push(of_a_later_one);
+    run_pre_delete(&world.env(), &mut at).await.unwrap();
+    let (_, marks) = call_off(&world.env(), 1, CallOff::Always).await.unwrap().unwrap();
+    let owned: Vec<(&str, bool)> = marks.objects.iter().map(|o| (&*o.key.name, o.digest.is_some())).collect();
+    assert_eq!(owned, [("a", true), ("b", false)]);
+    let recorded = world.storage.history("ns", "web").await.unwrap().remove(0);
+    assert_eq!((recorded.status, recorded.marks.as_ref()), (Status::Deployed, Some(&marks)));
+}
+
+#[tokio::test]
 async fn a_deletion_that_is_withdrawn_may_be_called_off_unless_an_earlier_attempt_recorded_it() {
     for events in [vec![], vec![HookEvent::PreDelete]] {
         for is_earlier in [false, true] {

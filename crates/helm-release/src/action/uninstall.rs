@@ -236,7 +236,11 @@ pub async fn call_off(env: &Environment<'_>, version: u32, when: CallOff) -> Res
         return Ok(None);
     }
     // Another uninstall runs its hooks again.
-    let marks = Marks { hooks_done: false, revocable: false, ..marks };
+    let mut marks = Marks { hooks_done: false, revocable: false, ..marks };
+    // The marks of the uninstall also list what only a later revision renders.
+    let own = recorded_objects(&release.manifest, namespace)?;
+    let is_anothers = |known: &&mut MarkedObject| !own.iter().any(|object| object.has_key(&known.key, namespace));
+    marks.objects.iter_mut().filter(is_anothers).for_each(|known| known.digest = None);
     end_running(env, &mut release, &marks).await?;
     release.info.deleted = None;
     release.set_status(Status::Deployed, "Uninstall called off before it deleted anything");
