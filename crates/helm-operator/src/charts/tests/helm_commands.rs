@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::runtime::key::ResourceKey;
-use helm_release::kube::Error;
+use helm_release::kube::{Adopt, Error};
 use helm_release::release::{ChartDocument, Info, Packed, Release, Status};
 use helm_release::storage::Home;
 use jiff::Timestamp;
@@ -190,6 +190,28 @@ async fn a_persons_rollback_ends_the_wait_for_a_hook_and_nothing_is_written_besi
         let said = world.condition("Irreconcilable").unwrap();
         assert!(said.starts_with("True/ReleaseInFlight/revision 3"), "{said}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_job_that_a_persons_rollback_makes_under_the_name_of_a_hooks_outlives_that_hook() {
+    let (events, policies) = (["pre-upgrade", "pre-rollback"], ["before-hook-creation", "hook-failed"]);
+    let migrate = json!({"name": "migrate", "events": events, "policies": policies});
+    let server = World::new(with_hooks(json!([migrate]))).server;
+    let world = World::with_events(server, Arc::new(Stub::default()), |settings| settings.adopt = Adopt::Unowned);
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"}));
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    let (path, mut helms) = (format!("{JOBS}/migrate"), Value::Null);
+    reconcile_while(&world, |world| {
+        helm_writes(world, 3, Status::PendingRollback, &manifest(&["a", "b", "c"], "1"), Duration::ZERO);
+        world.server.remove(&path);
+        let metadata = json!({"name": "migrate", "annotations": {"helm.sh/hook": "pre-rollback"}});
+        world.server.put(&path, json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}), "helm");
+        helms = world.server.object(&path).unwrap()["metadata"]["uid"].clone();
+    })
+    .await;
+    let left = world.server.object(&path).map(|job| job["metadata"]["uid"].clone());
+    assert_eq!((left, world.history().join(", ").as_str()), (Some(helms), "1 deployed, 2 failed, 3 pending-rollback"));
 }
 
 #[tokio::test(start_paused = true)]

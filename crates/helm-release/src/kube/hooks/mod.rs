@@ -35,8 +35,10 @@ const INTERRUPTED: &[DeletePolicy] = &[DeletePolicy::HookFailed, DeletePolicy::B
 /// Which objects of a hook to delete. If the chart leaves a name open, only those of the recorded run are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum MadeBy {
-    /// The objects of any run.
+    /// The objects of any run, also of Helm's.
     AnyRun,
+    /// The objects of any hook of this action, because hooks may share one.
+    ThisAction,
     /// The objects of the run that the record names.
     RecordedRun,
 }
@@ -282,7 +284,7 @@ impl Applier {
                 let policies = error.policies(&release.hooks[*at]);
                 log_cleanup(self.delete_failed(release, *at, policies, &run).await);
                 for earlier in &order[..done] {
-                    let deleted = self.delete_by_policy((&*release, *earlier), MadeBy::AnyRun, SUCCEEDED, &run);
+                    let deleted = self.delete_by_policy((&*release, *earlier), MadeBy::ThisAction, SUCCEEDED, &run);
                     log_cleanup(deleted.await);
                 }
                 return Err(error);
@@ -348,8 +350,9 @@ impl Applier {
         })
     }
 
-    /// Deletes the objects of a hook that failed, if it has one of these policies. The failure is recorded first:
-    /// otherwise, a continued action would create the missing Job again, or count a missing Job with a TTL as succeeded.
+    /// Deletes what the recorded run of a hook that failed made, if it has one of these policies: Helm's Job may have taken
+    /// its place, which is why it failed. The failure is recorded first: otherwise, a continued action would create the
+    /// missing Job again, or count a missing Job with a TTL as succeeded.
     async fn delete_failed(
         &self,
         release: &Release,
@@ -364,7 +367,7 @@ impl Applier {
                 recorded => recorded?,
             }
         }
-        self.delete_by_policy((release, at), MadeBy::AnyRun, policies, run).await
+        self.delete_run(release, at, policies, run).await
     }
 
     /// Deletes a hook's objects if it has one of these policies, and waits until they are gone.
@@ -378,8 +381,7 @@ impl Applier {
         let (hook, recorded) = (&release.hooks[at], Stamp::of(release, at));
         let clock = Clock::start(hook, run);
         for object in &deleted_by(hook, policies)? {
-            let is_found_by_run = made_by == MadeBy::RecordedRun || object.name.is_empty();
-            self.delete_hook(object, is_found_by_run.then_some(&recorded), &clock).await?;
+            self.delete_hook(object, (made_by, &recorded), &clock).await?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::clock::Clock;
 use super::decide::{Expiry, expiry};
-use super::{HOOK_RUN_ANNOTATION, HookError, HookRun};
+use super::{HOOK_RUN_ANNOTATION, HookError, HookRun, MadeBy};
 use crate::kube::live_state::live::Live;
 use crate::kube::live_state::ownership::{NotOurs, Rule};
 use crate::kube::objects::decorate::{Decoration, FIELD_MANAGER};
@@ -45,6 +45,18 @@ impl Stamp {
     /// Returns whether the object is one of this run.
     pub(super) fn is_on(&self, live: &Value) -> bool {
         live["metadata"]["annotations"][HOOK_RUN_ANNOTATION] == self.own.as_str()
+    }
+
+    /// Returns whether one of these runs made the object.
+    fn covers(&self, made_by: MadeBy, live: &Value) -> bool {
+        match made_by {
+            MadeBy::AnyRun => true,
+            MadeBy::ThisAction => {
+                let stamp = live["metadata"]["annotations"][HOOK_RUN_ANNOTATION].as_str();
+                stamp.is_some_and(|stamp| self.all.iter().any(|run| run == stamp))
+            }
+            MadeBy::RecordedRun => self.is_on(live),
+        }
     }
 }
 
@@ -112,30 +124,29 @@ impl Applier {
     }
 
     /// Deletes an object of this release and waits until it is gone. Succeeds if it does not exist, or if another run
-    /// than `made_by` made it. An object whose name the chart leaves open needs `made_by`.
+    /// than `made_by` made it. An object whose name the chart leaves open is found by its `recorded` run.
     pub(super) async fn delete_hook(
         &self,
         object: &Object,
-        made_by: Option<&Stamp>,
+        (made_by, recorded): (MadeBy, &Stamp),
         clock: &Clock<'_>,
     ) -> Result<(), HookError> {
         let what = format!("{} to be deleted", describe(object));
         let resource = clock.retry(&what, || self.mapper.resource(&object.api_version, &object.kind)).await?;
         let namespace = clock.run.decoration.namespace_of(object, &resource);
-        let path = match made_by.filter(|_| object.name.is_empty()) {
+        let (path, made_by) = if object.name.is_empty() {
             // Only the stamp shows which name its run chose.
-            Some(stamp) => match clock.retry(&what, || self.find(object, stamp, clock.run)).await? {
-                Some(made) => made.path,
+            match clock.retry(&what, || self.find(object, recorded, clock.run)).await? {
+                Some(made) => (made.path, MadeBy::RecordedRun),
                 None => return Ok(()),
-            },
-            None => {
-                let path = resource.path(namespace, &object.name);
-                path.map_err(|source| HookError::Api { path: clock.hook.path.clone(), source })?
             }
+        } else {
+            let path = resource.path(namespace, &object.name);
+            (path.map_err(|source| HookError::Api { path: clock.hook.path.clone(), source })?, made_by)
         };
         let mut pause = Pause::default();
         while let Some(metadata) = clock.retry(&what, || self.read_metadata::<Value>(&path)).await? {
-            if made_by.is_some_and(|stamp| !stamp.is_on(&metadata)) {
+            if !recorded.covers(made_by, &metadata) {
                 return Ok(());
             }
             let live = clock.retry(&what, || async { Response::from(bytes(&metadata)).parse::<Live>() }).await?;

@@ -84,7 +84,7 @@ impl Applier {
                 Some(Found::Made(made)) => awaited.push((object, made)),
                 None => {
                     if is_resumed {
-                        self.delete_before_creation(object, &clock).await?;
+                        self.delete_before_creation(object, &stamp, &clock).await?;
                     }
                     awaited.push((object, self.create_or_overwrite(object, &stamp, &clock).await?));
                 }
@@ -158,9 +158,9 @@ impl Applier {
     }
 
     /// Deletes an earlier run's object with this object's name, if the hook's policy says so.
-    async fn delete_before_creation(&self, object: &Object, clock: &Clock<'_>) -> Result<(), HookError> {
+    async fn delete_before_creation(&self, object: &Object, stamp: &Stamp, clock: &Clock<'_>) -> Result<(), HookError> {
         match clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
-            true => self.delete_hook(object, None, clock).await,
+            true => self.delete_hook(object, (MadeBy::AnyRun, stamp), clock).await,
             false => Ok(()),
         }
     }

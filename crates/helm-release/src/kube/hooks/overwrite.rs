@@ -6,11 +6,10 @@
 use outside::{Error, Response};
 use serde_json::Value;
 
-use super::HOOK_RUN_ANNOTATION;
-use super::HookError;
 use super::clock::Clock;
 use super::decide::{Standing, standing};
 use super::objects::{Made, Stamp, check_ours};
+use super::{HOOK_RUN_ANNOTATION, HookError, MadeBy};
 use crate::kube::live_state::live::Live;
 use crate::kube::objects::object::Object;
 use crate::kube::waiting::pause::Pause;
@@ -47,7 +46,7 @@ impl Applier {
                     Ok(None) => {}
                     // The hook that made it has finished, and this one differs in an immutable field.
                     Err(HookError::Api { source, .. }) if standing == Standing::Finished && source.is_immutable() => {
-                        self.delete_hook(object, None, clock).await?;
+                        self.delete_hook(object, (MadeBy::ThisAction, stamp), clock).await?;
                         return Ok(None);
                     }
                     Err(error) => return Err(error),

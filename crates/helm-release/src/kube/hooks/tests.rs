@@ -1040,6 +1040,70 @@ async fn a_job_in_the_place_of_a_hooks_is_not_judged() {
     }
 }
 
+/// Stores a hook's object in place of another one, as Helm makes it.
+fn replace_by_helms(server: &MemoryApi, path: &str) {
+    server.remove(path);
+    let name = path.rsplit('/').next().unwrap();
+    let metadata = json!({"name": name, "annotations": {"helm.sh/hook": "pre-rollback"}});
+    server.put(path, json!({"metadata": metadata}), "helm");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_helm_makes_in_the_place_of_hooks_objects_outlives_a_failure() {
+    use DeletePolicy::{BeforeHookCreation, HookFailed, HookSucceeded};
+    for is_interrupted in [false, true] {
+        let world = World { unclaimed: Adopt::Unowned, ..World::new() };
+        let account = Hook { weight: -1, delete_policies: vec![HookSucceeded], ..map("a", 0) };
+        let job = Hook { delete_policies: vec![BeforeHookCreation, HookFailed], ..job("") };
+        let paths = [format!("{MAPS}/a"), JOB.to_owned()];
+        let mut made = Vec::new();
+        let replace = |server: &MemoryApi| {
+            if is_interrupted {
+                *world.notes.interrupted.lock().unwrap() = Some("somebody has replaced the revision");
+                replace_by_helms(server, &paths[0]);
+            } else {
+                paths.iter().for_each(|path| replace_by_helms(server, path));
+            }
+            made = paths.iter().map(|path| server.object(path)).collect();
+        };
+        let error = world.run_while(&mut release(vec![account, job]), 5, replace).await.unwrap_err();
+        assert_eq!(error.is_interruption(), is_interrupted, "{error}");
+        let left: Vec<_> = paths.iter().map(|path| world.server.object(path)).collect();
+        // What it has interrupted is its own.
+        let expected = if is_interrupted { vec![made[0].clone(), None] } else { made };
+        assert_eq!(left, expected, "interrupted: {is_interrupted}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_helm_makes_once_an_interrupted_hooks_job_is_deleted_stays() {
+    let world = World { unclaimed: Adopt::Unowned, ..World::new() };
+    let server = Arc::downgrade(&world.server);
+    world.server.refuse(move |call| {
+        let server = server.upgrade()?;
+        let has_begun = server.log().contains(&format!("DELETE {JOB}"));
+        if call.method == http::Method::GET && call.path == JOB && has_begun && server.object(JOB).is_none() {
+            replace_by_helms(&server, JOB);
+        }
+        None
+    });
+    interrupted(&world, &[]).await;
+    let left = world.server.object(JOB).unwrap();
+    assert_eq!(left["metadata"]["annotations"]["helm.sh/hook"], "pre-rollback");
+    assert_eq!(world.writes(), [format!("POST {JOBS}"), format!("DELETE {JOB}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_two_hooks_share_goes_by_the_policy_of_either_when_a_later_one_fails() {
+    let world = World::new();
+    let first = unreplaced(map("a", -2), "c/a.yaml");
+    let second =
+        Hook { delete_policies: vec![DeletePolicy::HookFailed], ..unreplaced(map("a", -1), "c/charts/s/a.yaml") };
+    let mut release = release(vec![first, second, job("")]);
+    world.run_while(&mut release, 5, |server| end(server, "Failed")).await.unwrap_err();
+    assert_eq!(world.server.paths(), [JOB], "the second hook was the last to apply it");
+}
+
 #[tokio::test(start_paused = true)]
 async fn hooks_replace_only_objects_of_their_release() {
     let helms = json!({"helm.sh/hook": "pre-install"});
