@@ -68,7 +68,7 @@ impl Applier {
                 // Its time may be up, although nothing of it has run.
                 release.hooks[at].last_run = LastRun::default();
             }
-            self.delete_by_policy((&*release, at), MadeBy::AnyRun, leftovers(phase), run).await?;
+            self.delete_leftovers(release, at, run).await?;
             let expiring = objects.iter().any(|object| expiry(&object.kind, &object.body) == Expiry::AfterFinish);
             let phase = if expiring { HookPhase::Unknown } else { HookPhase::Running };
             release.hooks[at].last_run = LastRun { started_at: Some(outside::now()), phase, ..LastRun::default() };
@@ -157,6 +157,15 @@ impl Applier {
         }
     }
 
+    /// Deletes by policy the objects of earlier runs before a new one. Those of a failed run should have been deleted at its
+    /// end, but that deletion may have failed.
+    async fn delete_leftovers(&self, release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
+        if release.hooks[at].last_run.phase == HookPhase::Failed {
+            self.delete_run(release, at, &[DeletePolicy::HookFailed], run).await?;
+        }
+        self.delete_by_policy((release, at), MadeBy::AnyRun, &[DeletePolicy::BeforeHookCreation], run).await
+    }
+
     /// Deletes an earlier run's object with this object's name, if the hook's policy says so.
     async fn delete_before_creation(&self, object: &Object, stamp: &Stamp, clock: &Clock<'_>) -> Result<(), HookError> {
         match clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
@@ -241,15 +250,6 @@ enum Found {
     Made(Made),
     /// It finished, and the server deleted it.
     Ended,
-}
-
-/// Returns the policies by which objects of an earlier run are deleted before a new one. Objects of a failed run should
-/// have been deleted at its end, but that deletion may have failed.
-fn leftovers(phase: HookPhase) -> &'static [DeletePolicy] {
-    match phase {
-        HookPhase::Failed => &[DeletePolicy::BeforeHookCreation, DeletePolicy::HookFailed],
-        _ => &[DeletePolicy::BeforeHookCreation],
-    }
 }
 
 /// Records the run of a hook, retrying transient errors.

@@ -1094,6 +1094,18 @@ async fn what_helm_makes_once_an_interrupted_hooks_job_is_deleted_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_helm_makes_after_a_hook_failed_is_not_deleted_as_what_that_run_left() {
+    let world = World { unclaimed: Adopt::Unowned, ..World::new() };
+    let (mut release, _) = begun(job(""), HookPhase::Failed, Duration::from_secs(60));
+    release.hooks[0].delete_policies = vec![DeletePolicy::HookFailed];
+    replace_by_helms(&world.server, JOB);
+    let helms = world.server.object(JOB);
+    let error = world.run(&mut release).await.unwrap_err();
+    assert!(matches!(error, HookError::Left { .. }), "{error}");
+    assert_eq!(world.server.object(JOB), helms);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_that_two_hooks_share_goes_by_the_policy_of_either_when_a_later_one_fails() {
     let world = World::new();
     let first = unreplaced(map("a", -2), "c/a.yaml");
