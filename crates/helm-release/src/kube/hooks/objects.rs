@@ -123,8 +123,8 @@ impl Applier {
         Ok(Body { resource, key, path, json, handed_over: Vec::new(), owner })
     }
 
-    /// Deletes an object of this release and waits until it is gone. Succeeds if it does not exist, or if another run
-    /// than `made_by` made it. An object whose name the chart leaves open is found by its `recorded` run.
+    /// Deletes an object of this release and waits until it is gone or replaced. Succeeds if it does not exist, or if another
+    /// run than `made_by` made it. An object whose name the chart leaves open is found by its `recorded` run.
     pub(super) async fn delete_hook(
         &self,
         object: &Object,
@@ -144,12 +144,14 @@ impl Applier {
             let path = resource.path(namespace, &object.name);
             (path.map_err(|source| HookError::Api { path: clock.hook.path.clone(), source })?, made_by)
         };
-        let mut pause = Pause::default();
+        let (mut pause, mut first) = (Pause::default(), None);
         while let Some(metadata) = clock.retry(&what, || self.read_metadata::<Value>(&path)).await? {
-            if !recorded.covers(made_by, &metadata) {
+            let live = clock.retry(&what, || async { Response::from(bytes(&metadata)).parse::<Live>() }).await?;
+            // What somebody has made in its place since then is not what an earlier run left.
+            let is_next = *first.get_or_insert_with(|| live.metadata.uid.clone()) != live.metadata.uid;
+            if !recorded.covers(made_by, &metadata) || (is_next && made_by == MadeBy::AnyRun) {
                 return Ok(());
             }
-            let live = clock.retry(&what, || async { Response::from(bytes(&metadata)).parse::<Live>() }).await?;
             if live.deleting {
                 clock.wait(&what, None, &mut pause).await?;
                 continue;

@@ -1048,6 +1048,20 @@ fn replace_by_helms(server: &MemoryApi, path: &str) {
     server.put(path, json!({"metadata": metadata}), "helm");
 }
 
+/// Lets Helm make a Job as soon as ours of that name is deleted, once.
+fn replace_by_helms_once_deleted(server: &Arc<MemoryApi>) {
+    let known = Arc::downgrade(server);
+    server.refuse(move |call| {
+        let server = known.upgrade()?;
+        let deletions = server.log().into_iter().filter(|line| *line == format!("DELETE {JOB}")).count();
+        let is_read = call.method == http::Method::GET && call.path == JOB;
+        if is_read && deletions == 1 && server.object(JOB).is_none() {
+            replace_by_helms(&server, JOB);
+        }
+        None
+    });
+}
+
 #[tokio::test(start_paused = true)]
 async fn what_helm_makes_in_the_place_of_hooks_objects_outlives_a_failure() {
     use DeletePolicy::{BeforeHookCreation, HookFailed, HookSucceeded};
@@ -1078,19 +1092,23 @@ async fn what_helm_makes_in_the_place_of_hooks_objects_outlives_a_failure() {
 #[tokio::test(start_paused = true)]
 async fn what_helm_makes_once_an_interrupted_hooks_job_is_deleted_stays() {
     let world = World { unclaimed: Adopt::Unowned, ..World::new() };
-    let server = Arc::downgrade(&world.server);
-    world.server.refuse(move |call| {
-        let server = server.upgrade()?;
-        let has_begun = server.log().contains(&format!("DELETE {JOB}"));
-        if call.method == http::Method::GET && call.path == JOB && has_begun && server.object(JOB).is_none() {
-            replace_by_helms(&server, JOB);
-        }
-        None
-    });
+    replace_by_helms_once_deleted(&world.server);
     interrupted(&world, &[]).await;
     let left = world.server.object(JOB).unwrap();
     assert_eq!(left["metadata"]["annotations"]["helm.sh/hook"], "pre-rollback");
     assert_eq!(world.writes(), [format!("POST {JOBS}"), format!("DELETE {JOB}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_helm_makes_once_the_job_of_an_earlier_run_is_deleted_stays() {
+    let world = World { unclaimed: Adopt::Unowned, ..World::new() };
+    put_job(&world.server, "2.long ago", json!({}));
+    replace_by_helms_once_deleted(&world.server);
+    let error = world.run(&mut release(vec![job("")])).await.unwrap_err();
+    assert!(matches!(error, HookError::Left { .. }), "{error}");
+    let left = world.server.object(JOB).unwrap();
+    assert_eq!(left["metadata"]["annotations"]["helm.sh/hook"], "pre-rollback");
+    assert_eq!(world.writes(), [format!("DELETE {JOB}"), format!("POST {JOBS}")]);
 }
 
 #[tokio::test(start_paused = true)]
