@@ -8,7 +8,7 @@ use crate::release::{HookEvent, HookPhase, Release, Status};
 use crate::storage::{Marks, Stored, Tests, Written};
 
 /// Why a revision is given up that another one follows.
-pub(super) const FOLLOWED: &str = "Interrupted, and followed by another revision";
+pub const FOLLOWED: &str = "Interrupted, and followed by another revision";
 
 /// How a revision was given up.
 #[derive(Debug)]

@@ -93,7 +93,7 @@ pub use current::Current;
 pub use environment::{Environment, HOOK_TIMEOUT, Options};
 pub use error::Error;
 pub use failure::{Refusal, Unpruned};
-pub use give_up::{GivenUp, end_tests, give_up};
+pub use give_up::{FOLLOWED, GivenUp, end_tests, give_up};
 pub use import::{Begun, Evidence, Imported, Sought, import, imported_inventory, with_unsuccessful_before};
 pub use inspect::inspect;
 pub use install::{install, replace_crds};

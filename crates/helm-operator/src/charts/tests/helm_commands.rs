@@ -13,7 +13,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::finished_jobs::keeping;
-use super::hooks::{JOBS, count, hook, killed_after, reconcile_while, with_hooks};
+use super::hooks::{JOBS, count, hook, killed_after, phases, reconcile_while, with_hooks};
 use super::reporting::published;
 use super::storage::{is_left_as_it_is_elsewhere, recording, recording_at, release};
 use crate::charts::tests::{MAPS, PRIMARY, Stub, World, key, record_path, spec};
@@ -271,6 +271,24 @@ async fn a_hook_that_a_dead_process_started_ends_although_a_persons_revision_fol
             assert_eq!((world.history(), world.value_of("a")), (expected.map(str::to_owned).to_vec(), json!("2")));
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_a_dead_process_started_ends_although_a_persons_revision_is_taken_over() {
+    let migrate = json!({"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"]});
+    let world = World::new(with_hooks(json!([migrate])));
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    killed_after(&world, 30).await;
+    helm_supersedes(&world, 1).await;
+    helm_writes(&world, 3, Status::Deployed, &manifest(&["a", "b", "c"], "1"), MINUTE);
+    world.edit(|p| p["spec"]["value"] = "1".into());
+    assert!(world.server.object(&format!("{JOBS}/migrate")).is_some());
+    let world = World::on(world.server);
+    super::hooks::reconcile(&world, "Complete").await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "no revision followed");
+    assert_eq!(phases(&world, 2).await, ["migrate Failed"]);
+    assert_eq!(world.server.object(&format!("{JOBS}/migrate")), None);
 }
 
 #[tokio::test(start_paused = true)]

@@ -347,18 +347,31 @@ pub(super) async fn give_up_unfinished(
     let release = context.release().unwrap_or_default();
     let unfinished = release.unfinished().map(|(version, _)| version);
     for version in release.abandoned().into_iter().chain(unfinished) {
-        give_up(context, primary, env, version).await?;
+        give_up(context, primary, env, (version, "Interrupted by the uninstall")).await?;
     }
     Ok(())
 }
 
+/// Gives up the pending revisions of this operator that somebody else's revision followed. An upgrade does that itself.
+pub(super) async fn give_up_followed(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    env: &Environment<'_>,
+) -> Result<(), action::Error> {
+    for version in context.release().unwrap_or_default().abandoned() {
+        give_up(context, primary, env, (version, action::FOLLOWED)).await?;
+    }
+    Ok(())
+}
+
+/// Gives up a pending revision for a reason.
 async fn give_up(
     context: &StepContext<'_>,
     primary: &Primary,
     env: &Environment<'_>,
-    version: u32,
+    (version, why): (u32, &str),
 ) -> Result<(), action::Error> {
-    match action::give_up(env, version, "Interrupted by the uninstall").await {
+    match action::give_up(env, version, why).await {
         Ok(GivenUp::Failed(written)) => {
             context.shared.cache.change_release(context.key, |release| release.given_up(version, &written));
             Ok(())
