@@ -60,8 +60,9 @@ pub enum Evidence {
 }
 
 /// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
-/// release. Changes no object and keeps the other records. An install that did not succeed is imported only if this
-/// operator wrote its record. A deployed revision that belonged to another resource is judged as in a takeover.
+/// release. Keeps the other records. Once it is recorded, ends the hooks of revisions that are pending elsewhere, and
+/// changes no other object. An install that did not succeed is imported only if this operator wrote its record. A
+/// deployed revision that belonged to another resource is judged as in a takeover.
 ///
 /// # Errors
 /// The records or the objects cannot be read or decoded, or the new record exceeds a Secret.
@@ -70,7 +71,7 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
     if found.is_begun && !found.release.is_sealed() {
         return Ok(None);
     }
-    let Elsewhere { release, marks, newest, is_begun, unsuccessful } = found;
+    let Elsewhere { release, marks, newest, is_begun, unsuccessful, pending } = found;
     let known = inventory(env, release.facts(), marks).await?;
     let others = all_listed(env, unsuccessful).await?;
     let known = with_others(known, &others);
@@ -83,6 +84,7 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
     let known = as_owners(env, known, &others).await?;
     let marks = Marks { none_deployed_before: is_begun || known.none_deployed_before, ..known };
     let (packed, resource_version) = record(env, release.map(|one| imported(one, version, status)), &marks).await?;
+    end_hooks(env, pending).await;
     Ok(Some(Imported { version, status, packed, resource_version, marks }))
 }
 
@@ -168,6 +170,16 @@ async fn record(
         Stored::Unproven(release) => {
             let (packed, resource_version) = env.storage.copy(&release, marks).await?;
             Ok((Stored::Unproven(packed), resource_version))
+        }
+    }
+}
+
+/// Ends the hooks of revisions that are pending elsewhere, as those of a revision that is given up: nothing reads their
+/// records again, so these stay as they are. If the process dies before, the hooks run to their end.
+async fn end_hooks(env: &Environment<'_>, pending: Vec<Release>) {
+    for mut release in pending {
+        if let Err(error) = env.applier.abandon_hooks(&mut release, &env.hook_run(&())).await {
+            tracing::warn!(release = release.name, %error, "cannot end the hooks of a pending revision");
         }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-use super::{Error, Maker, Marks, Proof, Record, RecordMeta, Storage, Stored, left_behind};
+use super::{Error, Maker, Marks, Proof, Record, RecordMeta, Sealed, Storage, Stored, left_behind};
 use crate::release::{Release, Status};
 
 /// How long someone else's action is left alone after its last sign of life. Helm gives up after five minutes.
@@ -24,6 +24,8 @@ pub(crate) struct Elsewhere {
     pub(crate) is_begun: bool,
     /// The other revisions whose objects may be live.
     pub(crate) unsuccessful: Unsuccessful<Listing>,
+    /// Those of them that this operator left pending, so that their hooks may still run.
+    pub(crate) pending: Vec<Release>,
 }
 
 /// The revisions of a release that did not succeed, but may have made objects.
@@ -103,15 +105,16 @@ impl Storage {
                 if !is_current {
                     return Ok(None);
                 }
+                let pending = beside.pending(namespace, name, &unsuccessful).await?;
                 let unsuccessful = beside.listings(namespace, name, unsuccessful).await?;
                 let Record { release, marks, .. } = beside.get(namespace, name, base.version).await?;
-                return Ok(Some(Elsewhere { release, newest, marks, is_begun, unsuccessful }));
+                return Ok(Some(Elsewhere { release, newest, marks, is_begun, unsuccessful, pending }));
             }
         }
         let chunked = self.chunked(namespace, name, at_least).await?;
         Ok(chunked.map(|(Record { release, marks, .. }, newest)| {
             let unsuccessful = Unsuccessful::none();
-            Elsewhere { release, newest, marks, is_begun: false, unsuccessful }
+            Elsewhere { release, newest, marks, is_begun: false, unsuccessful, pending: Vec::new() }
         }))
     }
 
@@ -198,6 +201,24 @@ impl Storage {
             }
             all => all,
         }
+    }
+
+    /// Reads the revisions among these that this operator left pending. One that cannot be decoded names no hooks.
+    async fn pending(
+        &self,
+        namespace: &str,
+        name: &str,
+        unsuccessful: &Unsuccessful<RecordMeta>,
+    ) -> Result<Vec<Release>, Error> {
+        let all = unsuccessful.before.iter().chain(&unsuccessful.later);
+        let mut pending = Vec::new();
+        for meta in all.filter(|meta| meta.marks.is_some() && meta.status.is_pending()) {
+            match self.get(namespace, name, meta.version).await {
+                Err(error) if error.is_missing() || error.is_damage() => {}
+                record => pending.extend(record?.release.sealed().map(Sealed::into_inner)),
+            }
+        }
+        Ok(pending)
     }
 
     async fn listings(

@@ -275,6 +275,22 @@ async fn an_install_that_was_interrupted_in_a_hook_when_its_records_moved_goes_o
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_hook_of_an_upgrade_that_was_interrupted_when_its_records_moved_ends() {
+    let migrate = json!({"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"]});
+    let world = World::new(hooks::with_hooks(json!([migrate])));
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    hooks::killed_after(&world, 30).await;
+    let path = format!("{JOBS}/migrate");
+    assert!(world.server.object(&path).is_some());
+    world.edit(|p| p["spec"]["value"] = "1".into());
+    let world = recording(world.server, Stub::default());
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!(world.history(), ["3 deployed"], "no revision followed");
+    assert_eq!(world.server.object(&path), None);
+}
+
 /// Lets the server carry out the last write of an install, and lose the answer.
 async fn unanswered(world: &World) {
     world.server.disturb(&format!("PATCH {}", record_path(1)), 1, Disturbance::AnswerLost);
