@@ -6,7 +6,7 @@ use super::resume::with_tests_to_run;
 use super::uninstall::{lists_no_objects, marks_of};
 use super::{Environment, Error};
 use crate::kube::{ObjectKey, Owner, intern};
-use crate::release::{Packed, Release, Status};
+use crate::release::{HookPhase, Packed, Release, Status};
 use crate::storage::{Elsewhere, Listing, MarkedObject, Marks, Record, Stored, Unsuccessful, Written};
 
 /// An imported release.
@@ -83,7 +83,12 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
     let release = if successor(env, &known).is_some() { release.map(with_tests_to_run) } else { release };
     let known = as_owners(env, known, &others).await?;
     let marks = Marks { none_deployed_before: is_begun || known.none_deployed_before, ..known };
-    let (packed, resource_version) = record(env, release.map(|one| imported(one, version, status)), &marks).await?;
+    let is_given_up = status == Status::Failed && release.facts().info.status.is_pending();
+    let release = release.map(|one| imported(one, version, status));
+    let (packed, resource_version) = record(env, &release, &marks).await?;
+    if is_given_up {
+        env.applier.delete_ended(release.facts(), &env.hook_run(&())).await;
+    }
     end_hooks(env, pending).await;
     Ok(Some(Imported { version, status, packed, resource_version, marks }))
 }
@@ -159,7 +164,7 @@ async fn established_as(
 /// Writes our own record; returns its content and its resource version.
 async fn record(
     env: &Environment<'_>,
-    release: Stored<Release>,
+    release: &Stored<Release>,
     marks: &Marks,
 ) -> Result<(Stored<Packed>, u64), Error> {
     match release {
@@ -168,7 +173,7 @@ async fn record(
             Ok((Stored::Sealed(packed), resource_version))
         }
         Stored::Unproven(release) => {
-            let (packed, resource_version) = env.storage.copy(&release, marks).await?;
+            let (packed, resource_version) = env.storage.copy(release, marks).await?;
             Ok((Stored::Unproven(packed), resource_version))
         }
     }
@@ -184,9 +189,14 @@ async fn end_hooks(env: &Environment<'_>, pending: Vec<Release>) {
     }
 }
 
-/// Returns the release as our record describes it.
+/// Returns the release as our record describes it. Nothing continues the hooks of an install that counts as failed.
 fn imported(mut release: Release, version: u32, status: Status) -> Release {
     let from = std::mem::replace(&mut release.version, version);
+    if status == Status::Failed {
+        for hook in release.hooks.iter_mut().filter(|hook| hook.last_run.is_unfinished()) {
+            (hook.last_run.phase, hook.last_run.completed_at) = (HookPhase::Failed, Some(outside::now()));
+        }
+    }
     release.set_status(status, format!("Imported from revision {from}, which was recorded elsewhere"));
     release
 }

@@ -291,6 +291,24 @@ async fn a_hook_of_an_upgrade_that_was_interrupted_when_its_records_moved_ends()
     assert_eq!(world.server.object(&path), None);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_hook_of_an_install_that_counts_as_failed_since_its_records_moved_ends() {
+    let migrate = json!({"name": "migrate", "events": ["pre-install"], "policies": ["hook-failed"]});
+    let world = interrupted_in_a_hook(json!([migrate])).await;
+    let ready = json!({"type": "Ready", "status": "False", "reason": "InstallError", "message": "no"});
+    world.edit(|p| p["status"] = json!({"conditions": [ready]}));
+    let uid = |world: &World| world.server.object(&format!("{JOBS}/migrate")).unwrap()["metadata"]["uid"].clone();
+    let before = uid(&world);
+    let world = recording(world.server, random_values(4));
+    for _ in 0..2 {
+        hooks::reconcile(&world, "Complete").await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert_eq!(world.history(), ["1 failed", "2 deployed"]);
+    assert_eq!(hooks::phases(&world, 1).await, ["migrate Failed"]);
+    assert_ne!(uid(&world), before);
+}
+
 /// Lets the server carry out the last write of an install, and lose the answer.
 async fn unanswered(world: &World) {
     world.server.disturb(&format!("PATCH {}", record_path(1)), 1, Disturbance::AnswerLost);
