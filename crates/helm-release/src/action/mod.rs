@@ -21,8 +21,9 @@
 //! 7. **Complete.** The record becomes `deployed`, with what the caller's [`Account`] says of the action, the previous one
 //!    `superseded`, and revisions beyond the history limit are deleted.
 //!
-//! [`test()`] runs the test hooks of a deployed revision, which stays deployed whatever their outcome. If somebody
-//! replaces the revision meanwhile, its tests end without a result. Tests that a dead process started are ended by the
+//! [`test()`] runs the test hooks of a deployed revision, which stays deployed whatever their outcome. They run again only
+//! once [`expect_tests_again`] has recorded that. If somebody replaces the revision meanwhile, its tests end without a
+//! result. Tests that a dead process started are ended by the
 //! next revision, and before an uninstall by the caller ([`end_tests()`]).
 //!
 //! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], [`begin_deletion`] if the
@@ -107,7 +108,7 @@ pub use remains::expect_jobs_of_former;
 pub use repair::{Repaired, Unbound, check_takeover, reapply, record_ownership, repair, take_ownership, unbind};
 pub use rollback::{rollback, rollback_to};
 pub use start_over::{expect_jobs_again, expect_no_jobs};
-pub use test::{Tested, test};
+pub use test::{Tested, expect_tests_again, test};
 pub use uninstall::{
     CallOff, POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_deletion, begin_with_hooks, call_off,
     delete_each, delete_objects, end_delete_hooks, give_back, hand_over, inventory_of, later_rounds, run_post_delete,

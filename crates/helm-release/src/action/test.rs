@@ -48,13 +48,27 @@ pub async fn test(env: &Environment<'_>, version: u32, marks: &Marks, if_failed:
     Ok(Tested { written, marks, failed })
 }
 
-/// Reads the revision whose tests run. Those that are due by these marks may have ended: the answer to the last write of
-/// the record may have been lost.
+/// Records that tests of the deployed revision `version` that have an outcome are due again, for [`test`]. Returns the
+/// record and the marks as written. Without that, a second outcome whose write is not answered could not be told from the
+/// first.
+///
+/// # Errors
+/// The record cannot be read or written; repeat the call. [`Error::Replaced`] if somebody has replaced the revision, or if
+/// the record has another outcome than these marks.
+pub async fn expect_tests_again(env: &Environment<'_>, version: u32, marks: &Marks) -> Result<(Written, Marks), Error> {
+    let release = under_test(env, version, marks).await?;
+    let due = Marks { tests: Some(Tests::Due), ..marks.clone() };
+    let written = DeployedRecord::of(env, &due).rewrite(&release).await?;
+    Ok((written, due))
+}
+
+/// Reads the revision whose tests run. They may have another outcome by now than in these marks: the answer to the last
+/// write of the record may have been lost.
 async fn under_test(env: &Environment<'_>, version: u32, marks: &Marks) -> Result<Release, Error> {
     let Decoration { namespace, release: name, .. } = &env.decoration;
     let Record { release, marks: recorded, .. } = env.storage.get(namespace, name, version).await?;
-    let is_due = |marks: &Marks| marks.tests == Some(Tests::Due);
-    if is_due(marks) && recorded.is_some_and(|recorded| !is_due(&recorded)) {
+    let has_ended = |recorded: &Marks| recorded.tests != marks.tests && recorded.tests != Some(Tests::Due);
+    if recorded.as_ref().is_some_and(has_ended) {
         return Err(Error::Replaced { version });
     }
     Ok(release.sealed().ok_or(Error::Unproven { version })?.into_inner())

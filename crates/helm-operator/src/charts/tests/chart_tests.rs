@@ -403,15 +403,15 @@ async fn tests_and_their_rollback_end_alike_wherever_they_are_interrupted() {
     }
 }
 
-/// Serves the write that records a revision's rejection, and loses its answer.
-fn lose_the_answer_to_the_rejection(world: &World, version: u32) {
+/// Serves the write that records this outcome of a revision's tests, and loses its answer.
+fn lose_the_answer_to(world: &World, version: u32, outcome: Tests) {
     let (server, path, has_served) = (Arc::downgrade(&world.server), record_path(version), AtomicBool::new(false));
     world.server.refuse(move |call| {
         let is_write = call.method == http::Method::PATCH && call.path.starts_with(&path);
         let (_, json) = call.body.as_ref().filter(|_| is_write)?;
         let patch: Value = serde_json::from_slice(json).ok()?;
         let marks = Marks::parse(patch["metadata"]["annotations"][MARKS_ANNOTATION].as_str()?)?;
-        if marks.tests != Some(Tests::Rejected) || has_served.swap(true, Ordering::SeqCst) {
+        if marks.tests != Some(outcome) || has_served.swap(true, Ordering::SeqCst) {
             return None;
         }
         let served = server.upgrade()?.change(|server| server.serve(&call.into()));
@@ -435,7 +435,7 @@ async fn tests_whose_recorded_outcome_was_not_answered_do_not_run_again() {
     reconcile(&world, "Complete").await;
     set(&world, "bad");
     world.feed();
-    lose_the_answer_to_the_rejection(&world, 2);
+    lose_the_answer_to(&world, 2, Tests::Rejected);
     reconcile_unaware(&world).await;
     assert_eq!((test_marks(&world), world.value_of("a")), (Some(Tests::Due), json!("bad")));
     tokio::time::advance(Duration::from_secs(600)).await;
@@ -445,6 +445,55 @@ async fn tests_whose_recorded_outcome_was_not_answered_do_not_run_again() {
     assert_eq!((world.value_of("a"), world.history()), (json!("1"), all.map(str::to_owned).to_vec()));
     assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "one for each revision that is tested");
     assert_eq!(world.state("ReleaseFailed"), "True/TestFailed");
+}
+
+/// Asks for failed tests to run again.
+fn ask_again(world: &World) {
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/retry-now": "1"}));
+    world.feed();
+}
+
+#[tokio::test(start_paused = true)]
+async fn tests_that_were_asked_for_again_run_once_although_their_outcome_was_not_answered() {
+    for outcome in [Tests::Failed, Tests::Rejected] {
+        let world = world(OnTestFailure::Report, json!([hook("z-check", "test")]));
+        reconcile(&world, "Complete").await;
+        set(&world, "bad");
+        reconcile(&world, "Failed").await;
+        assert_eq!((test_marks(&world), count(&world, &format!("POST {JOBS}"))), (Some(Tests::Failed), 2));
+        let is_undone = outcome == Tests::Rejected;
+        let world = if is_undone { restarted(world, OnTestFailure::Rollback) } else { world };
+        reconcile(&world, "Failed").await;
+        ask_again(&world);
+        lose_the_answer_to(&world, 2, outcome);
+        for _ in 0..2 {
+            reconcile_unaware(&world).await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        reconcile(&world, "Failed").await;
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 3, "once again, {outcome:?}");
+        let newest = if is_undone { "3 deployed" } else { "2 deployed" };
+        assert_eq!(world.history().last().unwrap(), newest, "{outcome:?}");
+        assert_eq!(world.state("TestSuccess"), "False/TestFailed", "{outcome:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn rejected_inputs_that_were_asked_for_again_are_tried_once_although_their_outcome_was_not_answered() {
+    let world = world(OnTestFailure::Rollback, json!([hook("z-check", "test")]));
+    reconcile(&world, "Complete").await;
+    set(&world, "bad");
+    reconcile(&world, "Failed").await;
+    assert_eq!(world.history().last().unwrap(), "3 deployed");
+    ask_again(&world);
+    lose_the_answer_to(&world, 4, Tests::Rejected);
+    for _ in 0..2 {
+        reconcile_unaware(&world).await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    reconcile(&world, "Failed").await;
+    assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("1"), "5 deployed"));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 3, "one for each revision that is tested");
 }
 
 /// Returns a release whose upgrade a process deployed that died while the test of the second revision ran.

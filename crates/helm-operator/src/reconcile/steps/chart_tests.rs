@@ -1,9 +1,11 @@
 //! Runs the tests of the deployed revision once its objects are ready, and rolls back a revision that failed them.
 
+use std::sync::Arc;
+
 use controller::report::{Outcome, chain};
-use helm_release::action::{self, Action, Tested};
+use helm_release::action::{self, Action, Environment, Tested};
 use helm_release::release::Status;
-use helm_release::storage::{Rejected, RejectedBy, Tests};
+use helm_release::storage::{Marks, Rejected, RejectedBy, Tests};
 use scaffold::annotations::PREFIX;
 use tokio::time::Instant;
 
@@ -142,7 +144,11 @@ pub(crate) async fn test(context: &StepContext<'_>, primary: &Primary) -> Result
     context.running.test(version);
     env.options.hook_timeout = Some(settings.timeout).filter(|limit| !limit.is_zero());
     let began = Instant::now();
-    let tested = action::test(&env, version, &marks, if is_undone { Tests::Rejected } else { Tests::Failed }).await;
+    let if_failed = if is_undone { Tests::Rejected } else { Tests::Failed };
+    let tested = match due(context, &env, version, &marks).await {
+        Ok(marks) => action::test(&env, version, &marks, if_failed).await,
+        Err(error) => Err(error),
+    };
     let cause = tested.as_ref().map_or_else(Some, |tested| tested.failed.as_ref());
     context.count_action(Action::Test, began, cause);
     match tested {
@@ -155,6 +161,26 @@ pub(crate) async fn test(context: &StepContext<'_>, primary: &Primary) -> Result
             Ok(NextStep::Again)
         }
     }
+}
+
+/// Returns the marks of a revision whose tests are due, after recording that if a person wants them to run again. From then
+/// on the record carries the request, which a lost answer would otherwise repeat.
+async fn due(
+    context: &StepContext<'_>,
+    env: &Environment<'_>,
+    version: u32,
+    marks: &Arc<Marks>,
+) -> Result<Arc<Marks>, action::Error> {
+    let due = match marks.tests {
+        Some(Tests::Due) => marks.clone(),
+        _ => {
+            let (written, due) = action::expect_tests_again(env, version, marks).await?;
+            remediate::cache_marks(context, version, Some((written, due.clone())));
+            Arc::new(due)
+        }
+    };
+    context.shared.memory.change(context.key, |memory| memory.triggers.test_again = None);
+    Ok(due)
 }
 
 /// Reads the records of a release again: the tested revision was replaced, or an earlier run of its tests is already
@@ -194,13 +220,10 @@ async fn conclude(context: &StepContext<'_>, primary: &Primary, version: u32, te
     forget_failure(context, Some((version, message)));
 }
 
-/// Replaces the memory of a failed test. A request to run tests again is then done.
+/// Replaces the memory of a failed test.
 fn forget_failure(context: &StepContext<'_>, failure: Option<(u32, String)>) {
     _ = context.ran.take();
-    context.shared.memory.change(context.key, |memory| {
-        memory.status.test_failure = failure.map(Box::new);
-        memory.triggers.test_again = None;
-    });
+    context.shared.memory.change(context.key, |memory| memory.status.test_failure = failure.map(Box::new));
 }
 
 /// Rolls back the revision that failed its tests, or that its rollout takes back, or to the one that the release is
