@@ -152,6 +152,11 @@ impl Applier {
             if !recorded.covers(made_by, &metadata) || (is_next && made_by == MadeBy::AnyRun) {
                 return Ok(());
             }
+            let is_helms = metadata["metadata"]["annotations"][HOOK_RUN_ANNOTATION].is_null();
+            if is_helms && made_by == MadeBy::AnyRun {
+                // A person's action that has replaced the revision may have just made it.
+                clock.check(&what)?;
+            }
             if live.deleting {
                 clock.wait(&what, None, &mut pause).await?;
                 continue;

@@ -1112,6 +1112,20 @@ async fn what_helm_makes_once_the_job_of_an_earlier_run_is_deleted_stays() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_helm_makes_before_a_hook_begins_stays_if_the_revision_is_replaced() {
+    for is_replaced in [false, true] {
+        let world = World { unclaimed: Adopt::Unowned, ..World::new() };
+        *world.notes.interrupted.lock().unwrap() = is_replaced.then_some("somebody has replaced the revision");
+        let path = format!("{MAPS}/a");
+        replace_by_helms(&world.server, &path);
+        let helms = world.server.object(&path);
+        let ran = world.run(&mut release(vec![map("a", 0)])).await;
+        assert_eq!(ran.is_err_and(|error| error.is_interruption()), is_replaced);
+        assert_eq!(world.server.object(&path) == helms, is_replaced);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_helm_makes_after_a_hook_failed_is_not_deleted_as_what_that_run_left() {
     let world = World { unclaimed: Adopt::Unowned, ..World::new() };
     let (mut release, _) = begun(job(""), HookPhase::Failed, Duration::from_secs(60));
