@@ -231,9 +231,16 @@ async fn an_ownership_check_reads_each_object_once_and_names_every_conflict() {
 
 #[tokio::test]
 async fn a_new_object_that_somebody_makes_before_the_write_is_not_taken_over_before_that_is_noted() {
-    for live in [service_of("web"), json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}})] {
+    let unclaimed = json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}});
+    // Other releases are written under the same name, also what their charts have in the folder `crds`.
+    for (live, manager) in [
+        (service_of("web"), "somebody"),
+        (unclaimed.clone(), "somebody"),
+        (unclaimed, FIELD_MANAGER),
+        (service_of("other"), FIELD_MANAGER),
+    ] {
         let (server, applier) = server();
-        server.put(SERVICE, live, "somebody");
+        server.put(SERVICE, live, manager);
         let before = server.object(SERVICE);
         let (decoration, object, mut other) = (decoration(), service(), service());
         other.name = "refused".into();

@@ -1,6 +1,6 @@
 //! Tests that objects which existed before the release, or outlive it, keep their identity.
 
-use helm_release::kube::{Adopt, CHART_LABEL, Error, Policy};
+use helm_release::kube::{Adopt, CHART_LABEL, Error, FIELD_MANAGER, Policy};
 
 use super::*;
 use crate::watches::OnFailure;
@@ -225,6 +225,27 @@ async fn a_failed_install_leaves_what_appeared_after_its_record_was_written() {
         assert_eq!((uid(&world), world.maps(), world.history()), (before, vec!["a".into()], vec![]), "{annotated}");
         assert_eq!(left(&world).each_ref(), [&metadata["labels"], &metadata["annotations"], &Value::Null]);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_install_leaves_what_another_release_made_after_its_record_was_written() {
+    let world = granting(World::new(spec()).server, Adopt::Any);
+    adopt(&world);
+    refuse_maps(&world);
+    world.reconcile().await;
+    assert_eq!((world.history(), world.maps()), (vec!["1 pending-install".to_owned()], vec![]));
+    world.server.accept();
+    let controller =
+        json!({"apiVersion": "demo.io/v1", "kind": "Widget", "name": "web1", "uid": "1", "controller": true});
+    let annotations = json!({"meta.helm.sh/release-name": "web1", "meta.helm.sh/release-namespace": "ns"});
+    let metadata = json!({"name": "a", "annotations": annotations, "ownerReferences": [controller]});
+    let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata});
+    world.server.put(&format!("{MAPS}/a"), object, FIELD_MANAGER);
+    let before = uid(&world);
+    refuse_b(&world, 403, "Forbidden");
+    let world = granting(world.server.clone(), Adopt::Any);
+    world.reconcile().await;
+    assert_eq!((uid(&world), world.maps(), world.history()), (before, vec!["a".into()], vec![]));
 }
 
 #[tokio::test(start_paused = true)]
