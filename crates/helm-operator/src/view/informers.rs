@@ -77,6 +77,8 @@ struct Fanout {
     own_lists: u64,
     /// Number of the current list; keeps increasing across watch restarts.
     epoch: u64,
+    /// What it was when the running watch began.
+    before: u64,
     task: Option<AbortHandle>,
     /// How the running watch's last list ended; `None` before its first one.
     listed: watch::Sender<Option<First>>,
@@ -254,7 +256,7 @@ enum Joined {
 
 /// A list that a joining member makes itself.
 struct OwnList {
-    /// The number of the watch when it began.
+    /// The number of the last watch whose first list may have begun before it.
     run: u64,
     /// The number of the watch's list when it began.
     before: u64,
@@ -287,9 +289,9 @@ impl SharedWatch {
             old.abort();
         }
         while tasks.try_join_next().is_some() {}
-        (state.run, state.charts) = (state.run + 1, charts.clone());
+        (state.run, state.before, state.charts) = (state.run + 1, state.epoch, charts.clone());
         state.listed.send_replace(None);
-        let run = Run { shared: self.clone(), number: state.run, before: state.epoch };
+        let run = Run { shared: self.clone(), number: state.run, before: state.before };
         let stream = source.watch(&self.kind, &self.scope, charts);
         state.task = Some(tasks.spawn(reflector::run(run, stream, oneshot::channel().0)));
         state.first_list()
@@ -311,7 +313,10 @@ impl SharedWatch {
         if let Some(member) = state.members.iter_mut().find(|member| member.is(subscriber)) {
             (member.missed, member.since) = (Some(Vec::new()), before);
         }
-        OwnList { run: state.run, before, epoch: Epoch { number, began: Instant::now(), is_list: false } }
+        // All that a list without an object yet will contain reaches the member.
+        let is_unlisted = before == state.before && state.listed.borrow().is_none();
+        let run = state.run - u64::from(is_unlisted);
+        OwnList { run, before, epoch: Epoch { number, began: Instant::now(), is_list: false } }
     }
 
     /// Passes a member's own list to it, a page before the next one is read, and then the events that it missed. Stops
