@@ -890,13 +890,18 @@ async fn a_clean_up_deletes_what_the_attempt_made_and_leaves_what_somebody_else_
     for policy in [Policy::Server, Policy::Client] {
         let mut world = World::new();
         world.options.apply = policy;
-        world.server.serve_cluster_scoped("x.y/v1", "Gear", "gears");
+        world.server.serve_cluster_scoped("scheduling.k8s.io/v1", "PriorityClass", "priorityclasses");
         world.server.refuse(|call| {
             let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned());
             let is_b = call.path.starts_with(MAPS) && body.is_some_and(|body| body.contains("\"name\":\"b\""));
             is_b.then(|| kube::Error::from_status(403, "Forbidden", "no"))
         });
-        let attempt = candidate(&[gear("1"), map("a", "1"), elsewhere("c"), map("b", "1")]);
+        let attempt = candidate(&[
+            object("scheduling.k8s.io/v1", "PriorityClass", "p"),
+            map("a", "1"),
+            elsewhere("c"),
+            map("b", "1"),
+        ]);
         install(&world.env(), &attempt, None).await.unwrap_err();
         let objects = || world.server.paths().into_iter().filter(|path| !path.contains("/secrets/")).count();
         assert_eq!(objects(), 3, "{policy:?}");

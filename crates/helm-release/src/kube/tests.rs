@@ -261,6 +261,20 @@ async fn a_new_object_that_somebody_makes_before_the_write_is_not_taken_over_bef
 }
 
 #[test]
+fn what_a_release_made_for_another_resource_that_had_it_is_not_made_by_others() {
+    let made = |release: &str, manager: &str| {
+        let mut object = service_of(release);
+        object["metadata"]["ownerReferences"] =
+            json!([{"apiVersion": "v1", "kind": "Other", "name": "web", "uid": "1", "controller": true}]);
+        object["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Apply", "fieldsV1": {}}]);
+        decoration().made_by_others(&serde_json::from_value(object).unwrap())
+    };
+    assert_eq!(made("web", FIELD_MANAGER), None);
+    assert_eq!(made("web", "helm"), Some(Adopted::Claimed));
+    assert_eq!(made("other", FIELD_MANAGER), Some(Adopted::Unclaimed));
+}
+
+#[test]
 fn errors_list_five_conflicts_and_count_the_rest() {
     let key = |n: usize| ObjectKey {
         group: "".into(),

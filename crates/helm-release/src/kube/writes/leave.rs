@@ -7,7 +7,6 @@ use outside::{Call, Error};
 use serde_json::{Map, Value, json};
 
 use crate::kube::live_state::live::Live;
-use crate::kube::live_state::ownership::Ownership;
 use crate::kube::objects::decorate::{
     CHART_LABEL, Decoration, FIELD_MANAGER, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION,
     RELEASE_NAME, RELEASE_NAMESPACE, RESOURCE_POLICY, is_keep,
@@ -68,12 +67,15 @@ impl Decoration {
         }
     }
 
-    /// Returns how a live object would be adopted if somebody else has made it: nothing ties it to the resource, and it is
-    /// not the release's, or this operator has written nothing of it. What an attempt has made shows that, even if no
+    /// Returns how a live object would be adopted if somebody else has made it: nothing ties it to the resource, and it does
+    /// not name the release, or this operator has written nothing of it. What an attempt has made shows that, even if no
     /// record does. All releases are written under one name, so the managed fields alone prove nothing.
     pub fn made_by_others(&self, live: &Live) -> Option<Adopted> {
-        let is_made_here = live.is_written && self.ownership(live) == Ownership::Ours;
-        self.adopted(live).filter(|adopted| adopted.is_untied() && !is_made_here)
+        self.adopted(live).filter(|adopted| match adopted {
+            Adopted::Unclaimed => true,
+            Adopted::Claimed => !live.is_written,
+            Adopted::Owned | Adopted::Named | Adopted::Shipped => false,
+        })
     }
 
     /// Returns the metadata patch for a live object that is left; `None` if it has no metadata of ours.
