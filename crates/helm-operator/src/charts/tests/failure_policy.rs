@@ -18,12 +18,17 @@ fn world(on_failure: OnFailure, retries: Option<u32>) -> World {
 
 /// Rejects the ConfigMap `b` with a value that starts with `bad`, permanently (422) or as an outage (503).
 pub(super) fn refuse(world: &World, code: u16) {
-    let is_bad = |call: &Call| {
-        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
-        let is_b = call.path.contains("/configmaps/b") || body.contains("\"name\":\"b\"");
-        call.path.contains("/configmaps") && is_b && body.contains("\"value\":\"bad")
-    };
     world.server.refuse(move |call| is_bad(call).then(|| Error::from_status(code, "Invalid", "no")));
+}
+
+fn is_bad(call: &Call) -> bool {
+    let body = body_of(call);
+    let is_b = call.path.contains("/configmaps/b") || body.contains("\"name\":\"b\"");
+    call.path.contains("/configmaps") && is_b && body.contains("\"value\":\"bad")
+}
+
+fn body_of(call: &Call) -> String {
+    call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default()
 }
 
 fn set(world: &World, value: &str) {
@@ -509,6 +514,29 @@ async fn an_attempt_that_writes_nothing_uninstalls_nothing_after_the_failure_of_
         retry(&world).await;
         assert!(world.condition("ReleaseFailed").unwrap().contains("no matches for kind \"Unknown\""));
         assert_eq!((uids(&world), world.history()), (before.clone(), vec!["1 deployed".to_owned(), "2 failed".into()]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_object_is_cleaned_up_after_although_its_failure_could_not_be_recorded_at_first() {
+    for is_upgrade in [false, true] {
+        let world = world(OnFailure::Uninstall, None);
+        if is_upgrade {
+            world.reconcile().await;
+        }
+        set(&world, "bad");
+        world.server.refuse(|call| {
+            let is_record = call.path.contains("/secrets/") && body_of(call).contains("\"status\":\"failed\"");
+            let code = if is_record { 403 } else { 422 };
+            (is_record || is_bad(call)).then(|| Error::from_status(code, "Invalid", "no"))
+        });
+        world.reconcile().await;
+        let left = world.history();
+        assert!(left.last().unwrap().contains("pending"), "{left:?}");
+        world.server.accept();
+        refuse(&world, 422);
+        retry(&world).await;
+        assert_eq!((uids(&world), world.history()), (vec![], vec![]), "after {left:?}");
     }
 }
 

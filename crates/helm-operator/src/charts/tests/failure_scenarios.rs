@@ -202,6 +202,21 @@ async fn an_attempt_that_writes_nothing_removes_nothing_after_an_interruption() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_attempt_that_writes_nothing_removes_no_install_whose_hook_another_spec_interrupted() {
+    let world = World::new(hooks::with_hooks(json!([hooks::hook("migrate", "post-install")])));
+    hooks::reconcile_while(&world, |world| world.edit(|p| p["spec"]["unknown"] = true.into())).await;
+    let half = identities(&world);
+    assert_eq!((half.len(), world.history()), (3, vec!["1 failed".to_owned()]));
+    ask_for_an_unserved_kind(&world).await;
+    assert_eq!((identities(&world), world.history()), (half.clone(), vec!["1 failed".to_owned()]));
+    world.edit(|p| p["spec"]["unknown"] = false.into());
+    hooks::reconcile(&world, "Complete").await;
+    let whole = identities(&world);
+    assert!(half.iter().all(|uid| whole.contains(uid)), "{half:?} {whole:?}");
+    assert_eq!(world.history(), ["1 failed", "2 deployed"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_rollback_is_reported_and_retried() {
     let world = installed().await;
     refuse(&world, "\"2\"");

@@ -76,8 +76,8 @@ pub(crate) enum Stage {
     /// The render. Its failure does not concern the remains of an earlier attempt, so they are not removed.
     Render,
     /// A check before the record is written: of its size, of the kinds, namespaces and owners of the objects, or of the
-    /// definitions in `crds`. An earlier attempt may have left its revision pending. Nothing has failed with that one's
-    /// objects, so a deployed release is not uninstalled, and an unfinished install is not removed.
+    /// definitions in `crds`. Its failure does not concern the objects of an earlier attempt either, whose revision may be
+    /// pending, or failed because another `spec` followed: a deployed release is not uninstalled, and no install is removed.
     Check,
     /// The action with the rendered objects.
     Action,
@@ -95,10 +95,11 @@ impl Stage {
 }
 
 /// Returns whether the newest revision has failed with these inputs because the server refused an object, and a dry run
-/// shows that it still does. The clean-up after that revision may have failed as well.
+/// shows that it still does. The clean-up after that revision may have failed as well, and so may the record of its
+/// failure, which then says that it is pending.
 fn is_refused_again(context: &StepContext<'_>, primary: &Primary, failure: &Failure) -> bool {
     let release = context.release().unwrap_or_default();
-    let failed = release.newest().filter(|(_, newest)| newest.status == Status::Failed);
+    let failed = release.newest().filter(|(_, newest)| newest.status.is_unsuccessful());
     let refusal = failure.cause.refusal();
     let is_same = refusal.is_some() && refusal == context.refused(primary);
     is_same && failed.is_some_and(|(_, newest)| context.has_present_inputs(newest, primary))
@@ -140,7 +141,7 @@ fn remedy(release: &ReleaseRecords, policy: OnFailure, stage: Stage, is_vouched:
         Some(_) if stage == Stage::Check => Remedy::Nothing,
         Some(_) => Remedy::Uninstall,
         None if policy == OnFailure::Uninstall && has_begun() => Remedy::Uninstall,
-        None if stage == Stage::Check && newest.status.is_pending() => Remedy::Nothing,
+        None if stage == Stage::Check => Remedy::Nothing,
         None if was_never_deployed(release) && release.revisions.values().all(Revision::is_sealed) => {
             Remedy::RemoveFailedInstall
         }
@@ -196,7 +197,7 @@ pub(super) async fn continue_clean_up(context: &StepContext<'_>, primary: &Prima
 }
 
 /// Cleans up after a failed attempt. Adds the result to the message. An attempt that wrote nothing removes nothing of
-/// an interrupted action: it continues once the values are as before, or is given up. If the clean-up is not complete,
+/// an earlier one, which continues once the values are as before, or is given up. If the clean-up is not complete,
 /// the attempt uses up no retries: after the last one, nothing would complete the clean-up.
 pub(crate) async fn clean_up(
     context: &StepContext<'_>,
@@ -507,9 +508,8 @@ mod tests {
             check(OnFailure::Uninstall, Action, if rolls_back { Remedy::Uninstall } else { expected });
             check(OnFailure::Rollback, Render, if rolls_back { expected } else { Nothing });
             check(OnFailure::Uninstall, Render, Nothing);
-            let is_pending = statuses.last().is_some_and(|(_, status)| status.is_pending());
-            check(OnFailure::Rollback, Check, if is_pending && !rolls_back { Nothing } else { expected });
-            check(OnFailure::Uninstall, Check, if is_pending || rolls_back { Nothing } else { expected });
+            check(OnFailure::Rollback, Check, if rolls_back { expected } else { Nothing });
+            check(OnFailure::Uninstall, Check, Nothing);
             let helms = remedy(&release(statuses, None), OnFailure::Uninstall, Action, |_| true);
             assert_eq!(helms, Nothing, "Helm's {statuses:?}");
             let unproven = remedy(&ours, OnFailure::Rollback, Action, |_| false);
