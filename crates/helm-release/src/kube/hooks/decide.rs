@@ -195,6 +195,17 @@ pub(super) fn standing(kind: &str, made_by: Option<&str>, runs: &[String]) -> St
     }
 }
 
+/// Returns who left the Job or Pod that is in a hook's way, and what removes it.
+pub(super) fn left_by_earlier(policies: &[DeletePolicy]) -> &'static str {
+    match policies.contains(&DeletePolicy::HookFailed) {
+        true => "an earlier run left it; the hook's delete policy hook-failed removes it before the next attempt",
+        false => {
+            "an earlier run left it, and no delete policy of the hook removes it; delete it, or add \
+             before-hook-creation to its annotation helm.sh/hook-delete-policy"
+        }
+    }
+}
+
 /// Returns whether a hook's object of this kind runs and finishes. Any other is done once it exists.
 pub(super) fn runs_to_an_end(kind: &str) -> bool {
     matches!(kind, "Job" | "Pod")

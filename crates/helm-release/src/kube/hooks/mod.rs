@@ -37,6 +37,8 @@ const INTERRUPTED: &[DeletePolicy] = &[DeletePolicy::HookFailed, DeletePolicy::B
 enum MadeBy {
     /// The objects of any run, also of Helm's.
     AnyRun,
+    /// The objects of any run of this operator, not of Helm's.
+    Operator,
     /// The objects of any hook of this action, because hooks may share one.
     ThisAction,
     /// The objects of the run that the record names.
@@ -140,11 +142,13 @@ pub enum HookError {
     )]
     Unclaimed { path: String, object: String, annotations: String },
     /// An earlier run left a Job or Pod of the same name.
-    #[error(
-        "hook {path} cannot create {object}: an earlier run left it, and no delete policy of the hook removes it; delete it, or add \
-         before-hook-creation to its annotation helm.sh/hook-delete-policy"
-    )]
-    Left { path: String, object: String },
+    #[error("hook {path} cannot create {object}: {why}")]
+    Left {
+        path: String,
+        object: String,
+        /// Who left it, and what removes it.
+        why: &'static str,
+    },
     #[error("hook {path} failed: {why}")]
     Failed {
         path: String,
@@ -203,6 +207,11 @@ impl HookError {
             _ if may_run && hook.name.is_empty() => INTERRUPTED,
             _ => &[DeletePolicy::HookFailed],
         }
+    }
+
+    /// Returns whose objects are deleted after this error: what an earlier run left would fail each later revision as well.
+    fn whose(&self) -> MadeBy {
+        if matches!(self, HookError::Left { .. }) { MadeBy::Operator } else { MadeBy::RecordedRun }
     }
 
     /// Returns whether its object cannot be created because the namespace is being deleted.
@@ -282,7 +291,7 @@ impl Applier {
                 }
                 let run = run.after(&error);
                 let policies = error.policies(&release.hooks[*at]);
-                log_cleanup(self.delete_failed(release, *at, policies, &run).await);
+                log_cleanup(self.delete_failed((&*release, *at), error.whose(), policies, &run).await);
                 for earlier in &order[..done] {
                     let deleted = self.delete_by_policy((&*release, *earlier), MadeBy::ThisAction, SUCCEEDED, &run);
                     log_cleanup(deleted.await);
@@ -350,13 +359,13 @@ impl Applier {
         })
     }
 
-    /// Deletes what the recorded run of a hook that failed made, if it has one of these policies: Helm's Job may have taken
-    /// its place, which is why it failed. The failure is recorded first: otherwise, a continued action would create the
+    /// Deletes the objects of a hook that failed, if it has one of these policies. Helm's Job may have taken the place of
+    /// its own, which is why it failed. The failure is recorded first: otherwise, a continued action would create the
     /// missing Job again, or count a missing Job with a TTL as succeeded.
     async fn delete_failed(
         &self,
-        release: &Release,
-        at: usize,
+        (release, at): (&Release, usize),
+        made_by: MadeBy,
         policies: &[DeletePolicy],
         run: &HookRun<'_>,
     ) -> Result<(), HookError> {
@@ -367,7 +376,7 @@ impl Applier {
                 recorded => recorded?,
             }
         }
-        self.delete_run(release, at, policies, run).await
+        self.delete_by_policy((release, at), made_by, policies, run).await
     }
 
     /// Deletes a hook's objects if it has one of these policies, and waits until they are gone.

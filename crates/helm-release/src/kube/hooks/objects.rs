@@ -51,6 +51,7 @@ impl Stamp {
     fn covers(&self, made_by: MadeBy, live: &Value) -> bool {
         match made_by {
             MadeBy::AnyRun => true,
+            MadeBy::Operator => live["metadata"]["annotations"][HOOK_RUN_ANNOTATION].is_string(),
             MadeBy::ThisAction => {
                 let stamp = live["metadata"]["annotations"][HOOK_RUN_ANNOTATION].as_str();
                 stamp.is_some_and(|stamp| self.all.iter().any(|run| run == stamp))
@@ -149,7 +150,8 @@ impl Applier {
             let live = clock.retry(&what, || async { Response::from(bytes(&metadata)).parse::<Live>() }).await?;
             // What somebody has made in its place since then is not what an earlier run left.
             let is_next = *first.get_or_insert_with(|| live.metadata.uid.clone()) != live.metadata.uid;
-            if !recorded.covers(made_by, &metadata) || (is_next && made_by == MadeBy::AnyRun) {
+            if !recorded.covers(made_by, &metadata) || (is_next && matches!(made_by, MadeBy::AnyRun | MadeBy::Operator))
+            {
                 return Ok(());
             }
             let is_helms = metadata["metadata"]["annotations"][HOOK_RUN_ANNOTATION].is_null();

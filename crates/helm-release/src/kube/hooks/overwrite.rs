@@ -7,7 +7,7 @@ use outside::{Error, Response};
 use serde_json::Value;
 
 use super::clock::Clock;
-use super::decide::{Standing, standing};
+use super::decide::{Standing, left_by_earlier, standing};
 use super::objects::{Made, Stamp, check_ours};
 use super::{HOOK_RUN_ANNOTATION, HookError, MadeBy};
 use crate::kube::live_state::live::Live;
@@ -39,7 +39,8 @@ impl Applier {
                 let made_by = metadata["metadata"]["annotations"][HOOK_RUN_ANNOTATION].as_str();
                 let standing = standing(&object.kind, made_by, &stamp.all);
                 if standing == Standing::Left {
-                    return Err(HookError::Left { path: clock.hook.path.clone(), object: describe(object) });
+                    let why = left_by_earlier(&clock.hook.delete_policies);
+                    return Err(HookError::Left { path: clock.hook.path.clone(), object: describe(object), why });
                 }
                 match clock.retry(&what, || self.apply_if_unchanged(&body, &metadata)).await {
                     Ok(Some(live)) => return Ok(Some(Made::of(object, body.path, &live))),

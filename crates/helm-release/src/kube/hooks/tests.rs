@@ -574,6 +574,22 @@ async fn existing_objects_that_must_not_be_replaced_fail_the_hook() {
     assert_eq!(world.writes(), [format!("POST {JOBS}")]);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_job_that_an_earlier_run_left_fails_only_one_revision_if_a_failure_deletes_it() {
+    use DeletePolicy::{HookFailed, HookSucceeded};
+    let world = World::new();
+    put_job(&world.server, "2.long ago", json!({}));
+    let hook = || Hook { delete_policies: vec![HookSucceeded, HookFailed], ..job("") };
+    let error = world.run(&mut release(vec![hook()])).await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "hook c/templates/j.yaml cannot create Job \"j\": an earlier run left it; the hook's delete policy hook-failed removes it before the \
+         next attempt"
+    );
+    assert_eq!(world.server.object(JOB), None);
+    world.run_while(&mut release(vec![hook()]), 5, complete).await.unwrap();
+}
+
 /// Returns a hook that keeps its objects unless it succeeds.
 fn unreplaced(hook: Hook, path: &str) -> Hook {
     Hook { path: path.into(), delete_policies: vec![DeletePolicy::HookSucceeded], ..hook }
