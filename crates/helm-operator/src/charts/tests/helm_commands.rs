@@ -17,6 +17,7 @@ use super::hooks::{JOBS, count, hook, killed_after, phases, reconcile_while, wit
 use super::reporting::published;
 use super::storage::{is_left_as_it_is_elsewhere, recording, recording_at, release};
 use crate::charts::tests::{MAPS, PRIMARY, Stub, World, key, record_path, spec};
+use crate::watches::OnFailure;
 
 /// Returns Helm's manifest of these ConfigMaps.
 pub(super) fn manifest(names: &[&str], value: &str) -> String {
@@ -212,6 +213,42 @@ async fn the_job_that_a_persons_rollback_makes_under_the_name_of_a_hooks_outlive
     .await;
     let left = world.server.object(&path).map(|job| job["metadata"]["uid"].clone());
     assert_eq!((left, world.history().join(", ").as_str()), (Some(helms), "1 deployed, 2 failed, 3 pending-rollback"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_finds_the_job_of_a_persons_rollback_under_its_name_is_interrupted() {
+    for adopt in [Adopt::Never, Adopt::Unowned] {
+        let (events, policies) = (["post-install", "pre-upgrade", "pre-rollback"], ["before-hook-creation"]);
+        let migrate = json!({"name": "migrate", "events": events, "policies": policies});
+        let server = World::new(with_hooks(json!([migrate]))).server;
+        let world = World::with_events(server, Arc::new(Stub::default()), |settings| {
+            (settings.adopt, settings.on_failure) = (adopt, OnFailure::Uninstall);
+        });
+        if adopt != Adopt::Never {
+            world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/adopt": "true"}));
+        }
+        super::hooks::reconcile(&world, "Complete").await;
+        let path = format!("{JOBS}/migrate");
+        let mut held = world.server.object(&path).unwrap();
+        held["metadata"]["finalizers"] = json!(["x/y"]);
+        world.server.put(&path, held, "someone");
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        let mut helms = Value::Null;
+        reconcile_while(&world, |world| {
+            helm_writes(world, 3, Status::PendingRollback, &manifest(&["a", "b", "c"], "1"), Duration::ZERO);
+            world.server.remove(&path);
+            let metadata = json!({"name": "migrate", "annotations": {"helm.sh/hook": "pre-rollback"}});
+            world.server.put(&path, json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}), "helm");
+            helms = world.server.object(&path).unwrap()["metadata"]["uid"].clone();
+        })
+        .await;
+        let left = world.server.object(&path).map(|job| job["metadata"]["uid"].clone());
+        assert_eq!(left, Some(helms), "{adopt:?}");
+        assert_eq!(world.history(), ["1 deployed", "2 failed", "3 pending-rollback"], "{adopt:?}");
+        assert_eq!((world.maps().len(), world.value_of("a")), (3, json!("1")), "{adopt:?}");
+        let events = published(&world).await;
+        assert!(events.iter().any(|event| event.starts_with("Normal HookInterrupted ")), "{adopt:?}: {events:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -180,7 +180,7 @@ pub(super) enum Standing {
     Finished,
     /// It is kept for more than one run: apply over it as well.
     Lasting,
-    /// An earlier run left it: it proves nothing about this run.
+    /// An earlier run left it, or somebody else made it: it proves nothing about this run.
     Left,
 }
 
@@ -195,11 +195,14 @@ pub(super) fn standing(kind: &str, made_by: Option<&str>, runs: &[String]) -> St
     }
 }
 
-/// Returns who left the Job or Pod that is in a hook's way, and what removes it.
-pub(super) fn left_by_earlier(policies: &[DeletePolicy]) -> &'static str {
-    match policies.contains(&DeletePolicy::HookFailed) {
-        true => "an earlier run left it; the hook's delete policy hook-failed removes it before the next attempt",
-        false => {
+/// Returns who made the Job or Pod that is in the way of a hook with these policies, and what removes it.
+pub(super) fn in_the_way(made_by: Option<&str>, policies: &[DeletePolicy]) -> &'static str {
+    match made_by {
+        None => "somebody else made it, such as Helm; delete it once it has finished",
+        Some(_) if policies.contains(&DeletePolicy::HookFailed) => {
+            "an earlier run left it; the hook's delete policy hook-failed removes it before the next attempt"
+        }
+        Some(_) => {
             "an earlier run left it, and no delete policy of the hook removes it; delete it, or add \
              before-hook-creation to its annotation helm.sh/hook-delete-policy"
         }

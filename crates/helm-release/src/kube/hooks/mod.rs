@@ -141,12 +141,12 @@ pub enum HookError {
         NotOurs::Unclaimed
     )]
     Unclaimed { path: String, object: String, annotations: String },
-    /// An earlier run left a Job or Pod of the same name.
+    /// A Job or Pod of the same name exists that no hook of this action made.
     #[error("hook {path} cannot create {object}: {why}")]
     Left {
         path: String,
         object: String,
-        /// Who left it, and what removes it.
+        /// Who made it, and what removes it.
         why: &'static str,
     },
     #[error("hook {path} failed: {why}")]
@@ -209,7 +209,8 @@ impl HookError {
         }
     }
 
-    /// Returns whose objects are deleted after this error: what an earlier run left would fail each later revision as well.
+    /// Returns whose objects are deleted after this error. What an earlier run left would fail each later revision as
+    /// well.
     fn whose(&self) -> MadeBy {
         if matches!(self, HookError::Left { .. }) { MadeBy::Operator } else { MadeBy::RecordedRun }
     }
@@ -359,9 +360,9 @@ impl Applier {
         })
     }
 
-    /// Deletes the objects of a hook that failed, if it has one of these policies. Helm's Job may have taken the place of
-    /// its own, which is why it failed. The failure is recorded first: otherwise, a continued action would create the
-    /// missing Job again, or count a missing Job with a TTL as succeeded.
+    /// Deletes the objects of a hook that failed, if it has one of these policies. Helm's Job may have taken the place
+    /// of its own, which is why it failed. The failure is recorded first: otherwise, a continued action would create
+    /// the missing Job again, or count a missing Job with a TTL as succeeded.
     async fn delete_failed(
         &self,
         (release, at): (&Release, usize),

@@ -51,7 +51,7 @@ impl Stamp {
     fn covers(&self, made_by: MadeBy, live: &Value) -> bool {
         match made_by {
             MadeBy::AnyRun => true,
-            MadeBy::Operator => live["metadata"]["annotations"][HOOK_RUN_ANNOTATION].is_string(),
+            MadeBy::Operator => !is_helms(live),
             MadeBy::ThisAction => {
                 let stamp = live["metadata"]["annotations"][HOOK_RUN_ANNOTATION].as_str();
                 stamp.is_some_and(|stamp| self.all.iter().any(|run| run == stamp))
@@ -148,16 +148,15 @@ impl Applier {
         let (mut pause, mut first) = (Pause::default(), None);
         while let Some(metadata) = clock.retry(&what, || self.read_metadata::<Value>(&path)).await? {
             let live = clock.retry(&what, || async { Response::from(bytes(&metadata)).parse::<Live>() }).await?;
+            if is_helms(&metadata) && made_by == MadeBy::AnyRun {
+                // A person's action that has replaced the revision may have just made it.
+                clock.check(&what)?;
+            }
             // What somebody has made in its place since then is not what an earlier run left.
             let is_next = *first.get_or_insert_with(|| live.metadata.uid.clone()) != live.metadata.uid;
             if !recorded.covers(made_by, &metadata) || (is_next && matches!(made_by, MadeBy::AnyRun | MadeBy::Operator))
             {
                 return Ok(());
-            }
-            let is_helms = metadata["metadata"]["annotations"][HOOK_RUN_ANNOTATION].is_null();
-            if is_helms && made_by == MadeBy::AnyRun {
-                // A person's action that has replaced the revision may have just made it.
-                clock.check(&what)?;
             }
             if live.deleting {
                 clock.wait(&what, None, &mut pause).await?;
@@ -178,6 +177,11 @@ impl Applier {
             answer => answer.map(|_| true),
         }
     }
+}
+
+/// Returns whether Helm or a person made an object: no run of this operator stamped it.
+fn is_helms(live: &Value) -> bool {
+    live["metadata"]["annotations"][HOOK_RUN_ANNOTATION].is_null()
 }
 
 /// Returns the name of this run's object: the chart's, or else the one that is chosen for it; `None` if the chart asks for

@@ -7,7 +7,7 @@ use outside::{Error, Response};
 use serde_json::Value;
 
 use super::clock::Clock;
-use super::decide::{Standing, left_by_earlier, standing};
+use super::decide::{Standing, in_the_way, standing};
 use super::objects::{Made, Stamp, check_ours};
 use super::{HOOK_RUN_ANNOTATION, HookError, MadeBy};
 use crate::kube::live_state::live::Live;
@@ -22,7 +22,8 @@ impl Applier {
     /// created.
     ///
     /// # Errors
-    /// It belongs to someone else, is a Job or Pod of an earlier run, or the server rejects the change.
+    /// It belongs to someone else, or is a Job or Pod that no hook of this action made. The server rejects the change, or
+    /// the hook is interrupted.
     pub(super) async fn overwrite_hook(
         &self,
         object: &Object,
@@ -35,11 +36,15 @@ impl Applier {
         while let Some(metadata) = clock.retry(&what, || self.read_metadata::<Value>(&body.path)).await? {
             let live = clock.retry(&what, || async { Response::from(bytes(&metadata)).parse::<Live>() }).await?;
             if !live.deleting {
-                check_ours(&live, &metadata, object, &body.key.namespace, clock)?;
                 let made_by = metadata["metadata"]["annotations"][HOOK_RUN_ANNOTATION].as_str();
                 let standing = standing(&object.kind, made_by, &stamp.all);
+                if made_by.is_none() || standing == Standing::Left {
+                    // A person's action that has replaced the revision may have just made it.
+                    clock.check(&format!("{} to be created", describe(object)))?;
+                }
+                check_ours(&live, &metadata, object, &body.key.namespace, clock)?;
                 if standing == Standing::Left {
-                    let why = left_by_earlier(&clock.hook.delete_policies);
+                    let why = in_the_way(made_by, &clock.hook.delete_policies);
                     return Err(HookError::Left { path: clock.hook.path.clone(), object: describe(object), why });
                 }
                 match clock.retry(&what, || self.apply_if_unchanged(&body, &metadata)).await {

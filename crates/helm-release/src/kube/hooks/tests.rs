@@ -583,8 +583,8 @@ async fn a_job_that_an_earlier_run_left_fails_only_one_revision_if_a_failure_del
     let error = world.run(&mut release(vec![hook()])).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "hook c/templates/j.yaml cannot create Job \"j\": an earlier run left it; the hook's delete policy hook-failed removes it before the \
-         next attempt"
+        "hook c/templates/j.yaml cannot create Job \"j\": an earlier run left it; the hook's delete policy hook-failed removes it \
+         before the next attempt"
     );
     assert_eq!(world.server.object(JOB), None);
     world.run_while(&mut release(vec![hook()]), 5, complete).await.unwrap();
@@ -1117,14 +1117,38 @@ async fn what_helm_makes_once_an_interrupted_hooks_job_is_deleted_stays() {
 
 #[tokio::test(start_paused = true)]
 async fn what_helm_makes_once_the_job_of_an_earlier_run_is_deleted_stays() {
-    let world = World { unclaimed: Adopt::Unowned, ..World::new() };
-    put_job(&world.server, "2.long ago", json!({}));
-    replace_by_helms_once_deleted(&world.server);
-    let error = world.run(&mut release(vec![job("")])).await.unwrap_err();
-    assert!(matches!(error, HookError::Left { .. }), "{error}");
-    let left = world.server.object(JOB).unwrap();
-    assert_eq!(left["metadata"]["annotations"]["helm.sh/hook"], "pre-rollback");
-    assert_eq!(world.writes(), [format!("DELETE {JOB}"), format!("POST {JOBS}")]);
+    let writes = [format!("DELETE {JOB}"), format!("POST {JOBS}")];
+    for is_replaced in [false, true] {
+        let world = World { unclaimed: Adopt::Unowned, ..World::new() };
+        *world.notes.interrupted.lock().unwrap() = is_replaced.then_some("somebody has replaced the revision");
+        put_job(&world.server, "2.long ago", json!({}));
+        replace_by_helms_once_deleted(&world.server);
+        let error = world.run(&mut release(vec![job("")])).await.unwrap_err();
+        assert_eq!(matches!(error, HookError::Left { .. }), !is_replaced, "{error}");
+        assert_eq!(error.is_interruption(), is_replaced, "{error}");
+        let left = world.server.object(JOB).unwrap();
+        assert_eq!(left["metadata"]["annotations"]["helm.sh/hook"], "pre-rollback");
+        assert_eq!(world.writes(), if is_replaced { &writes[..1] } else { &writes[..] });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_finds_helms_job_is_interrupted_if_the_revision_is_replaced() {
+    for unclaimed in [Adopt::Never, Adopt::Unowned] {
+        for is_replaced in [false, true] {
+            let world = World { unclaimed, ..World::new() };
+            *world.notes.interrupted.lock().unwrap() = is_replaced.then_some("somebody has replaced the revision");
+            replace_by_helms(&world.server, JOB);
+            let helms = world.server.object(JOB);
+            let error = world.run(&mut release(vec![unreplaced(job(""), "c/j.yaml")])).await.unwrap_err();
+            assert_eq!(error.is_interruption(), is_replaced, "{unclaimed:?}: {error}");
+            assert_eq!(matches!(error, HookError::Left { .. }), !is_replaced && unclaimed == Adopt::Unowned, "{error}");
+            if let HookError::Left { why, .. } = error {
+                assert_eq!(why, "somebody else made it, such as Helm; delete it once it has finished");
+            }
+            assert_eq!(world.server.object(JOB), helms);
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
