@@ -1,11 +1,15 @@
 //! Imports a release that is recorded elsewhere as the next revision: in chunks by helm-operator-plugins, or in the
 //! release's namespace from before records moved to a separate namespace.
 
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
 use super::remains::{expect_jobs_of_former, something_remains};
 use super::resume::with_tests_to_run;
 use super::uninstall::{lists_no_objects, marks_of};
 use super::{Environment, Error};
-use crate::kube::{ObjectKey, Owner, intern};
+use crate::kube::{HookRun, ObjectKey, Owner, Slot, intern};
 use crate::release::{HookPhase, Packed, Release, Status};
 use crate::storage::{Elsewhere, Listing, MarkedObject, Marks, Record, Stored, Unsuccessful, Written};
 
@@ -60,9 +64,10 @@ pub enum Evidence {
 }
 
 /// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
-/// release. Keeps the other records. Once it is recorded, ends the hooks of revisions that are pending elsewhere, and
+/// release. Keeps the other records. Before it is recorded, ends the hooks of revisions that are pending elsewhere, and
 /// changes no other object. An install that did not succeed is imported only if this operator wrote its record. A
-/// deployed revision that belonged to another resource is judged as in a takeover.
+/// deployed revision that belonged to another resource is judged as in a takeover. Repeating it is safe: a repetition
+/// writes the same record.
 ///
 /// # Errors
 /// The records or the objects cannot be read or decoded, or the new record exceeds a Secret.
@@ -85,11 +90,9 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
     let marks = Marks { none_deployed_before: is_begun || known.none_deployed_before, ..known };
     let is_given_up = status == Status::Failed && release.facts().info.status.is_pending();
     let release = release.map(|one| imported(one, version, status));
+    // Before the record: once that exists, nothing looks for them again.
+    end_hooks(env, is_given_up.then(|| release.facts()), pending).await;
     let (packed, resource_version) = record(env, &release, &marks).await?;
-    if is_given_up {
-        env.applier.delete_ended(release.facts(), &env.hook_run(&())).await;
-    }
-    end_hooks(env, pending).await;
     Ok(Some(Imported { version, status, packed, resource_version, marks }))
 }
 
@@ -179,22 +182,46 @@ async fn record(
     }
 }
 
-/// Ends the hooks of revisions that are pending elsewhere, as those of a revision that is given up: nothing reads their
-/// records again, so these stay as they are. If the process dies before, the hooks run to their end.
-async fn end_hooks(env: &Environment<'_>, pending: Vec<Release>) {
+/// Ends the hooks of an install that is given up, if there is one, and those of revisions that are pending elsewhere.
+/// Nothing reads the records of those again, so they stay as they are.
+async fn end_hooks(env: &Environment<'_>, given_up: Option<&Release>, pending: Vec<Release>) {
+    let slot = Unreported(env.slot);
+    let run = HookRun { slot: &slot, ..env.hook_run(&()) };
+    if let Some(release) = given_up {
+        env.applier.delete_ended(release, &run).await;
+    }
     for mut release in pending {
-        if let Err(error) = env.applier.abandon_hooks(&mut release, &env.hook_run(&())).await {
+        if let Err(error) = env.applier.abandon_hooks(&mut release, &run).await {
             tracing::warn!(release = release.name, %error, "cannot end the hooks of a pending revision");
         }
     }
 }
 
+/// A worker slot whose waits are not reported. A status that says what an import waits for would count as that of an
+/// action at work: after a restart, the install would be continued although its hooks have ended.
+struct Unreported<'a>(&'a dyn Slot);
+
+impl Slot for Unreported<'_> {
+    fn leave(&self) {
+        self.0.leave();
+    }
+
+    fn enter(&self) -> BoxFuture<'_, ()> {
+        self.0.enter()
+    }
+
+    fn pause(&self, time: Duration) -> BoxFuture<'_, ()> {
+        self.0.pause(time)
+    }
+}
+
 /// Returns the release as our record describes it. Nothing continues the hooks of an install that counts as failed.
+/// They end when they started: a repetition finds its own record only if it would write the same one.
 fn imported(mut release: Release, version: u32, status: Status) -> Release {
     let from = std::mem::replace(&mut release.version, version);
     if status == Status::Failed {
         for hook in release.hooks.iter_mut().filter(|hook| hook.last_run.is_unfinished()) {
-            (hook.last_run.phase, hook.last_run.completed_at) = (HookPhase::Failed, Some(outside::now()));
+            (hook.last_run.phase, hook.last_run.completed_at) = (HookPhase::Failed, hook.last_run.started_at);
         }
     }
     release.set_status(status, format!("Imported from revision {from}, which was recorded elsewhere"));

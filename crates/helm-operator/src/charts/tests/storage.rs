@@ -275,38 +275,108 @@ async fn an_install_that_was_interrupted_in_a_hook_when_its_records_moved_goes_o
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_hook_of_an_upgrade_that_was_interrupted_when_its_records_moved_ends() {
-    let migrate = json!({"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"]});
-    let world = World::new(hooks::with_hooks(json!([migrate])));
-    world.reconcile().await;
-    world.edit(|p| p["spec"]["value"] = "2".into());
-    hooks::killed_after(&world, 30).await;
-    let path = format!("{JOBS}/migrate");
-    assert!(world.server.object(&path).is_some());
-    world.edit(|p| p["spec"]["value"] = "1".into());
-    let world = recording(world.server, Stub::default());
-    hooks::reconcile(&world, "Complete").await;
-    assert_eq!(world.history(), ["3 deployed"], "no revision followed");
-    assert_eq!(world.server.object(&path), None);
+/// How the first attempt to import a release ends.
+#[derive(Clone, Copy, Debug)]
+enum FirstImport {
+    Succeeds,
+    /// Its record is created, but the answer is lost.
+    Unanswered,
+    /// Its process dies before the deletion of the hook's Job arrives.
+    DiesAtDeletion,
+    /// Its process dies while a finalizer holds the hook's Job.
+    DiesInWait,
+}
+
+const FIRST_IMPORTS: [FirstImport; 4] =
+    [FirstImport::Succeeds, FirstImport::Unanswered, FirstImport::DiesAtDeletion, FirstImport::DiesInWait];
+
+/// Loses the answer to the next record that is created in the namespace `records`.
+fn lose_the_answer_to_a_record(server: &MemoryApi) {
+    server.disturb("POST /api/v1/namespaces/records/secrets", 1, Disturbance::AnswerLost);
+}
+
+/// Creates a controller that keeps its records in the namespace `records`, after its first attempt to import a release
+/// with the hook `migrate`, unless that would succeed.
+async fn moved(server: Arc<MemoryApi>, renderer: impl Fn() -> Stub, first: FirstImport) -> World {
+    let (world, path) = (recording(server, renderer()), format!("{JOBS}/migrate"));
+    match first {
+        FirstImport::Succeeds => return world,
+        FirstImport::Unanswered => {
+            lose_the_answer_to_a_record(&world.server);
+            hooks::reconcile(&world, "Complete").await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+            return world;
+        }
+        FirstImport::DiesAtDeletion => {
+            world.server.disturb(&format!("DELETE {path}"), 1, Disturbance::Unanswered);
+            hooks::killed_after(&world, 10).await;
+        }
+        FirstImport::DiesInWait => {
+            let mut held = world.server.object(&path).unwrap();
+            held["metadata"]["finalizers"] = json!(["x/y"]);
+            world.server.put(&path, held, "someone");
+            hooks::killed_after(&world, 20).await;
+            world.server.remove(&path);
+        }
+    }
+    recording(world.server, renderer())
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_of_an_install_that_counts_as_failed_since_its_records_moved_ends() {
+async fn a_hook_of_an_upgrade_that_was_interrupted_when_its_records_moved_ends() {
+    for first in FIRST_IMPORTS {
+        let migrate = json!({"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"]});
+        let world = World::new(hooks::with_hooks(json!([migrate])));
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        hooks::killed_after(&world, 30).await;
+        let path = format!("{JOBS}/migrate");
+        assert!(world.server.object(&path).is_some());
+        world.edit(|p| p["spec"]["value"] = "1".into());
+        let world = moved(world.server, Stub::default, first).await;
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(world.history(), ["3 deployed"], "no revision followed, {first:?}");
+        assert_eq!(world.server.object(&path), None, "{first:?}");
+    }
+}
+
+/// Creates a release whose records are beside it, and whose install counts as failed once they moved. Its process died
+/// while the hook `migrate` ran.
+async fn failed_in_a_hook() -> World {
     let migrate = json!({"name": "migrate", "events": ["pre-install"], "policies": ["hook-failed"]});
     let world = interrupted_in_a_hook(json!([migrate])).await;
     let ready = json!({"type": "Ready", "status": "False", "reason": "InstallError", "message": "no"});
     world.edit(|p| p["status"] = json!({"conditions": [ready]}));
-    let uid = |world: &World| world.server.object(&format!("{JOBS}/migrate")).unwrap()["metadata"]["uid"].clone();
-    let before = uid(&world);
-    let world = recording(world.server, random_values(4));
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_of_an_install_that_counts_as_failed_since_its_records_moved_ends() {
+    for first in FIRST_IMPORTS {
+        let world = failed_in_a_hook().await;
+        let uid = |world: &World| world.server.object(&format!("{JOBS}/migrate")).unwrap()["metadata"]["uid"].clone();
+        let before = uid(&world);
+        let world = moved(world.server, || random_values(4), first).await;
+        for _ in 0..2 {
+            hooks::reconcile(&world, "Complete").await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert_eq!(world.history(), ["1 failed", "2 deployed"], "{first:?}");
+        assert_eq!(hooks::phases(&world, 1).await, ["migrate Failed"], "{first:?}");
+        assert_ne!(uid(&world), before, "{first:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_import_whose_answer_was_lost_finds_its_record_before_the_event_arrives() {
+    let world = recording(failed_in_a_hook().await.server, random_values(4));
+    lose_the_answer_to_a_record(&world.server);
     for _ in 0..2 {
-        hooks::reconcile(&world, "Complete").await;
+        hooks::reconcile_unaware(&world, "Complete").await;
         tokio::time::advance(Duration::from_secs(600)).await;
     }
+    world.feed();
     assert_eq!(world.history(), ["1 failed", "2 deployed"]);
-    assert_eq!(hooks::phases(&world, 1).await, ["migrate Failed"]);
-    assert_ne!(uid(&world), before);
 }
 
 /// Lets the server carry out the last write of an install, and lose the answer.
