@@ -84,6 +84,11 @@ impl RecordMeta {
         })
     }
 
+    /// Returns whether this operator wrote it for the resource with this uid.
+    pub fn is_written_for(&self, owner: &str) -> bool {
+        self.marks.as_ref().is_some_and(|marks| *marks.owner == *owner)
+    }
+
     /// Returns whether the resource with this uid is one of its owners.
     pub(super) fn names_owner(&self, owner: &str) -> bool {
         self.owners.iter().any(|uid| uid == owner)

@@ -233,6 +233,40 @@ async fn a_release_whose_install_went_on_after_its_records_moved_is_not_installe
     is_left_as_it_is_elsewhere(&world).await;
 }
 
+/// Lets a tenant write a record without a seal, in the tenant's own namespace, that names the resource and seems newer than its
+/// own.
+fn forge_elsewhere(world: &World) {
+    let mut record = world.server.object(&record_path(1)).unwrap();
+    let key = "sh.helm.release.v1.ns.web.v99999";
+    let metadata = &mut record["metadata"];
+    (metadata["namespace"], metadata["name"]) = ("b".into(), key.into());
+    (metadata["labels"]["name"], metadata["labels"]["version"]) = ("ns.web".into(), "99999".into());
+    metadata["annotations"][SEAL_ANNOTATION] = "AAAA".into();
+    world.server.put(&format!("/api/v1/namespaces/b/secrets/{key}"), record, "tenant");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_forged_record_elsewhere_stops_neither_an_uninstall_nor_an_install_once_the_own_records_are_gone() {
+    for is_deleted in [true, false] {
+        let world = World::new(spec());
+        world.reconcile().await;
+        forge_elsewhere(&world);
+        world.feed();
+        world.server.remove(&record_path(1));
+        world.feed();
+        if is_deleted {
+            world.delete();
+        }
+        world.reconcile().await;
+        if is_deleted {
+            assert_eq!((world.server.object(PRIMARY), world.maps()), (None, Vec::<String>::new()));
+        } else {
+            assert_eq!((world.state("Ready").as_str(), world.condition("Irreconcilable")), ("True/Ready", None));
+            assert!(!world.history().is_empty());
+        }
+    }
+}
+
 /// Returns a stub that renders random values with this many digits in the first hundred renders.
 fn random_values(digits: u32) -> Stub {
     let first = 10_usize.pow(digits - 1);

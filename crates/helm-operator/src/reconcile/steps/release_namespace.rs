@@ -39,7 +39,12 @@ impl StepContext<'_> {
             let written = self.known_records(primary, |release| release.is_written_for(primary.uid()));
             return Ok(self.check_records(primary, &written)?);
         }
-        let owned = self.known_records(primary, |release| release.names_uid(primary.uid()));
+        // Whoever saw the resource's own records here knows where they were, and a label elsewhere proves nothing.
+        let were_here = self.were_here(primary);
+        let owned = self.known_records(primary, |release| match were_here {
+            true => release.is_written_for(primary.uid()),
+            false => release.names_uid(primary.uid()),
+        });
         self.check_records(primary, &owned)?;
         if self.shared.cache.knows_all_records() {
             return Ok(());
@@ -83,14 +88,20 @@ impl StepContext<'_> {
     async fn all_records(&self, primary: &Primary) -> Result<Vec<Found>, Failed> {
         let (namespaced, home) = (self.shared.resource.namespaced, &self.shared.settings.home);
         let would_install = !primary.deleting && self.recorded(primary) == Recorded::Lost;
-        let were_here = self.shared.memory.of(self.key).release.lost_own(&primary.owner()).is_some();
+        let were_here = self.were_here(primary);
         let may_lack_right = !would_install || namespaced || *home != Home::default() || were_here;
+        let counts = |meta: &RecordMeta| !were_here || meta.is_written_for(primary.uid());
         match self.storage.owned_anywhere(primary.uid()).await {
-            Ok(read) => Ok(newest_of_each(&read)),
+            Ok(read) => Ok(newest_of_each(read.iter().filter(|meta| counts(meta)))),
             // Without the right to look there, the operator hardly wrote there.
             Err(error) if error.is_forbidden() && may_lack_right => Ok(Vec::new()),
             Err(error) => Err(unknown(&error).into()),
         }
+    }
+
+    /// Returns whether this process saw the resource's own records disappear.
+    fn were_here(&self, primary: &Primary) -> bool {
+        self.shared.memory.of(self.key).release.lost_own(&primary.owner()).is_some()
     }
 
     /// Returns whether this process saw the resource's own records disappear, and they were newer than revision `elsewhere`,
@@ -104,7 +115,7 @@ impl StepContext<'_> {
 }
 
 /// Returns where these records are, with the newest revision there.
-fn newest_of_each(records: &[RecordMeta]) -> Vec<Found> {
+fn newest_of_each<'r>(records: impl Iterator<Item = &'r RecordMeta>) -> Vec<Found> {
     let mut found: Vec<Found> = Vec::new();
     for meta in records {
         let record = ResourceKey::new(&meta.namespace, &meta.name);
