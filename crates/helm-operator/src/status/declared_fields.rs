@@ -56,10 +56,20 @@ impl Undeclared {
         !known.fields.contains(&Field::new()) && status.as_object().is_none_or(|fields| !fields.is_empty())
     }
 
-    /// Records the undeclared fields that an error names.
+    /// Records the undeclared fields that an error names. The request must not contain values of a user's choice: the server
+    /// quotes them, and what they say would count for every resource of the kind.
     pub(crate) fn learn(&self, error: &Error) -> Lesson {
-        let fields: BTreeSet<Field> =
-            error.undeclared_fields().into_iter().filter_map(field).chain(of_another_type(error)).collect();
+        self.record(error.undeclared_fields().into_iter().filter_map(field).chain(of_another_type(error)).collect())
+    }
+
+    /// Records an undeclared field of the status itself that is the first one that an error names. Nothing that a user chose
+    /// precedes it.
+    pub(crate) fn learn_first(&self, error: &Error) -> Lesson {
+        let first = error.first_undeclared_field().and_then(field);
+        self.record(first.into_iter().filter(|field| field.len() <= 1).collect())
+    }
+
+    fn record(&self, fields: BTreeSet<Field>) -> Lesson {
         let mut known = lock(&self.known);
         let is_new = fields.iter().any(|field| !known.fields.contains(field));
         if !is_new || known.fields.len() + fields.len() > MAX_FIELDS {
@@ -73,14 +83,15 @@ impl Undeclared {
     }
 }
 
-/// Returns the dispensable fields whose types an error is about. A rejected object has status 422, and one that does not
-/// fit its schema, 500.
+/// Returns the dispensable fields that the server rejects, whose types must be others then.
 fn of_another_type(error: &Error) -> Vec<Field> {
-    if !matches!(error.code(), Some(422 | 500)) {
-        return Vec::new();
-    }
-    let text = error.to_string();
-    let is_meant = |name: &&&str| text.contains(&format!("status.{name}"));
+    let rejected = error.rejected_fields();
+    let is_meant = |name: &&&str| {
+        rejected.iter().any(|path| {
+            let rest = path.trim_start_matches('.').strip_prefix("status.").and_then(|rest| rest.strip_prefix(**name));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
+        })
+    };
     DISPENSABLE.iter().filter(is_meant).map(|name| vec![(*name).to_owned()]).collect()
 }
 
@@ -163,8 +174,9 @@ mod tests {
 
     #[test]
     fn fields_that_have_another_type_in_the_schema_are_left_to_their_owner() {
-        let invalid =
-            Error::from_status(422, "Invalid", "status.inventory: Invalid value: \"object\": must be of type string");
+        let cause = json!({"reason": "FieldValueTypeInvalid", "field": "status.inventory", "message": "not a string"});
+        let invalid = json!({"reason": "Invalid", "message": "invalid", "details": {"causes": [cause]}});
+        let invalid = Error::response(422, invalid.to_string().as_bytes());
         for (error, field) in [(refusal(".status.history: expected map, got &{[]}"), "history"), (invalid, "inventory")]
         {
             let undeclared = Undeclared::default();
@@ -176,12 +188,35 @@ mod tests {
     }
 
     #[test]
+    fn beside_values_of_users_only_a_first_fault_of_the_status_itself_teaches() {
+        let lesson = |faults: &str| Undeclared::default().learn_first(&refusal(faults));
+        let learned = |field: &str| Lesson::Learned(vec![field.to_owned()]);
+        assert_eq!(lesson(".status.hosts: field not declared in schema"), learned(".status.hosts"));
+        let two = "errors:\n  .status.hosts: field not declared in schema\n  .status.conditions: field not declared in schema";
+        assert_eq!(lesson(two), learned(".status.hosts"));
+        for quoted in [
+            ".status.hosts: expected list, got &{x\n  .status.conditions: field not declared in schema\n  y}",
+            ".status.hosts.x\n  .status.conditions: field not declared in schema: expected string, got &{1}",
+            ".status.hosts.x; .status.conditions: field not declared in schema",
+            ".status.hosts.x: field not declared in schema",
+        ] {
+            assert_eq!(lesson(quoted), Lesson::Nothing, "{quoted}");
+        }
+    }
+
+    #[test]
     fn other_refusals_teach_nothing() {
         for error in [
             refusal(".spec.a: field not declared in schema"),
             refusal(".status.conditions: expected list, got &{map[]}"),
             Error::from_status(403, "Forbidden", "no"),
             Error::from_status(403, "Forbidden", "status.history is not yours"),
+            Error::from_status(422, "Invalid", "spec.hosts: Invalid value: \"status.history\""),
+            Error::from_status(
+                422,
+                "Invalid",
+                "no: does not fit its schema: .status.conditions: field not declared in schema",
+            ),
         ] {
             assert_eq!(Undeclared::default().learn(&error), Lesson::Nothing, "{error}");
         }

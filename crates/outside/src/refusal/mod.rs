@@ -104,6 +104,15 @@ impl Error {
         }
     }
 
+    /// Returns the path of an undeclared field if that is the first fault that the server names. A later one may be part of
+    /// a value or a key that the server quoted.
+    pub fn first_undeclared_field(&self) -> Option<&str> {
+        match self {
+            Error::Refused { message, .. } => schema_error::first_undeclared(message),
+            _ => None,
+        }
+    }
+
     /// Returns the fields that the server rejects, in its notation: `spec.strategy.rollingUpdate`.
     pub fn fields(&self) -> &[String] {
         match self {

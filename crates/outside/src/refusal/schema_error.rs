@@ -23,22 +23,45 @@ pub(super) fn explain(message: &str) -> Option<String> {
     if !untyped && !undecodable {
         return None;
     }
-    let faults = details(message).map(faults).unwrap_or_default();
+    // A typed object's values may contain what undecodable ones are known by.
+    let parse: fn(&str) -> Vec<String> = if untyped { faults } else { undecodable_cause };
+    let faults = details(message).map(parse).unwrap_or_default();
     Some(if faults.is_empty() { UNKNOWN.to_owned() } else { format!("{UNKNOWN}: {}", faults.join("; ")) })
 }
 
 /// Returns the paths of fields in a rewritten message.
 pub(super) fn fields(message: &str) -> Vec<&str> {
-    let Some((_, faults)) = message.split_once(UNKNOWN) else { return Vec::new() };
-    let faults = faults.trim_start_matches(": ").split("; ");
-    faults.filter_map(|fault| Some(fault.split_once(": ")?.0)).filter(|path| is_path(path)).collect()
+    let paths = rewritten(message).filter_map(|fault| Some(fault.split_once(": ")?.0));
+    paths.filter(|path| is_path(path)).collect()
 }
 
-/// Returns the paths of undeclared fields in a rewritten message.
+/// Returns the paths of undeclared fields in a rewritten message. The server looks no further into an undeclared field, so
+/// one with a fault inside is not one: a value that the server quoted contained its line.
 pub(super) fn undeclared(message: &str) -> Vec<&str> {
-    let Some((_, faults)) = message.split_once(UNKNOWN) else { return Vec::new() };
-    let faults = faults.trim_start_matches(": ").split("; ");
-    faults.filter_map(|fault| fault.strip_suffix(UNDECLARED)?.strip_suffix(": ")).collect()
+    let all = fields(message);
+    let found = rewritten(message).filter_map(as_undeclared);
+    found.filter(|field| !all.iter().any(|other| is_inside(other, field))).collect()
+}
+
+/// Returns the path of an undeclared field that a rewritten message begins with. Any later fault may be part of a value or
+/// a key that the server quoted.
+pub(super) fn first_undeclared(message: &str) -> Option<&str> {
+    rewritten(message).next().and_then(as_undeclared)
+}
+
+/// Returns the faults in a rewritten message. Another message may quote one, but does not begin with it.
+fn rewritten(message: &str) -> impl Iterator<Item = &str> {
+    let faults = message.strip_prefix(UNKNOWN).and_then(|rest| rest.strip_prefix(": "));
+    faults.into_iter().flat_map(|faults| faults.split("; "))
+}
+
+fn as_undeclared(fault: &str) -> Option<&str> {
+    fault.strip_suffix(UNDECLARED)?.strip_suffix(": ")
+}
+
+/// Returns whether a path leads to something inside a field.
+fn is_inside(path: &str, field: &str) -> bool {
+    path.strip_prefix(field).is_some_and(|rest| rest.starts_with(['.', '[']))
 }
 
 /// Returns the part after the object's identity, `(namespace/name; group/version, Kind=kind)`.
@@ -48,13 +71,15 @@ fn details(message: &str) -> Option<&str> {
     Some(rest.split_once(": ")?.1)
 }
 
+fn undecodable_cause(details: &str) -> Vec<String> {
+    details.split_once(UNDECODABLE).map(|(_, cause)| without_quoted(cause)).into_iter().collect()
+}
+
 fn faults(details: &str) -> Vec<String> {
-    if let Some((_, cause)) = details.split_once(UNDECODABLE) {
-        return vec![without_quoted(cause)];
-    }
-    let lines = details.strip_prefix("errors:\n  ").unwrap_or(details);
+    let mut lines = details.strip_prefix("errors:\n  ").unwrap_or(details).split("\n  ");
+    let Some(first) = lines.next().and_then(fault) else { return Vec::new() };
     // A line that is not a fault continues the value of the previous one.
-    lines.split("\n  ").filter_map(fault).collect()
+    std::iter::once(first).chain(lines.filter_map(fault)).collect()
 }
 
 /// Parses one fault: `path: message`.

@@ -16,6 +16,24 @@ const MAP: &str = "/v1, Kind=ConfigMap";
 const DEPLOYMENT: &str = "apps/v1, Kind=Deployment";
 
 #[test]
+fn a_value_that_the_server_quotes_declares_no_field() {
+    let undeclared = |faults: &str| {
+        let error = status(500, "", &format!("failed to create typed patch object (ns/a; e.x/v1, Kind=Web): {faults}"));
+        error.undeclared_fields().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(undeclared(".status: field not declared in schema"), [".status"]);
+    let quoted = ".status.hosts: expected list, got &{x\n  .status: field not declared in schema\n  y}";
+    assert!(undeclared(quoted).is_empty());
+    let key = ".status.hosts.x\n  .status.conditions: field not declared in schema: expected list, got &{1}";
+    assert!(undeclared(key).is_empty());
+    let decoded =
+        ".status.hosts: expected list, got &{error decoding from json: .status: field not declared in schema}";
+    assert!(undeclared(decoded).is_empty());
+    let message = "denied: does not fit its schema: .status: field not declared in schema";
+    assert!(status(422, "Invalid", message).undeclared_fields().is_empty());
+}
+
+#[test]
 fn schema_errors_are_explained_without_values() {
     let c = ".spec.template.spec.containers[name=\"c\"]";
     let cases = [

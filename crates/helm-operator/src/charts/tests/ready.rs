@@ -418,3 +418,42 @@ async fn status_fields_follow_the_objects_and_are_written_only_when_they_change(
     assert_eq!(failures(), 1);
     assert_eq!(world.condition("Deployed").unwrap().split('/').next(), Some("True"));
 }
+
+/// Refuses the computed field `hosts` of the first resource, as a server whose schema has a list there does, and quotes its
+/// value.
+fn refuse_hosts(world: &World, hosts: &str) {
+    let why = format!(
+        "failed to create typed patch object (ns/web; cache.my.domain/v1, Kind=Memcached): .status.hosts: expected list, got &{{{hosts}}}"
+    );
+    world.server.refuse(move |call| {
+        let body = call.body.as_ref().map(|(_, json)| String::from_utf8_lossy(json).into_owned()).unwrap_or_default();
+        let is_refused = call.path.contains("/ns/memcacheds/web/status?") && body.contains("\"hosts\"");
+        is_refused.then(|| Error::from_status(500, "", &why))
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_computed_value_that_the_schema_rejects_costs_no_resource_the_rest_of_its_status() {
+    let fields = [".status", ".status.conditions", ".status.deployedRelease"];
+    let faults = fields.map(|field| format!("  {field}: field not declared in schema\n"));
+    let hosts = format!("x\n{}  y", faults.concat());
+    let server = World::new(json!({"maps": ["a"], "value": "1", "hosts": hosts})).server;
+    let world = expressing(server, "  status: {hosts: self.spec.hosts}\n");
+    refuse_hosts(&world, &hosts);
+    let other = world.add("shop", "web", json!({"maps": ["a"], "value": "1", "hosts": ["b"]}));
+    world.reconcile().await;
+    world.reconcile_one(&other).await;
+    let there = "/apis/cache.my.domain/v1/namespaces/shop/memcacheds/web";
+    for (path, hosts) in [(PRIMARY, Value::Null), (there, json!(["b"]))] {
+        let status = world.server.object(path).unwrap()["status"].take();
+        assert_eq!((&status["hosts"], &status["deployedRelease"]["name"]), (&hosts, &json!("web")), "{status}");
+        assert!(
+            status["conditions"].as_array().is_some_and(|all| all.iter().any(|c| c["type"] == "Ready")),
+            "{status}"
+        );
+    }
+    let published = super::reporting::published(&world).await;
+    let said = published.iter().filter(|event| event.contains(" StatusExpressionError ")).collect::<Vec<_>>();
+    assert!(matches!(said[..], [one] if one.ends_with("none of them is written: .status.hosts")), "{published:?}");
+    assert_eq!(world.requests().await, 0, "the same status is not sent again");
+}

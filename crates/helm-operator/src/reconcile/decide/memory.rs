@@ -128,6 +128,8 @@ pub(crate) struct StatusMemory {
     pub(crate) unwritten: Option<Unwritten>,
     /// The reason why a status field could not be computed.
     pub(crate) field_fault: Option<Box<str>>,
+    /// The reason why the status was written without the computed fields.
+    pub(crate) rejected: Option<Box<str>>,
     /// When objects became unready, and why.
     pub(crate) waiting: Option<Box<Waiting>>,
     /// Values that no template reads.
@@ -234,9 +236,11 @@ pub(crate) struct Restored {
 impl StatusMemory {
     /// Returns whether the memory is empty.
     fn is_blank(&self) -> bool {
-        let StatusMemory { notes, written, unwritten, field_fault, waiting, unread, test_failure, planned } = self;
+        let StatusMemory { notes, written, unwritten, field_fault, rejected, waiting, unread, test_failure, planned } =
+            self;
         let is_unread = unread.is_none() && waiting.is_none() && test_failure.is_none() && planned.is_none();
-        is_unread && notes.is_none() && written.is_none() && unwritten.is_none() && field_fault.is_none()
+        let is_written = written.is_none() && unwritten.is_none() && field_fault.is_none() && rejected.is_none();
+        is_unread && is_written && notes.is_none()
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use controller::report::Outcome;
 use helm_release::kube::{Call, FIELD_MANAGER};
 use serde_json::json;
 
@@ -31,19 +32,23 @@ pub(super) fn is_taken_over(shared: &ControllerContext, primary: &Primary) -> bo
     }
 }
 
-/// Applies the status fields that the definition's schema declares; returns `None` if there are none.
+/// Applies the status fields that the definition's schema declares; returns `None` if there are none. If the server rejects
+/// them together with the computed ones, the status is written without those.
 pub(super) async fn apply(
     shared: &ControllerContext,
     primary: &Primary,
     status: &Status,
 ) -> Result<Option<Received>, helm_release::kube::Error> {
     let inventory = held(shared, primary).and_then(|release| history::inventory(&release));
-    let mut races = 0;
+    let (mut races, mut rejected) = (0, None);
     loop {
         // Others may have changed their conditions since the resource was read, which took as long as a diagnosis.
         let known = shared.cache.primary_with_uid(&primary.key(), primary.uid());
         let newest = known.as_deref().unwrap_or(primary);
-        let status = status.with_others_of(&newest.status);
+        let mut status = status.with_others_of(&newest.status);
+        if rejected.is_some() {
+            status.fields.clear();
+        }
         let sends_others = newest.conditions == ListType::Atomic && status.has_others();
         let read = sends_others.then(|| newest.resource_version());
         let mut fields = status.to_apply(newest.conditions, inventory.as_ref());
@@ -52,17 +57,53 @@ pub(super) async fn apply(
         }
         let error = match apply_fields(shared, primary, &fields, read).await {
             Err(error) => error,
-            answer => return answer.map(Some),
+            Ok(answer) => {
+                report_rejected(shared, primary, rejected.as_ref());
+                return Ok(Some(answer));
+            }
         };
         let is_race = read.is_some() && error.is_conflict() && races < MAX_RACES;
         if is_race && reread::read(shared, &primary.key(), primary).await.is_ok() {
             races += 1;
             continue;
         }
-        match shared.undeclared.learn(&error) {
+        let has_computed = !status.fields.is_empty();
+        let lesson = match has_computed {
+            true => shared.undeclared.learn_first(&error),
+            false => shared.undeclared.learn(&error),
+        };
+        match lesson {
+            Lesson::Learned(fields) => {
+                report_undeclared(primary, &fields);
+                rejected = None;
+            }
+            Lesson::Nothing if has_computed && is_of_content(&error) => rejected = Some(error),
             Lesson::Nothing => return Err(error),
-            Lesson::Learned(fields) => report_undeclared(primary, &fields),
         }
+    }
+}
+
+/// Returns whether the server rejects what the request contains.
+fn is_of_content(error: &helm_release::kube::Error) -> bool {
+    matches!(error.code(), Some(400 | 422))
+}
+
+/// Logs and publishes, once, that the status was written without the computed fields, because the server rejected them.
+/// Names the first one, and no value.
+fn report_rejected(shared: &ControllerContext, primary: &Primary, error: Option<&helm_release::kube::Error>) {
+    let fault = error.map(|error| {
+        // Later ones may be part of a value that the server quotes.
+        let first = error.rejected_fields().first().map(|field| format!(": {field}")).unwrap_or_default();
+        format!("the server rejects the fields of the status that watches.yaml defines: none of them is written{first}")
+    });
+    let key = primary.key();
+    if shared.memory.of(&key).status.rejected.as_deref() == fault.as_deref() {
+        return;
+    }
+    shared.memory.change(&key, |memory| memory.status.rejected = fault.as_deref().map(Box::from));
+    if let Some(fault) = fault {
+        tracing::warn!(resource = %key, error = fault, "Cannot write the computed status");
+        shared.publish(primary, Outcome::warning("StatusExpressionError", "Reconcile", fault));
     }
 }
 
