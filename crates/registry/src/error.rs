@@ -73,4 +73,10 @@ impl Error {
     pub fn is_unverified(&self) -> bool {
         matches!(self, Error::Unverified { .. })
     }
+
+    /// Returns whether the registry answered with charts none of which may be used, so that asking again at once would
+    /// change nothing.
+    pub fn is_answer(&self) -> bool {
+        matches!(self, Error::Unverified { .. } | Error::Older { .. } | Error::NoVersion { .. })
+    }
 }

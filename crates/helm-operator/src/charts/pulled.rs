@@ -6,6 +6,9 @@
 //!        └─ fails ─▶ cache, or stand-in ┘
 //! ```
 //!
+//! A cached chart may be older than the one that another replica served last, and releases would return to it. So the
+//! start asks the registry again for a while, and a cached chart is looked up sooner than at the next interval.
+//!
 //! For its kind, this is the same as a restart of the process: interrupted actions continue, and a changed chart is
 //! rolled out under `maxParallelUpgrades`. Events about the chart concern the whole kind, so they refer to the process
 //! instead of a resource.
@@ -22,7 +25,7 @@ use controller::runtime::readiness::Readiness;
 use controller::runtime::reflector::WatchScope;
 use helm::engine::Engine;
 use registry::{Cache, Digest, Fetched};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::chart_controller::{ChartController, Source, open};
 use super::cluster::Cluster;
@@ -34,8 +37,8 @@ use crate::status::reason::Reason;
 use crate::watches::{Pull, Watch};
 
 /// How long the start waits for the registry before the cache serves. The cache may hold an older version, which
-/// releases would return to.
-const FIRST_LOOK: Duration = Duration::from_secs(20);
+/// releases would return to. Tests, whose registries answer at once, do not wait as long.
+const FIRST_LOOK: Duration = Duration::from_secs(if cfg!(test) { 5 } else { 20 });
 
 /// How long running reconciles may take before the controller starts again without their end.
 const GRACE: Duration = Duration::from_secs(30);
@@ -52,6 +55,8 @@ enum Serving {
         archive: PathBuf,
         digest: Digest,
         name: Digest,
+        /// Whether it was looked up. Otherwise the cache had it, and the registry may have had a newer one for long.
+        is_looked_up: bool,
     },
     /// No chart yet; the stand-in says why.
     Nothing(Arc<Unavailable>),
@@ -71,6 +76,27 @@ impl Serving {
             Serving::Chart { engine, name, .. } => Some(format!("{} ({name})", engine.chart().metadata.version)),
             Serving::Nothing(_) => None,
         }
+    }
+}
+
+/// Why a lookup found no chart to serve.
+struct Missed {
+    reason: Reason,
+    why: String,
+    /// Whether the registry answered: asking again at once would change nothing.
+    is_answer: bool,
+}
+
+impl Missed {
+    fn unloadable(error: reconciler::Error) -> Missed {
+        Missed { reason: Reason::ChartUnavailable, why: chain(&*error), is_answer: true }
+    }
+}
+
+impl From<Error> for Missed {
+    fn from(error: Error) -> Missed {
+        let reason = if error.is_unverified() { Reason::ChartUnverified } else { Reason::ChartUnavailable };
+        Missed { reason, why: chain(&error), is_answer: error.is_answer() }
     }
 }
 
@@ -146,34 +172,67 @@ struct Lookout {
 impl Lookout {
     /// Returns what to start with.
     async fn first(&self) -> Serving {
-        let why = match timeout(FIRST_LOOK, self.look()).await {
-            Ok(Ok(serving)) => return serving,
-            Ok(Err(why)) => why,
-            Err(_) => (Reason::ChartUnavailable, format!("no answer within {FIRST_LOOK:?}")),
+        let Missed { reason, why, .. } = match self.first_look().await {
+            Ok(serving) => return serving,
+            Err(missed) => missed,
         };
-        let cached = self.puller.cached().await.ok().flatten();
-        let (kind, chart, error) = (&self.watch.kind, self.watch.chart.display(), &why.1);
-        match cached.map(|fetched| self.open(&fetched)) {
-            Some(Ok(serving)) => {
+        let (kind, chart, error) = (&self.watch.kind, self.watch.chart.display(), &why);
+        match self.cached().await {
+            Some(serving) => {
                 tracing::warn!(kind, %chart, error, "The chart cannot be looked up: the one in the cache serves");
                 serving
             }
-            _ => {
+            None => {
                 tracing::error!(kind, %chart, error, "The chart cannot be fetched: its resources wait for it");
                 let name = self.puller.pull.source.location.name();
                 let unavailable = Unavailable::new(name, self.watch.overrides.clone());
-                unavailable.because(why.0, self.explained(why.1));
+                unavailable.because(reason, self.explained(why));
                 Serving::Nothing(Arc::new(unavailable))
             }
         }
     }
 
+    /// Looks until the registry answers, but no longer than [`FIRST_LOOK`]. Looks once if the cache has no chart to serve
+    /// instead.
+    async fn first_look(&self) -> Result<Serving, Missed> {
+        let end = Instant::now() + FIRST_LOOK;
+        let why = format!("no answer within {FIRST_LOOK:?}");
+        let mut missed = Missed { reason: Reason::ChartUnavailable, why, is_answer: false };
+        let mut failures = 0_u32;
+        loop {
+            match timeout_at(end, self.look()).await {
+                Ok(Ok(serving)) => return Ok(serving),
+                Ok(Err(failed)) => missed = failed,
+                Err(_) => return Err(missed),
+            }
+            if missed.is_answer || !matches!(self.puller.cached().await, Ok(Some(_))) {
+                return Err(missed);
+            }
+            failures += 1;
+            sleep_until(end.min(Instant::now() + backoff::wait(failures))).await;
+        }
+    }
+
+    /// Returns the chart in the cache.
+    async fn cached(&self) -> Option<Serving> {
+        let mut serving = self.open(&self.puller.cached().await.ok()??).ok()?;
+        if let Serving::Chart { is_looked_up, .. } = &mut serving {
+            *is_looked_up = false;
+        }
+        Some(serving)
+    }
+
     /// Waits until a chart other than the served one is available.
     async fn next(&self, serving: &Serving) -> Serving {
         let (mut failures, mut last) = (0_u32, String::new());
+        let mut was_looked_up = matches!(serving, Serving::Chart { is_looked_up: true, .. });
         loop {
             match serving {
-                Serving::Nothing(_) => sleep(backoff::wait(failures + 1)).await,
+                Serving::Nothing(_) => sleep(backoff::wait(failures.saturating_add(1))).await,
+                // What another process served in the meantime may be newer.
+                Serving::Chart { .. } if !was_looked_up => {
+                    sleep(backoff::wait(failures.saturating_add(1)).min(self.interval())).await;
+                }
                 Serving::Chart { .. } => {
                     sleep(self.interval()).await;
                     if !self.moves() && matches!(self.puller.cached().await, Ok(Some(_))) {
@@ -181,13 +240,13 @@ impl Lookout {
                     }
                 }
             }
-            let (reason, why) = match self.look().await {
+            let Missed { reason, why, .. } = match self.look().await {
                 Ok(found) if is_same(&found, serving) => {
-                    (failures, last) = (0, String::new());
+                    (failures, last, was_looked_up) = (0, String::new(), true);
                     continue;
                 }
                 Ok(found) => return found,
-                Err(why) => why,
+                Err(missed) => missed,
             };
             failures = failures.saturating_add(1);
             if last != why {
@@ -201,20 +260,17 @@ impl Lookout {
     }
 
     /// Fetches the chart and loads it. Only a chart that loads may serve a later start.
-    async fn look(&self) -> Result<Serving, (Reason, String)> {
-        let failed = |error: Error| match error.is_unverified() {
-            true => (Reason::ChartUnverified, chain(&error)),
-            false => (Reason::ChartUnavailable, chain(&error)),
-        };
-        let fetched = self.puller.fetch().await.map_err(failed)?;
-        let serving = self.open(&fetched).map_err(|error| (Reason::ChartUnavailable, chain(&*error)))?;
-        self.puller.keep(&fetched).map_err(failed)?;
+    async fn look(&self) -> Result<Serving, Missed> {
+        let fetched = self.puller.fetch().await?;
+        let serving = self.open(&fetched)?;
+        self.puller.keep(&fetched)?;
         Ok(serving)
     }
 
-    fn open(&self, fetched: &Fetched) -> Result<Serving, reconciler::Error> {
-        let engine = open(&self.watch, &fetched.archive)?;
-        Ok(Serving::Chart { engine, archive: fetched.archive.clone(), digest: fetched.digest, name: fetched.name })
+    fn open(&self, fetched: &Fetched) -> Result<Serving, Missed> {
+        let engine = open(&self.watch, &fetched.archive).map_err(Missed::unloadable)?;
+        let (archive, digest, name) = (fetched.archive.clone(), fetched.digest, fetched.name);
+        Ok(Serving::Chart { engine, archive, digest, name, is_looked_up: true })
     }
 
     /// Reports that the registry has nothing to serve.

@@ -62,6 +62,11 @@ impl Error {
     pub(crate) fn is_unverified(&self) -> bool {
         matches!(self, Error::Fetch(error) if error.is_unverified())
     }
+
+    /// Returns whether the registry answered, and asking again at once would change nothing.
+    pub(crate) fn is_answer(&self) -> bool {
+        matches!(self, Error::Fetch(error) if error.is_answer())
+    }
 }
 
 impl Puller {

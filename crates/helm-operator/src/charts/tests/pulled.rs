@@ -31,6 +31,8 @@ struct Registry {
     has: Arc<Mutex<BTreeMap<String, Vec<u8>>>>,
     tags: Arc<Mutex<Vec<String>>>,
     is_away: Arc<Mutex<bool>>,
+    /// How many of the next requests fail.
+    failures: Arc<Mutex<usize>>,
     /// The requests.
     asked: Arc<Mutex<Vec<String>>>,
 }
@@ -62,7 +64,9 @@ impl Registry {
 
     fn answer(&self, path: &str) -> (u16, Vec<u8>) {
         self.asked.lock().unwrap().push(path.to_owned());
-        if *self.is_away.lock().unwrap() {
+        let left = std::mem::take(&mut *self.failures.lock().unwrap());
+        *self.failures.lock().unwrap() = left.saturating_sub(1);
+        if left > 0 || *self.is_away.lock().unwrap() {
             return (503, Vec::new());
         }
         if path.starts_with("/v2/shop/tags/list") {
@@ -164,10 +168,20 @@ impl Operator {
 
     /// Starts a process whose watch has these keys.
     fn serving(server: &Arc<MemoryApi>, cache: &std::path::Path, keys: &str, key: Option<Pem>) -> Operator {
+        Operator::looking_every(INTERVAL, server, cache, keys, key)
+    }
+
+    fn looking_every(
+        interval: Duration,
+        server: &Arc<MemoryApi>,
+        cache: &std::path::Path,
+        keys: &str,
+        key: Option<Pem>,
+    ) -> Operator {
         let text = format!("- {{group: cache.my.domain, version: v1, kind: Memcached, {keys}}}");
         let mut watch = watches::parse(&text, |_| None).unwrap().watches.remove(0);
         let pull = watch.pull.as_mut().unwrap();
-        (pull.interval, pull.key) = (INTERVAL, key);
+        (pull.interval, pull.key) = (interval, key);
         let shutdown = CancellationToken::new();
         let client = client(server, &Requests::default());
         let config = ControllerConfig { pod_name: Some("operator-0".into()), ..ControllerConfig::default() };
@@ -395,6 +409,47 @@ async fn while_the_registry_is_away_the_cache_serves_and_a_start_changes_nothing
     registry.away(false);
     operator.serves("1.1.0").await;
     operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_start_asks_again_before_it_returns_to_the_older_version_in_its_own_cache() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    let [first, second] = ["first", "second"].map(|replica| cache.path().join(replica));
+    registry.push("1.0.0");
+    let operator = Operator::start(&server, &registry, &first, None);
+    operator.serves("1.0.0").await;
+    operator.stop().await;
+    registry.push("1.1.0");
+    let operator = Operator::start(&server, &registry, &second, None);
+    operator.serves("1.1.0").await;
+    operator.stop().await;
+    *registry.failures.lock().unwrap() = 1;
+    server.remove(&format!("{MAPS}/c"));
+    let operator = Operator::start(&server, &registry, &first, None);
+    operator.serves("1.1.0").await;
+    assert_eq!(server.object(&record_path(3)), None, "no revision is made");
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_cached_version_is_looked_up_once_the_registry_is_back_even_if_none_is_looked_up_again() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    let keys = format!("chart: 'oci://{}/shop', pull: {{version: ^1, plainHttp: true}}", registry.host);
+    let start = || Operator::looking_every(Duration::ZERO, &server, &cache.path().join("charts"), &keys, None);
+    registry.push("1.0.0");
+    let operator = start();
+    operator.serves("1.0.0").await;
+    operator.stop().await;
+    registry.push("1.1.0");
+    registry.away(true);
+    let operator = start();
+    operator.repairs("1.0.0").await;
+    registry.away(false);
+    operator.serves("1.1.0").await;
+    let asked = registry.asked();
+    registry.push("1.2.0");
+    operator.stop().await;
+    assert_eq!(registry.asked(), asked);
 }
 
 #[tokio::test]
