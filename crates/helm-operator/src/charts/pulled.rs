@@ -267,8 +267,10 @@ impl Lookout {
         Ok(serving)
     }
 
+    /// Loads a chart, from the registry or from the cache, and checks that it belongs where it was found.
     fn open(&self, fetched: &Fetched) -> Result<Serving, Missed> {
         let engine = open(&self.watch, &fetched.archive).map_err(Missed::unloadable)?;
+        self.puller.check_place(fetched, &engine.chart().metadata)?;
         let (archive, digest, name) = (fetched.archive.clone(), fetched.digest, fetched.name);
         Ok(Serving::Chart { engine, archive, digest, name, is_looked_up: true })
     }

@@ -1,6 +1,6 @@
 //! Charts for commands that a person runs: fetched with the person's own configuration of Docker.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use helm::chart::Chart;
@@ -30,16 +30,19 @@ fn fetch(watch: &Watch, puller: &Puller) -> Result<PathBuf, Error> {
         fetch.join().unwrap_or_else(|_| Err(Error::Runtime(std::io::Error::other("the thread ended"))))
     });
     let fetched = fetched?;
-    if is_servable(watch, &fetched.archive) {
-        puller.keep(&fetched)?;
+    // The caller reports a chart that does not load.
+    if let Ok(chart) = Chart::load_with(&fetched.archive, &watch.schema.copies) {
+        puller.check_place(&fetched, &chart.metadata)?;
+        if is_servable(&chart) {
+            puller.keep(&fetched)?;
+        }
     }
     Ok(fetched.archive)
 }
 
 /// Returns whether a controller would serve the chart.
-fn is_servable(watch: &Watch, archive: &Path) -> bool {
-    let loaded = Chart::load_with(archive, &watch.schema.copies);
-    loaded.is_ok_and(|chart| chart.not_installable().is_none() && chart.missing_dependencies().is_empty())
+fn is_servable(chart: &Chart) -> bool {
+    chart.not_installable().is_none() && chart.missing_dependencies().is_empty()
 }
 
 /// Returns the packed chart of a watch that is fetched; `None` if it is on disk.

@@ -8,6 +8,8 @@ use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use golibs::semver::Version;
+use helm::chart::Metadata;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use registry::{Access, Cache, Fetched, Hop, Key, KeyError};
@@ -51,6 +53,14 @@ pub(crate) enum Error {
     File { path: PathBuf, source: io::Error },
     #[error("the key in {place} {source}")]
     Key { place: String, source: KeyError },
+    #[error(
+        "the tag {tag} has version {version} of the chart: a signature counts only for the version that the chart names"
+    )]
+    OtherVersion { tag: String, version: String },
+    #[error(
+        "the repository {repository} has the chart {name}: a signature counts only for the name that the chart has"
+    )]
+    OtherName { repository: String, name: String },
     #[error("cannot start to fetch the chart")]
     Runtime(#[source] io::Error),
     #[error(transparent)]
@@ -58,14 +68,17 @@ pub(crate) enum Error {
 }
 
 impl Error {
-    /// Returns whether the chart exists, but is not signed with the required key.
+    /// Returns whether the chart exists, but is not signed with the required key, or not for where it is.
     pub(crate) fn is_unverified(&self) -> bool {
-        matches!(self, Error::Fetch(error) if error.is_unverified())
+        match self {
+            Error::Fetch(error) => error.is_unverified(),
+            error => matches!(error, Error::OtherVersion { .. } | Error::OtherName { .. }),
+        }
     }
 
     /// Returns whether the registry answered, and asking again at once would change nothing.
     pub(crate) fn is_answer(&self) -> bool {
-        matches!(self, Error::Fetch(error) if error.is_answer())
+        self.is_unverified() || matches!(self, Error::Fetch(error) if error.is_answer())
     }
 }
 
@@ -97,6 +110,22 @@ impl Puller {
         let key = self.key().await?;
         let access = Access { docker_config: config.as_deref(), ca: &ca, key: key.as_ref(), hop: self.hop.as_ref() };
         Ok(self.pull.source.fetch(&self.cache, access).await?)
+    }
+
+    /// Checks that a chart which needs a signature has the name of its repository and the version of its tag. A signature is
+    /// for content, wherever that is: whoever can push could otherwise offer another chart of the key, or an old version as
+    /// a new one.
+    ///
+    /// # Errors
+    /// It has another name or version.
+    pub(crate) fn check_place(&self, fetched: &Fetched, chart: &Metadata) -> Result<(), Error> {
+        // A digest names the content itself.
+        match &fetched.version {
+            Some(tag) if self.pull.key.is_some() => {
+                check_names((self.pull.source.location.name(), tag), (&chart.name, &chart.version))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Keeps a fetched chart for [`Puller::cached`]. The caller has checked that it loads.
@@ -147,6 +176,18 @@ impl Puller {
     }
 }
 
+/// Checks the name and version of a chart against the repository and the tag that it was found under.
+fn check_names((repository, tag): (&str, &str), (name, version): (&str, &str)) -> Result<(), Error> {
+    if name != repository {
+        return Err(Error::OtherName { repository: repository.to_owned(), name: name.to_owned() });
+    }
+    let both = Version::parse(tag).ok().zip(Version::parse(version).ok());
+    // Versions are equal even if their metadata differs.
+    let is_same = both.is_some_and(|(tag, version)| tag == version && tag.metadata() == version.metadata());
+    let other = || Error::OtherVersion { tag: tag.to_owned(), version: version.to_owned() };
+    if is_same { Ok(()) } else { Err(other()) }
+}
+
 /// Returns the process's own configuration of Docker, if there is one.
 fn docker_config(env: impl Fn(&str) -> Option<OsString>) -> Result<Option<Vec<u8>>, Error> {
     let folder = env("DOCKER_CONFIG").map(PathBuf::from).or_else(|| Some(PathBuf::from(env("HOME")?).join(".docker")));
@@ -185,6 +226,19 @@ mod tests {
         for keys in ["ca: {secret: ca, key: k}", "verify: {cosign: {key: {secret: ca, key: k}}}"] {
             assert!(fetched(keys).await.starts_with("Secret ca is needed to fetch the chart"));
         }
+    }
+
+    #[test]
+    fn a_signed_chart_has_the_name_of_its_repository_and_the_version_of_its_tag() {
+        for (tag, version) in [("1.0.0", "1.0.0"), ("v1.0.0", "1.0.0"), ("1.0.0+a", "1.0.0+a")] {
+            assert!(check_names(("shop", tag), ("shop", version)).is_ok(), "{tag} {version}");
+        }
+        for (tag, version) in [("1.99.0", "1.0.0"), ("1.0.0", "1.0.0-rc.1"), ("1.0.0+b", "1.0.0+a")] {
+            let error = check_names(("shop", tag), ("shop", version)).unwrap_err();
+            assert!(error.is_unverified() && error.to_string().contains(&format!("{tag} has version {version} ")));
+        }
+        let error = check_names(("shop", "1.0.0"), ("cart", "1.0.0")).unwrap_err();
+        assert!(error.is_unverified() && error.to_string().starts_with("the repository shop has the chart cart:"));
     }
 
     #[test]

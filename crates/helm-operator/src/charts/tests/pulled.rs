@@ -11,6 +11,8 @@ use controller::testing::{Requests, client};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use registry::Digest;
+use ring::rand::SystemRandom;
+use ring::signature::{ECDSA_P256_SHA256_ASN1_SIGNING, EcdsaKeyPair, KeyPair as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -98,6 +100,33 @@ impl Registry {
         self.tags.lock().unwrap().push(version.to_owned());
     }
 
+    /// Publishes what one tag names under another, as anyone can who may push.
+    fn tag(&self, tag: &str, of: &str) {
+        let mut has = self.has.lock().unwrap();
+        let manifest = has[&format!("/v2/shop/manifests/{of}")].clone();
+        has.insert(format!("/v2/shop/manifests/{tag}"), manifest);
+        self.tags.lock().unwrap().push(tag.to_owned());
+    }
+
+    /// Signs a version as cosign does.
+    fn sign(&self, version: &str, signer: &Signer) {
+        let manifest = self.digest(version);
+        let image = json!({"docker-manifest-digest": manifest.to_string()});
+        let kind = "cosign container image signature";
+        let text = json!({"critical": {"identity": {}, "image": image, "type": kind}, "optional": null}).to_string();
+        let digest = Digest::of(text.as_bytes()).to_string();
+        let layer = json!({
+            "mediaType": "application/vnd.dev.cosign.simplesigning.v1+json",
+            "digest": digest,
+            "size": text.len(),
+            "annotations": {"dev.cosignproject.cosign/signature": signer.sign(text.as_bytes())},
+        });
+        let signatures = json!({"schemaVersion": 2, "layers": [layer]}).to_string().into_bytes();
+        let mut has = self.has.lock().unwrap();
+        has.insert(format!("/v2/shop/blobs/{digest}"), text.into_bytes());
+        has.insert(format!("/v2/shop/manifests/sha256-{}.sig", manifest.hex()), signatures);
+    }
+
     /// Removes a version's tag.
     fn withdraw(&self, version: &str) {
         self.tags.lock().unwrap().retain(|tag| tag != version);
@@ -117,9 +146,35 @@ impl Registry {
     }
 }
 
+/// A key pair, as cosign makes it.
+struct Signer(EcdsaKeyPair);
+
+impl Signer {
+    fn new() -> Signer {
+        let (random, curve) = (SystemRandom::new(), &ECDSA_P256_SHA256_ASN1_SIGNING);
+        let pair = EcdsaKeyPair::generate_pkcs8(curve, &random).unwrap();
+        Signer(EcdsaKeyPair::from_pkcs8(curve, pair.as_ref(), &random).unwrap())
+    }
+
+    /// Returns the public key in PEM. All keys on the curve begin alike.
+    fn pem(&self) -> String {
+        let point = STANDARD.encode(&self.0.public_key().as_ref()[1..]);
+        format!("-----BEGIN PUBLIC KEY-----\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAE{point}\n-----END PUBLIC KEY-----\n")
+    }
+
+    /// Returns the signature of a text, in base64.
+    fn sign(&self, text: &[u8]) -> String {
+        STANDARD.encode(self.0.sign(&SystemRandom::new(), text).unwrap())
+    }
+}
+
 fn chart(version: &str) -> Vec<u8> {
+    chart_named("shop", version)
+}
+
+fn chart_named(name: &str, version: &str) -> Vec<u8> {
     let map = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\ndata: {version: \"{{ .Chart.Version }}\"}\n";
-    let about = format!("apiVersion: v2\nname: shop\nversion: {version}\n");
+    let about = format!("apiVersion: v2\nname: {name}\nversion: {version}\n");
     packed(&[("Chart.yaml", &*about), ("templates/c.yaml", map)])
 }
 
@@ -499,5 +554,40 @@ async fn a_chart_that_nobody_vouches_for_is_never_rendered_and_the_key_may_be_in
     operator.says("ChartUnverified", "the chart has no signature").await;
     assert_eq!(server.object(&format!("{MAPS}/c")), None);
     assert!(!registry.asked.lock().unwrap().iter().any(|path| path.contains("/blobs/")), "its archive is not fetched");
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_signed_chart_under_the_tag_of_another_version_or_the_name_of_another_chart_is_never_rendered() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    let (signer, key) = (Signer::new(), cache.path().join("cosign.pub"));
+    std::fs::write(&key, signer.pem()).unwrap();
+    registry.push("1.0.0");
+    registry.sign("1.0.0", &signer);
+    let folder = cache.path().join("charts");
+    let operator = Operator::start(&server, &registry, &folder, Some(Pem::File(key.clone())));
+    operator.serves("1.0.0").await;
+
+    let refused = |why: &str| {
+        let chart = format!("oci://{}/shop", registry.host);
+        format!("Memcached: cannot fetch the chart {chart}: {why}")
+    };
+    registry.tag("1.99.0", "1.0.0");
+    let renamed = refused("the tag 1.99.0 has version 1.0.0 of the chart:");
+    operator.publishes("Warning ChartUnverified", &renamed).await;
+    registry.withdraw("1.99.0");
+    registry.push_chart("1.5.0", chart_named("cart", "1.5.0"));
+    registry.sign("1.5.0", &signer);
+    let other = refused("the repository shop has the chart cart:");
+    operator.publishes("Warning ChartUnverified", &other).await;
+    operator.repairs("1.0.0").await;
+    operator.stop().await;
+
+    let operator = Operator::start(&server, &registry, &folder, Some(Pem::File(key)));
+    operator.repairs("1.0.0").await;
+    registry.withdraw("1.5.0");
+    registry.push("1.1.0");
+    registry.sign("1.1.0", &signer);
+    operator.serves("1.1.0").await;
     operator.stop().await;
 }
