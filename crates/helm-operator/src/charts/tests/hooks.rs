@@ -69,8 +69,9 @@ pub(super) async fn reconcile(world: &World, how: &str) -> ReconcileResult {
 
 /// Reconciles while Jobs end in this way, before any event arrives.
 pub(super) async fn reconcile_unaware(world: &World, how: &str) {
+    let key = key();
     tokio::select! {
-        _ = reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry) => {}
+        _ = reconcile::reconcile(&world.shared, &key, &(), Priority::Retry) => {}
         () = end_jobs(&world.server, how) => unreachable!("it has no end"),
     }
 }
