@@ -580,7 +580,7 @@ async fn a_signed_chart_under_the_tag_of_another_version_or_the_name_of_another_
     registry.sign("1.5.0", &signer);
     let other = refused("the repository shop has the chart cart:");
     operator.publishes("Warning ChartUnverified", &other).await;
-    operator.repairs("1.0.0").await;
+    operator.serves("1.0.0").await;
     operator.stop().await;
 
     let operator = Operator::start(&server, &registry, &folder, Some(Pem::File(key)));
