@@ -80,7 +80,9 @@ pub(crate) struct HookRun<'a> {
 impl HookRun<'_> {
     /// Returns the settings for cleaning up after this error.
     fn after(&self, error: &HookError) -> Self {
-        let timeout = if error.is_interruption() { Some(CLEAN_UP) } else { self.timeout };
+        // What an earlier run left is not what the hook's own time is for.
+        let is_brief = error.is_interruption() || matches!(error, HookError::Left { .. });
+        let timeout = if is_brief { Some(CLEAN_UP) } else { self.timeout };
         HookRun { timeout, patience: Patience::Full, ..*self }
     }
 }
