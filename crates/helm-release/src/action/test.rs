@@ -48,7 +48,7 @@ pub async fn test(env: &Environment<'_>, version: u32, marks: &Marks, if_failed:
     Ok(Tested { written, marks, failed })
 }
 
-/// Records that tests of the deployed revision `version` that have an outcome are due again, for [`test`]. Returns the
+/// Records that tests of the deployed revision `version` that have an outcome are due again, for [`test()`]. Returns the
 /// record and the marks as written. Without that, a second outcome whose write is not answered could not be told from the
 /// first.
 ///
