@@ -192,8 +192,8 @@ impl Lookout {
         }
     }
 
-    /// Looks until the registry answers, but no longer than [`FIRST_LOOK`]. Looks once if the cache has no chart to serve
-    /// instead.
+    /// Looks until the registry answers, but no longer than [`FIRST_LOOK`]. Looks once if the cache is known to have no chart
+    /// to serve instead.
     async fn first_look(&self) -> Result<Serving, Missed> {
         let end = Instant::now() + FIRST_LOOK;
         let why = format!("no answer within {FIRST_LOOK:?}");
@@ -205,7 +205,7 @@ impl Lookout {
                 Ok(Err(failed)) => missed = failed,
                 Err(_) => return Err(missed),
             }
-            if missed.is_answer || !matches!(self.puller.cached().await, Ok(Some(_))) {
+            if missed.is_answer || matches!(timeout_at(end, self.puller.cached()).await, Ok(Ok(None))) {
                 return Err(missed);
             }
             failures += 1;
