@@ -11,7 +11,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 /// How long a field counts as undeclared before it is tried again, because the definition may have changed.
-const REMEMBERED: Duration = Duration::from_secs(600);
+pub(crate) const REMEMBERED: Duration = Duration::from_secs(600);
 
 /// The maximum number of fields that are recorded, which is more than our status has.
 const MAX_FIELDS: usize = 64;
@@ -56,6 +56,12 @@ impl Undeclared {
         !known.fields.contains(&Field::new()) && status.as_object().is_none_or(|fields| !fields.is_empty())
     }
 
+    /// Returns whether a status that was sent has fields that are omitted by now.
+    pub(crate) fn omits_some_of(&self, sent: &Value) -> bool {
+        let mut left = sent.clone();
+        !self.remove_from(&mut left) || left != *sent
+    }
+
     /// Records the undeclared fields that an error names. The request must not contain values of a user's choice: the server
     /// quotes them, and what they say would count for every resource of the kind.
     pub(crate) fn learn(&self, error: &Error) -> Lesson {
@@ -65,7 +71,8 @@ impl Undeclared {
     /// Records an undeclared field of the status itself that is the first one that an error names. Nothing that a user chose
     /// precedes it.
     pub(crate) fn learn_first(&self, error: &Error) -> Lesson {
-        let first = error.first_undeclared_field().and_then(field);
+        // The key of a list's item is a user's choice.
+        let first = error.first_undeclared_field().filter(|path| !path.contains('[')).and_then(field);
         self.record(first.into_iter().filter(|field| field.len() <= 1).collect())
     }
 
@@ -199,6 +206,8 @@ mod tests {
             ".status.hosts.x\n  .status.conditions: field not declared in schema: expected string, got &{1}",
             ".status.hosts.x; .status.conditions: field not declared in schema",
             ".status.hosts.x: field not declared in schema",
+            ".status.hosts[name=\"x]: field not declared in schema\"].port: expected numeric (int or float), got &{y}",
+            ".status.hosts[=\"x]: field not declared in schema\"]: duplicate entries",
         ] {
             assert_eq!(lesson(quoted), Lesson::Nothing, "{quoted}");
         }

@@ -128,8 +128,8 @@ pub(crate) struct StatusMemory {
     pub(crate) unwritten: Option<Unwritten>,
     /// The reason why a status field could not be computed.
     pub(crate) field_fault: Option<Box<str>>,
-    /// The reason why the status was written without the computed fields.
-    pub(crate) rejected: Option<Box<str>>,
+    /// The rejection of the computed fields, without which the status was written.
+    pub(crate) rejected: Option<Box<Rejected>>,
     /// When objects became unready, and why.
     pub(crate) waiting: Option<Box<Waiting>>,
     /// Values that no template reads.
@@ -138,6 +138,23 @@ pub(crate) struct StatusMemory {
     pub(crate) test_failure: Option<Box<(u32, String)>>,
     /// The last plan that its annotation asked for.
     pub(crate) planned: Option<Box<Planned>>,
+}
+
+impl StatusMemory {
+    /// Returns when to send a status again that the server has rejected, or else the part of it that it has. A time that has
+    /// passed is no reason to wake the resource: its computed fields may no longer differ.
+    pub(crate) fn retry_at(&self, now: Instant) -> Option<Instant> {
+        let rejected = self.rejected.as_ref().map(|rejected| rejected.retry_at).filter(|at| *at > now);
+        self.unwritten.map(|unwritten| unwritten.retry.at).or(rejected)
+    }
+}
+
+/// A rejection of the computed fields of a status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rejected {
+    pub(crate) fault: String,
+    /// When they are sent again: the definition, or whatever else rejects them, may have changed.
+    pub(crate) retry_at: Instant,
 }
 
 /// A plan that was made instead of acting.

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use controller::report::Outcome;
 use helm_release::kube::{Call, FIELD_MANAGER};
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::history;
 use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::decide::memory::Rejected;
 use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
-use crate::status::declared_fields::Lesson;
+use crate::status::declared_fields::{Lesson, REMEMBERED};
 use crate::status::{Handled, ListType, Status};
 use crate::view::primary::{Primary, Received};
 use crate::view::release::{Holder, ReleaseRecords};
@@ -77,6 +79,8 @@ pub(super) async fn apply(
                 report_undeclared(primary, &fields);
                 rejected = None;
             }
+            // Another resource's status has taught it since this one was sent.
+            Lesson::Nothing if shared.undeclared.omits_some_of(&fields) => {}
             Lesson::Nothing if has_computed && is_of_content(&error) => rejected = Some(error),
             Lesson::Nothing => return Err(error),
         }
@@ -97,11 +101,13 @@ fn report_rejected(shared: &ControllerContext, primary: &Primary, error: Option<
         format!("the server rejects the fields of the status that watches.yaml defines: none of them is written{first}")
     });
     let key = primary.key();
-    if shared.memory.of(&key).status.rejected.as_deref() == fault.as_deref() {
-        return;
+    let known = shared.memory.of(&key).status.rejected.clone();
+    let now = fault.clone().map(|fault| Rejected { fault, retry_at: Instant::now() + REMEMBERED });
+    if known.is_some() || now.is_some() {
+        shared.memory.change(&key, |memory| memory.status.rejected = now.map(Box::new));
     }
-    shared.memory.change(&key, |memory| memory.status.rejected = fault.as_deref().map(Box::from));
-    if let Some(fault) = fault {
+    let is_known = fault.as_ref() == known.as_ref().map(|known| &known.fault);
+    if let Some(fault) = fault.filter(|_| !is_known) {
         tracing::warn!(resource = %key, error = fault, "Cannot write the computed status");
         shared.publish(primary, Outcome::warning("StatusExpressionError", "Reconcile", fault));
     }

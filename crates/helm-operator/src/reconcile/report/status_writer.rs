@@ -286,7 +286,8 @@ async fn write_status(
         return written(context);
     };
     // The kind's schema may drop our fields. Then the same status must not be written again and again.
-    if memory.status.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
+    let is_due = memory.status.rejected.as_ref().is_some_and(|rejected| rejected.retry_at <= Instant::now());
+    if !is_due && memory.status.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
         return written(context);
     }
     if memory.status.unwritten.is_some_and(|unwritten| unwritten.holds(Instant::now())) {
@@ -423,7 +424,7 @@ fn plan(context: &StepContext<'_>, primary: &Primary, end: End) -> ReconcileResu
         waits: memory.status.waiting.as_ref().map_or([None; 2], |w| w.next(context.shared.settings.progress_timeout)),
         resync: context.full_resync_at(primary),
         turn: [context.turn_at(primary), context.room_at(primary), context.tokens_at()].into_iter().flatten().min(),
-        unwritten: memory.status.unwritten.map(|unwritten| unwritten.retry.at),
+        unwritten: memory.status.retry_at(Instant::now()),
     };
     let requeue = next_requeue(end, &times);
     match requeue {
