@@ -96,10 +96,13 @@ fn list<'a>(of: &'a Value, pointer: &str) -> impl Iterator<Item = &'a Value> {
     of.pointer(pointer).and_then(Value::as_array).into_iter().flatten()
 }
 
+fn one_line(message: &str) -> String {
+    shorten(message, QUOTED).split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// Returns `reason: message`, shortened, on one line.
 fn quote(reason: &str, message: &str) -> String {
-    let message = shorten(message, QUOTED).split_whitespace().collect::<Vec<_>>().join(" ");
-    match (reason, &*message) {
+    match (reason, &*one_line(message)) {
         (reason, "") => reason.to_owned(),
         ("", message) => message.to_owned(),
         (reason, message) => format!("{reason}: {message}"),
@@ -172,8 +175,9 @@ fn container_problem(status: &Value, spec: &Value, what: &str) -> Option<(Proble
         | "ErrImageNeverPull"
         | "RegistryUnavailable"
         | "ImageInspectError" => {
-            let image = format!("cannot pull image {:?}: ", text(status, "/image"));
-            return Some((Problem::Image, Cause::quoting(&image, quote(reason, message))));
+            // One of these reasons is no value of the release, even if it contains one, such as `Never`.
+            let said = format!("cannot pull image {:?}: {}", text(status, "/image"), quote(reason, message));
+            return Some((Problem::Image, Cause { text: said, quoted: one_line(message) }));
         }
         "CrashLoopBackOff" => return Some((Problem::Crash, own(format!("keeps crashing: {}", last_exit(status))))),
         "ContainerCreating" | "PodInitializing" => return Some((Problem::Creating, own("is being created"))),
@@ -250,6 +254,14 @@ mod tests {
 
     fn culprit_of(status: &Value) -> String {
         culprit(&[pod("web-1", status)]).map_or_else(String::new, |culprit| culprit.text)
+    }
+
+    #[test]
+    fn why_an_image_cannot_be_pulled_is_no_quotation_but_for_the_message() {
+        let status = waits("ErrImageNeverPull", "Container image \"app:1\" is not\npresent with pull policy of Never");
+        let culprit = culprit(&[pod("web-1", &status)]).unwrap();
+        assert_eq!(culprit.quoted, "Container image \"app:1\" is not present with pull policy of Never");
+        assert!(culprit.text.ends_with(&format!(": ErrImageNeverPull: {}", culprit.quoted)), "{}", culprit.text);
     }
 
     #[test]
