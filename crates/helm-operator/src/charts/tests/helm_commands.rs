@@ -193,6 +193,15 @@ async fn a_persons_rollback_ends_the_wait_for_a_hook_and_nothing_is_written_besi
     }
 }
 
+/// Begins a person's rollback to the first revision, which replaces the Job at this path by its own. Returns its uid.
+fn roll_back_with_hook(world: &World, path: &str) -> Value {
+    helm_writes(world, 3, Status::PendingRollback, &manifest(&["a", "b", "c"], "1"), Duration::ZERO);
+    world.server.remove(path);
+    let metadata = json!({"name": "migrate", "annotations": {"helm.sh/hook": "pre-rollback"}});
+    world.server.put(path, json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}), "helm");
+    world.server.object(path).unwrap()["metadata"]["uid"].clone()
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_job_that_a_persons_rollback_makes_under_the_name_of_a_hooks_outlives_that_hook() {
     let (events, policies) = (["pre-upgrade", "pre-rollback"], ["before-hook-creation", "hook-failed"]);
@@ -203,14 +212,7 @@ async fn the_job_that_a_persons_rollback_makes_under_the_name_of_a_hooks_outlive
     world.reconcile().await;
     world.edit(|p| p["spec"]["value"] = "2".into());
     let (path, mut helms) = (format!("{JOBS}/migrate"), Value::Null);
-    reconcile_while(&world, |world| {
-        helm_writes(world, 3, Status::PendingRollback, &manifest(&["a", "b", "c"], "1"), Duration::ZERO);
-        world.server.remove(&path);
-        let metadata = json!({"name": "migrate", "annotations": {"helm.sh/hook": "pre-rollback"}});
-        world.server.put(&path, json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}), "helm");
-        helms = world.server.object(&path).unwrap()["metadata"]["uid"].clone();
-    })
-    .await;
+    reconcile_while(&world, |world| helms = roll_back_with_hook(world, &path)).await;
     let left = world.server.object(&path).map(|job| job["metadata"]["uid"].clone());
     assert_eq!((left, world.history().join(", ").as_str()), (Some(helms), "1 deployed, 2 failed, 3 pending-rollback"));
 }
@@ -234,14 +236,7 @@ async fn a_hook_that_finds_the_job_of_a_persons_rollback_under_its_name_is_inter
         world.server.put(&path, held, "someone");
         world.edit(|p| p["spec"]["value"] = "2".into());
         let mut helms = Value::Null;
-        reconcile_while(&world, |world| {
-            helm_writes(world, 3, Status::PendingRollback, &manifest(&["a", "b", "c"], "1"), Duration::ZERO);
-            world.server.remove(&path);
-            let metadata = json!({"name": "migrate", "annotations": {"helm.sh/hook": "pre-rollback"}});
-            world.server.put(&path, json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}), "helm");
-            helms = world.server.object(&path).unwrap()["metadata"]["uid"].clone();
-        })
-        .await;
+        reconcile_while(&world, |world| helms = roll_back_with_hook(world, &path)).await;
         let left = world.server.object(&path).map(|job| job["metadata"]["uid"].clone());
         assert_eq!(left, Some(helms), "{adopt:?}");
         assert_eq!(world.history(), ["1 deployed", "2 failed", "3 pending-rollback"], "{adopt:?}");
