@@ -111,7 +111,7 @@ pub(super) async fn merge<K: Kind>(
     Ok(written.metadata)
 }
 
-/// Deletes an object, whose last state the response may contain. Nobody needs that, so it is not read.
+/// Deletes an object. Does not read the response: it may contain the object, as unreadable as whoever wrote it made it.
 pub(super) async fn delete<K: Kind>(api: Api<K>, name: &str, params: &DeleteParams) -> kube::Result<()> {
     let request = Request::new(api.resource_url()).delete(name, params);
     api.into_client().request_text(request.map_err(kube::Error::BuildRequest)?).await.map(drop)

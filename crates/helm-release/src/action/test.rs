@@ -48,13 +48,13 @@ pub async fn test(env: &Environment<'_>, version: u32, marks: &Marks, if_failed:
     Ok(Tested { written, marks, failed })
 }
 
-/// Records that tests of the deployed revision `version` that have an outcome are due again, for [`test()`]. Returns the
-/// record and the marks as written. Without that, a second outcome whose write is not answered could not be told from the
-/// first.
+/// Records that the finished tests of the deployed revision `version` are due again, before [`test()`] runs them. Otherwise,
+/// if the write of the second outcome got no answer, it could not be told from the first. Returns the record and the marks
+/// as written.
 ///
 /// # Errors
-/// The record cannot be read or written; repeat the call. [`Error::Replaced`] if somebody has replaced the revision, or if
-/// the record has another outcome than these marks.
+/// The record cannot be read or written: repeat the call. [`Error::Replaced`] if somebody has replaced the revision, or if
+/// the record and these marks have different outcomes.
 pub async fn expect_tests_again(env: &Environment<'_>, version: u32, marks: &Marks) -> Result<(Written, Marks), Error> {
     let release = under_test(env, version, marks).await?;
     let due = Marks { tests: Some(Tests::Due), ..marks.clone() };

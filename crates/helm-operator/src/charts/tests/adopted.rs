@@ -320,7 +320,7 @@ async fn what_appears_while_a_hook_of_the_install_runs_is_taken_over_once_that_i
     }
 }
 
-/// Reconciles while a hook runs, which fails after somebody has made `a` with this metadata. Returns the uid of `a`.
+/// Reconciles; during a hook, makes `a` with this metadata and then lets the hook fail. Returns the uid of `a`.
 async fn appears_before_a_hook_fails(world: &World, metadata: &Value) -> Value {
     let mut made = Value::Null;
     let make = |world: &World| {

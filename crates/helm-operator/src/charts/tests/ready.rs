@@ -456,7 +456,7 @@ async fn a_computed_value_that_the_schema_rejects_costs_no_resource_the_rest_of_
     let said = published.iter().filter(|event| event.contains(" StatusExpressionError ")).collect::<Vec<_>>();
     assert!(matches!(said[..], [one] if one.ends_with("none of them is written: .status.hosts")), "{published:?}");
     assert_eq!(world.requests().await, 0, "the same status is not sent again");
-    // Somebody has corrected the definition.
+    // The definition is corrected.
     world.server.accept();
     tokio::time::advance(Duration::from_secs(601)).await;
     world.reconcile().await;

@@ -66,8 +66,8 @@ async fn find(context: &StepContext<'_>, object: &MarkedObject) -> Result<Option
     Ok(context.applier.find_live(&object.key, &object.api_version).await?)
 }
 
-/// Returns the finalizers of an object of this release; `None` if nothing proves that it is the release's, if it is to be
-/// kept, or if somebody else made it while an attempt ran that did not succeed: the uninstall deletes none of these.
+/// Returns the finalizers of an object that the uninstall deletes; `None` if nothing proves that it is the release's, if it
+/// is kept, or if somebody else made it during an attempt that failed.
 fn holding(env: &Environment<'_>, object: &MarkedObject, live: Live) -> Option<Vec<String>> {
     let appeared = object.attempted && env.decoration.made_by_others(&live).is_some();
     let is_held = env.decoration.prove(&live, &object.key.namespace).is_ok() && !live.kept && !appeared;

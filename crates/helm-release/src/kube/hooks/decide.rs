@@ -180,7 +180,7 @@ pub(super) enum Standing {
     Finished,
     /// It is kept for more than one run: apply over it as well.
     Lasting,
-    /// An earlier run left it, or somebody else made it: it proves nothing about this run.
+    /// It is from an earlier run or from somebody else, and proves nothing about this run.
     Left,
 }
 

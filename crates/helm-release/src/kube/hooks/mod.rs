@@ -362,9 +362,9 @@ impl Applier {
         })
     }
 
-    /// Deletes the objects of a hook that failed, if it has one of these policies. Helm's Job may have taken the place
-    /// of its own, which is why it failed. The failure is recorded first: otherwise, a continued action would create
-    /// the missing Job again, or count a missing Job with a TTL as succeeded.
+    /// Deletes the objects of a hook that failed, if it has one of these policies. It may have failed because Helm's Job took
+    /// the place of its own. Records the failure first: otherwise, a continued action would create the missing Job again,
+    /// or count a missing Job with a TTL as succeeded.
     async fn delete_failed(
         &self,
         (release, at): (&Release, usize),
