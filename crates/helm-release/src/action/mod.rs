@@ -22,9 +22,9 @@
 //!    `superseded`, and revisions beyond the history limit are deleted.
 //!
 //! [`test()`] runs the test hooks of a deployed revision, which stays deployed whatever their outcome. They run again only
-//! once [`expect_tests_again`] has recorded that. If somebody replaces the revision meanwhile, its tests end without a
-//! result. Tests that a dead process started are ended by the
-//! next revision, and before an uninstall by the caller ([`end_tests()`]).
+//! once [`expect_tests_again`] has recorded it. If somebody replaces the revision meanwhile, its tests end without a
+//! result. The next revision ends the tests that a dead process started; before an uninstall, the caller does
+//! ([`end_tests()`]).
 //!
 //! An uninstall runs in parts that the caller repeats until each is done: [`run_pre_delete`], [`begin_deletion`] if the
 //! resource stays, the [`later_rounds`] of an ordered release, [`delete_objects`], [`run_post_delete`], then
@@ -60,6 +60,7 @@ mod account;
 mod admit;
 mod candidate;
 mod current;
+mod deletion;
 mod deploy;
 mod environment;
 mod error;
@@ -91,6 +92,7 @@ pub use account::{Account, Made};
 pub use admit::{Admission, Admitted, admit};
 pub use candidate::Candidate;
 pub use current::Current;
+pub use deletion::{delete_each, delete_objects, later_rounds};
 pub use environment::{Environment, HOOK_TIMEOUT, Options};
 pub use error::Error;
 pub use failure::{Refusal, Unpruned};
@@ -111,8 +113,7 @@ pub use start_over::{expect_jobs_again, expect_no_jobs};
 pub use test::{Tested, expect_tests_again, test};
 pub use uninstall::{
     CallOff, POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_deletion, begin_with_hooks, call_off,
-    delete_each, delete_objects, end_delete_hooks, give_back, hand_over, inventory_of, later_rounds, run_post_delete,
-    run_pre_delete, withdraw_deletion,
+    end_delete_hooks, give_back, hand_over, inventory_of, run_post_delete, run_pre_delete, withdraw_deletion,
 };
 pub use upgrade::upgrade;
 

@@ -1,19 +1,13 @@
 //! Uninstalls a release by its record alone, because the chart may be missing. Helm's `pkg/action/uninstall.go`.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-
 use futures::future::try_join_all;
 
-use super::keys::{is_outscoped, served};
-use super::order::order;
+use super::deletion::leave;
+use super::keys::served;
 use super::orphans::{claimed, names};
 use super::resume::{await_next, has, has_delete_hooks, not_run};
 use super::{Candidate, Environment, Error, Records};
-use crate::kube::{
-    Adopted, ApplyError, Grounds, HookError, HookRun, Left, Live, NotOurs, Owner, Removal, WriteLimit, intern,
-    recorded_objects, uninstall_order,
-};
+use crate::kube::{Adopted, ApplyError, HookError, HookRun, Left, Live, Owner, WriteLimit, intern, recorded_objects};
 use crate::release::{HookEvent, HookPhase, Packed, Release, Status};
 use crate::storage::{self, MarkedObject, Marks, Record, Stored, Written, check_fits};
 
@@ -55,10 +49,10 @@ pub enum PostDelete {
 /// Runs the pre-delete hooks and sets the record's status to `uninstalling`, as Helm does. Returns the hooks that were
 /// skipped because their namespace is being deleted.
 ///
-/// Call it before [`delete_objects`] and repeat it until it succeeds. The hooks' phases are recorded as they run, so a
-/// call after an error, a cancellation or a crash runs only the hooks that have not succeeded yet. Once all have succeeded,
-/// it only deletes what is left of the hooks that are deleted on success. If hooks are disabled, it ends those that a dead
-/// process started.
+/// Call it before [`delete_objects`](super::delete_objects) and repeat it until it succeeds. The hooks' phases are recorded
+/// as they run, so a call after an error, a cancellation or a crash runs only the hooks that have not succeeded yet. Once
+/// all have succeeded, it only deletes what is left of the hooks that are deleted on success. If hooks are disabled, it ends
+/// those that a dead process started.
 ///
 /// # Errors
 /// A hook failed, and the record names it: do not delete anything yet. Or the record cannot be read or written.
@@ -128,8 +122,9 @@ async fn end_running(env: &Environment<'_>, release: &mut Release, marks: &Marks
 
 /// Records that a release whose resource stays is about to lose its objects. From then on, nothing of it is repaired or
 /// upgraded, none of its Jobs counts as finished, and the uninstall continues to its end, even after a restart. Call it
-/// between [`run_pre_delete`] and [`delete_objects`], whether or not the release has hooks or they are disabled. A record
-/// that already says so stays, as does one that is lost or damaged, or that this operator did not write.
+/// between [`run_pre_delete`] and [`delete_objects`](super::delete_objects), whether or not the release has hooks or they
+/// are disabled. A record that already says so stays, as does one that is lost or damaged, or that this operator did not
+/// write.
 ///
 /// Returns the marks before, for [`withdraw_deletion`]; `None` if the record stays.
 ///
@@ -248,7 +243,8 @@ pub async fn call_off(env: &Environment<'_>, version: u32, when: CallOff) -> Res
     Ok(Some((written, marks)))
 }
 
-/// Runs the post-delete hooks. Call it once [`delete_objects`] succeeded and the objects no longer exist.
+/// Runs the post-delete hooks. Call it once [`delete_objects`](super::delete_objects) succeeded and the objects no longer
+/// exist.
 ///
 /// The release's objects are already deleted, so hooks must not block the deletion forever if they fail, or if their
 /// objects cannot be deleted: the record counts such failures, and the last one returns [`PostDelete::GivenUp`].
@@ -338,81 +334,6 @@ impl Uninstalling {
     }
 }
 
-/// Deletes a release's objects in uninstall order: one kind after the other, up to 16 objects of one kind concurrently.
-/// The objects of later rounds go first.
-///
-/// Leaves objects that the manifest or their own annotation keeps, those that a revision adopted without ever being
-/// deployed with them, those that somebody else made while such a revision was pending, and objects that do not
-/// provably belong to this release. Returns once the server accepted the deletions: finalizers may still hold objects.
-/// Repeating it is safe.
-///
-/// # Errors
-/// The server rejects a deletion or is unreachable. Objects of earlier kinds may already be deleted.
-pub async fn delete_objects(env: &Environment<'_>, inventory: &Marks) -> Result<(), Error> {
-    let objects: Vec<&MarkedObject> = inventory.objects.iter().filter(|o| !o.kept).collect();
-    delete_each(env, inventory, &objects).await
-}
-
-/// Deletes these objects of the inventory as [`delete_objects`] does.
-///
-/// # Errors
-/// As [`delete_objects`].
-pub async fn delete_each(env: &Environment<'_>, inventory: &Marks, all: &[&MarkedObject]) -> Result<(), Error> {
-    let mut objects = Vec::with_capacity(all.len());
-    for object in all {
-        if !is_outscoped(env, &inventory.objects, object).await {
-            objects.push(*object);
-        }
-    }
-    uninstall_order(&mut objects, |o| &o.key.kind);
-    objects.sort_by_key(|object| Reverse(order(object.turn)));
-    for group in objects.chunk_by(|a, b| a.key.kind == b.key.kind && a.turn.round() == b.turn.round()) {
-        let limit = WriteLimit::new();
-        try_join_all(group.iter().map(|object| limit.within(delete(env, object)))).await?;
-    }
-    Ok(())
-}
-
-/// Returns the objects of an ordered release in the reverse order of their rounds, except those of the first one.
-/// Delete each round once the rounds before it in the list are gone.
-pub fn later_rounds(inventory: &Marks) -> Vec<Vec<&MarkedObject>> {
-    let mut rounds: BTreeMap<Reverse<u16>, Vec<&MarkedObject>> = BTreeMap::new();
-    for object in inventory.objects.iter().filter(|object| !object.kept) {
-        rounds.entry(Reverse(order(object.turn))).or_default().push(object);
-    }
-    rounds.pop_last();
-    rounds.into_values().collect()
-}
-
-/// Deletes one object if it belongs to this release, otherwise leaves it. An object that is only adopted counts as kept.
-pub(super) async fn delete(env: &Environment<'_>, object: &MarkedObject) -> Result<Removal, Error> {
-    if let Some(adopted) = object.adopted {
-        leave(env, object, Left::Before(adopted)).await?;
-        return Ok(Removal::Kept);
-    }
-    let removal = env.applier.delete(&object.key, &object.api_version, grounds(env, object), &env.decoration).await?;
-    match &removal {
-        Removal::Kept => leave(env, object, Left::Kept).await?,
-        Removal::NotOurs(why) => {
-            tracing::warn!(release = env.decoration.release, object = %object.key, %why, "skipped an object that this release does not own");
-            if *why == NotOurs::Unnamed {
-                env.live.left_unnamed(&object.key);
-            }
-        }
-        Removal::Sent(uid) => env.live.deleted(&object.key, uid),
-        Removal::Absent => {}
-    }
-    Ok(removal)
-}
-
-/// Returns what the deletion of an object relies on. The cached state does not show who made the object.
-fn grounds(env: &Environment<'_>, object: &MarkedObject) -> Grounds {
-    if object.attempted {
-        return Grounds::Attempt;
-    }
-    env.live.cached(&object.key, &env.decoration).deletable().map_or(Grounds::Metadata, Grounds::Seen)
-}
-
 /// Takes the resource off a release's objects that its successor has not applied yet. Otherwise the garbage collector
 /// would delete them with the resource.
 ///
@@ -458,11 +379,6 @@ async fn give_back_one(env: &Environment<'_>, object: &MarkedObject) -> Result<(
         Err(ApplyError::Failed { source, .. }) if source.is_forbidden() => Ok(()),
         found => Ok(found.map(drop)?),
     }
-}
-
-async fn leave(env: &Environment<'_>, object: &MarkedObject, left: Left) -> Result<(), Error> {
-    env.applier.leave(&object.key, &object.api_version, left, &env.decoration).await?;
-    Ok(())
 }
 
 /// Builds the inventory of a revision without our marks from its stored manifest.

@@ -36,6 +36,7 @@ pub(crate) mod repair;
 pub(crate) mod resync;
 
 pub(crate) mod finalizer;
+pub(crate) mod give_up;
 pub(crate) mod uninstall;
 pub(crate) mod uninstall_wait;
 pub(crate) mod unrecorded;

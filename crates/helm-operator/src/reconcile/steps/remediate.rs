@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use super::deploy::record;
 use super::sources::have_changed;
-use super::uninstall;
+use super::{give_up, uninstall};
 use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::reconcile::failure::{Failed, FailedAttempt, Obstacle};
@@ -84,7 +84,7 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// Returns the stage at which an action has failed. A record that somebody deleted meanwhile had been written.
+    /// Returns the stage at which an action failed. If somebody has deleted its record since, the record was written.
     fn of(context: &StepContext<'_>, primary: &Primary, failure: &Failure) -> Stage {
         let has_written = failure.recorded.is_some() || failure.lost.is_some();
         match has_written || is_refused_again(context, primary, failure) {
@@ -310,7 +310,7 @@ async fn roll_back(context: &StepContext<'_>, primary: &Primary, to: u32) -> Res
 
 async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
     let env = context.environment(primary, Action::Uninstall);
-    uninstall::give_up_unfinished(context, primary, &env).await?;
+    give_up::give_up_unfinished(context, primary, &env).await?;
     let failed = || context.current(primary).filter(|current| current.never_deployed);
     // By now it may be known that it ended well.
     if failed().is_none() {
@@ -338,7 +338,7 @@ pub(super) async fn uninstall_failed(
     primary: &Primary,
 ) -> Result<Option<String>, action::Error> {
     let env = context.environment(primary, Action::Uninstall);
-    uninstall::give_up_unfinished(context, primary, &env).await?;
+    give_up::give_up_unfinished(context, primary, &env).await?;
     // By now it may be known that the last upgrade ended well.
     let release = context.release().unwrap_or_default();
     if release.newest().is_some_and(|(_, newest)| newest.status == Status::Deployed) {

@@ -10,7 +10,7 @@ use helm_release::storage::{MarkedObject, Marks, Stored};
 use tokio::time::Instant;
 
 use super::marks::{RepairDeletions, keep_written, note_made_again, update_marks, write_marks};
-use super::{remediate, uninstall};
+use super::{give_up, remediate};
 use crate::reconcile::changes::{self, put_back};
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
@@ -259,7 +259,7 @@ async fn take(
     }
     whole.complete = true;
     // Their hooks run on until then, and no revision follows that would end them.
-    uninstall::give_up_followed(context, primary, &env).await.map_err(|e| fault(&e))?;
+    give_up::give_up_followed(context, primary, &env).await.map_err(|e| fault(&e))?;
     // A pinned release was not made from the resource's present `spec`.
     if context.pinned(primary).is_none() && !context.is_held_back(primary) {
         prune_left_behind(context, &env, marks, &whole).await?;

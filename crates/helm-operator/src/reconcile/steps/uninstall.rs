@@ -5,18 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use controller::report::{Outcome, chain};
-use helm_release::action::{self, Action, Cached, Candidate, Environment, GivenUp, PostDelete, Uninstalling};
+use helm_release::action::{self, Action, Cached, Candidate, Environment, PostDelete, Uninstalling};
 use helm_release::kube::{ApplyError, HookError};
 use helm_release::release::Status;
-use helm_release::storage::{Home, MarkedObject, Marks, Stored, Tests};
+use helm_release::storage::{Home, MarkedObject, Marks, Stored};
 use tokio::time::Instant;
 
+use super::give_up::give_up_unfinished;
 use super::sources::have_changed;
 use super::uninstall_wait::awaited;
 use super::unproven::{ChartHooks, has_delete_hooks, is_uninstalling, is_unproven};
 use super::unrecorded::{add_found, delete_lost, import_hooks};
 use super::{deploy, remediate};
-use crate::reconcile::decide::gate;
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
@@ -334,66 +334,6 @@ fn may_have_older_records(context: &StepContext<'_>, version: u32) -> bool {
     // The first revision that is imported from chunks follows another.
     let may_be_in_chunks = version > 1 && context.release().is_some_and(|release| release.is_taken_over());
     may_be_in_chunks || context.shared.settings.home != Home::default()
-}
-
-/// Gives up an action or tests that another process left unfinished, before the uninstall or the removal of a failed
-/// install. Their hooks must neither run beside those of the uninstall nor outlive the record.
-pub(super) async fn give_up_unfinished(
-    context: &StepContext<'_>,
-    primary: &Primary,
-    env: &Environment<'_>,
-) -> Result<(), action::Error> {
-    end_tests(context, primary, env).await?;
-    let release = context.release().unwrap_or_default();
-    let unfinished = release.unfinished().map(|(version, _)| version);
-    for version in release.abandoned().into_iter().chain(unfinished) {
-        give_up(context, primary, env, (version, "Interrupted by the uninstall")).await?;
-    }
-    Ok(())
-}
-
-/// Gives up the pending revisions of this operator that somebody else's revision followed. An upgrade does that itself.
-pub(super) async fn give_up_followed(
-    context: &StepContext<'_>,
-    primary: &Primary,
-    env: &Environment<'_>,
-) -> Result<(), action::Error> {
-    for version in context.release().unwrap_or_default().abandoned() {
-        give_up(context, primary, env, (version, action::FOLLOWED)).await?;
-    }
-    Ok(())
-}
-
-/// Gives up a pending revision for a reason.
-async fn give_up(
-    context: &StepContext<'_>,
-    primary: &Primary,
-    env: &Environment<'_>,
-    (version, why): (u32, &str),
-) -> Result<(), action::Error> {
-    match action::give_up(env, version, why).await {
-        Ok(GivenUp::Failed(written)) => {
-            context.shared.cache.change_release(context.key, |release| release.given_up(version, &written));
-            Ok(())
-        }
-        Ok(GivenUp::Ended) => {
-            context.read_end(primary, version).await?;
-            Ok(())
-        }
-        Ok(GivenUp::Unproven) => Ok(()),
-        // The record has just been deleted.
-        Err(action::Error::Storage(error)) if error.is_missing() => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// Ends the tests of the deployed revision, if they are due and may have begun.
-async fn end_tests(context: &StepContext<'_>, primary: &Primary, env: &Environment<'_>) -> Result<(), action::Error> {
-    let release = context.release().unwrap_or_default();
-    let tested = gate::tests(&release).filter(|tests| *tests == Tests::Due).and(release.newest());
-    let Some((version, _)) = tested.filter(|(_, newest)| newest.is_marked_for(primary.uid())) else { return Ok(()) };
-    remediate::cache_marks(context, version, action::end_tests(env, version).await?);
-    Ok(())
 }
 
 /// Publishes which records a release had before its watch got a `storageNamespace`. `helm list` shows them, and they

@@ -7,9 +7,9 @@ use helm::sequence::Turn;
 
 use super::deletions::AttemptDeletions;
 use super::{ActionKind, Attempt, Changes};
+use crate::action::deletion::delete;
 use crate::action::keys::is_outscoped;
 use crate::action::order::{Awaited, order, rounds, until_ready};
-use crate::action::uninstall::delete;
 use crate::action::{Cached, CachedObject, Current, Environment, Error};
 use crate::kube::{
     Applied, Decoration, Found, Left, Object, ObjectKey, Owner, Previous, Removal, Rule, Target, Unchanged,

@@ -1,0 +1,69 @@
+//! Gives up what dead processes left unfinished: actions and tests, whose hooks would otherwise run on.
+
+use helm_release::action::{self, Environment, GivenUp};
+use helm_release::storage::Tests;
+
+use super::remediate;
+use crate::reconcile::decide::gate;
+use crate::reconcile::step_context::StepContext;
+use crate::view::primary::Primary;
+
+/// Gives up an action or tests that another process left unfinished, before the uninstall or the removal of a failed
+/// install. Their hooks must neither run beside those of the uninstall nor outlive the record.
+pub(super) async fn give_up_unfinished(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    env: &Environment<'_>,
+) -> Result<(), action::Error> {
+    end_tests(context, primary, env).await?;
+    let release = context.release().unwrap_or_default();
+    let unfinished = release.unfinished().map(|(version, _)| version);
+    for version in release.abandoned().into_iter().chain(unfinished) {
+        give_up(context, primary, env, (version, "Interrupted by the uninstall")).await?;
+    }
+    Ok(())
+}
+
+/// Gives up pending revisions of ours that somebody else's revision followed. An upgrade does so by itself.
+pub(super) async fn give_up_followed(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    env: &Environment<'_>,
+) -> Result<(), action::Error> {
+    for version in context.release().unwrap_or_default().abandoned() {
+        give_up(context, primary, env, (version, action::FOLLOWED)).await?;
+    }
+    Ok(())
+}
+
+/// Gives up a pending revision, for the reason that its record then shows.
+async fn give_up(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    env: &Environment<'_>,
+    (version, why): (u32, &str),
+) -> Result<(), action::Error> {
+    match action::give_up(env, version, why).await {
+        Ok(GivenUp::Failed(written)) => {
+            context.shared.cache.change_release(context.key, |release| release.given_up(version, &written));
+            Ok(())
+        }
+        Ok(GivenUp::Ended) => {
+            context.read_end(primary, version).await?;
+            Ok(())
+        }
+        Ok(GivenUp::Unproven) => Ok(()),
+        // The record has just been deleted.
+        Err(action::Error::Storage(error)) if error.is_missing() => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// Ends the tests of the deployed revision, if they are due and may have begun.
+async fn end_tests(context: &StepContext<'_>, primary: &Primary, env: &Environment<'_>) -> Result<(), action::Error> {
+    let release = context.release().unwrap_or_default();
+    let tested = gate::tests(&release).filter(|tests| *tests == Tests::Due).and(release.newest());
+    let Some((version, _)) = tested.filter(|(_, newest)| newest.is_marked_for(primary.uid())) else { return Ok(()) };
+    remediate::cache_marks(context, version, action::end_tests(env, version).await?);
+    Ok(())
+}
