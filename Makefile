@@ -56,10 +56,11 @@ test: $(if $(P),$(if $(filter $(NEED_CLUSTER),$(P)),cluster),cluster) ## Run all
 	cargo test $(or $(addprefix -p ,$(PACKAGE)),--workspace) $(CARGO_FLAGS) $(TEST)
 
 .PHONY: lint
-lint: docs ## Check format, clippy and docs, plus licences and advisories if cargo-deny is installed.
+lint: docs ## Check format, clippy and docs, plus licences and sources if cargo-deny is installed.
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
-	@if cargo deny --version >/dev/null 2>&1; then cargo deny check; else echo "cargo-deny is not installed: skipping licences and advisories"; fi
+	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses sources; \
+	else echo "cargo-deny is not installed: skipping licences and sources"; fi
 
 .PHONY: demo
 demo: ## Start a control plane, run the operator, apply both samples; KEEP=1 leaves it running.
@@ -80,6 +81,11 @@ all: build ## Same as build.
 .PHONY: fmt
 fmt: ## Format the code.
 	cargo fmt --all
+
+# Apart from lint, which needs no internet.
+.PHONY: advisories
+advisories: ## Check dependencies against the advisories of RustSec, which it fetches. Needs cargo-deny.
+	cargo deny check advisories
 
 .PHONY: docs
 docs: ## Build the API documentation; a broken link is an error.
