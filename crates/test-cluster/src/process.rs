@@ -82,12 +82,16 @@ pub fn eventually<T, E: Debug>(what: &str, attempt: impl FnMut() -> Result<T, E>
 /// After the limit without a result, with the last observation.
 #[allow(clippy::panic, reason = "tests end here")]
 pub fn eventually_within<T, E: Debug>(limit: Duration, what: &str, mut attempt: impl FnMut() -> Result<T, E>) -> T {
-    let began = Instant::now();
+    let (began, mut attempts) = (Instant::now(), 0_u32);
     loop {
         let asked = Instant::now();
+        attempts += 1;
         match attempt() {
             Ok(found) => return found,
-            Err(last) if began.elapsed() > limit => panic!("no {what} after {limit:?}: {last:?}"),
+            Err(last) if began.elapsed() > limit => {
+                let (seconds, last_seconds) = (began.elapsed().as_secs(), asked.elapsed().as_secs());
+                panic!("no {what} after {seconds} s, {attempts} attempts, the last of {last_seconds} s: {last:?}")
+            }
             Err(_) => thread::sleep(pause(asked.elapsed())),
         }
     }

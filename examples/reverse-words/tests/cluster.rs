@@ -4,8 +4,9 @@
 #![allow(clippy::unwrap_used, reason = "a helper of a test fails the test")]
 
 use std::io::{self, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use test_cluster::{Namespace, Process, TestCluster, eventually};
@@ -98,9 +99,12 @@ fn an_application_follows_its_resource_in_the_watched_namespace_only() {
     assert!(status.success() && !log.contains("\"level\":\"error\""), "{log}");
 }
 
-/// Sends a word to the application's Service; returns what it answers.
+/// Sends a word to the application's Service on a new connection; returns what it answers. During a rollout, a connection
+/// may lead to a pod that ends, and then none of its packets reaches another pod, so it is given up after a second.
 fn reverse(address: &str, word: &str) -> io::Result<Value> {
-    let mut stream = TcpStream::connect((address, 8080))?;
+    let address: SocketAddr = format!("{address}:8080").parse().unwrap();
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
     let body = json!({"word": word}).to_string();
     let head = format!("POST / HTTP/1.1\r\nHost: words\r\nConnection: close\r\nContent-Length: {}\r\n\r\n", body.len());
     stream.write_all((head + &body).as_bytes())?;
