@@ -34,6 +34,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
         chart: "web".into(),
         owner: None,
         tie: Tie::default(),
+        former: Vec::new(),
     };
     let env = Environment {
         applier: &applier,

@@ -32,6 +32,7 @@ pub(crate) fn decoration() -> Decoration {
         chart: "memcached".into(),
         owner: Some(owner),
         tie: Tie::default(),
+        former: Vec::new(),
     }
 }
 

@@ -27,6 +27,7 @@ pub(crate) fn decoration(shared: &ControllerContext, primary: &Primary) -> Decor
         chart: shared.renderer.chart_name().to_owned(),
         owner: Some(primary.owner()),
         tie: Tie::default(),
+        former: Vec::new(),
     }
 }
 

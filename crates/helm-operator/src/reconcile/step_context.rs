@@ -116,6 +116,7 @@ impl StepContext<'_> {
         let marks = release.base().or(release.newest()).and_then(|(_, revision)| revision.marks.clone());
         Decoration {
             tie: marks.map(|marks| marks.tie()).unwrap_or_default(),
+            former: release.former_owners(&primary.owner()),
             ..ownership::decoration(self.shared, primary)
         }
     }

@@ -38,7 +38,9 @@ pub use live_state::ownership::{Adopt, NotOurs, Ownership};
 pub use live_state::readiness::{Readiness, Unready, progress_of};
 pub use live_state::whole::Whole;
 pub use objects::decoded::OPEN_FIELDS;
-pub use objects::decorate::{CHART_LABEL, Decoration, FIELD_MANAGER, HOOK_RUN_ANNOTATION, Owner, Tie, label_value};
+pub use objects::decorate::{
+    CHART_LABEL, Decoration, FIELD_MANAGER, Former, HOOK_RUN_ANNOTATION, Owner, Tie, label_value,
+};
 pub use objects::duplicate::{Duplicate, deduplicate};
 pub use objects::object::{Object, ObjectDigest, ObjectError, ObjectFault, ObjectKey, Weight, digest_json, objects_of};
 pub use objects::order::install_order;

@@ -260,18 +260,32 @@ async fn a_new_object_that_somebody_makes_before_the_write_is_not_taken_over_bef
     }
 }
 
+/// Returns how the release would adopt an object of this release by this field manager, of another resource's: if that had
+/// the release before, and if not.
+fn made_by(release: &str, manager: &str, belongs: impl Fn(&mut Value)) -> [Option<Adopted>; 2] {
+    let mut object = service_of(release);
+    object["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Apply", "fieldsV1": {}}]);
+    belongs(&mut object["metadata"]);
+    let live = serde_json::from_value(object).unwrap();
+    let other = Former { uid: "1".into(), kind: "Other.a.b".into() };
+    [vec![other], Vec::new()].map(|former| Decoration { former, ..decoration() }.made_by_others(&live))
+}
+
 #[test]
-fn what_a_release_made_for_another_resource_that_had_it_is_not_made_by_others() {
-    let made = |release: &str, manager: &str| {
-        let mut object = service_of(release);
-        object["metadata"]["ownerReferences"] =
-            json!([{"apiVersion": "v1", "kind": "Other", "name": "web", "uid": "1", "controller": true}]);
-        object["metadata"]["managedFields"] = json!([{"manager": manager, "operation": "Apply", "fieldsV1": {}}]);
-        decoration().made_by_others(&serde_json::from_value(object).unwrap())
+fn what_a_release_made_is_not_made_by_others_if_the_resource_that_it_belongs_to_had_the_release() {
+    let others = Some(Adopted::Claimed);
+    let controller = json!({"apiVersion": "a.b/v1", "kind": "Other", "name": "web", "uid": "1", "controller": true});
+    let by_reference = |metadata: &mut Value| metadata["ownerReferences"] = json!([controller]);
+    let by_annotations = |metadata: &mut Value| {
+        metadata["annotations"]["operator-sdk/primary-resource"] = "ns/web".into();
+        metadata["annotations"]["operator-sdk/primary-resource-type"] = "Other.a.b".into();
     };
-    assert_eq!(made("web", FIELD_MANAGER), None);
-    assert_eq!(made("web", "helm"), Some(Adopted::Claimed));
-    assert_eq!(made("other", FIELD_MANAGER), Some(Adopted::Unclaimed));
+    for belongs in [&by_reference as &dyn Fn(&mut Value), &by_annotations] {
+        assert_eq!(made_by("web", FIELD_MANAGER, belongs), [None, others]);
+        assert_eq!(made_by("web", "helm", belongs), [others; 2]);
+        assert_eq!(made_by("other", FIELD_MANAGER, belongs), [Some(Adopted::Unclaimed); 2]);
+    }
+    assert_eq!(made_by("web", FIELD_MANAGER, |_| {}), [None; 2], "it belongs to no resource");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! the release. Pure.
 
 use helm::sequence::Turn;
-use helm_release::kube::{Adopt, Owner};
+use helm_release::kube::{Adopt, Former, Owner};
 use helm_release::release::Status;
 use helm_release::storage::{Maker, MarkedObject, Marks, PATIENCE, left_behind};
 use jiff::Timestamp;
@@ -132,6 +132,21 @@ impl ReleaseRecords {
     fn has_deleted_nothing(&self) -> bool {
         let begun = self.begun_uninstall().and_then(|(_, base)| base.marks.as_ref());
         begun.is_some_and(|marks| !marks.hooks_done || marks.objects.iter().any(|object| object.expires))
+    }
+
+    /// Returns the other resources that had the release, according to its records.
+    pub(crate) fn former_owners(&self, owner: &Owner) -> Vec<Former> {
+        let own_type = owner.annotated_type();
+        let mut all = Vec::new();
+        for marks in self.revisions.values().filter_map(|revision| revision.marks.as_ref()) {
+            let is_another = !marks.owner.is_empty() && *marks.owner_type != *own_type;
+            all.extend(is_another.then(|| Former { uid: marks.owner.clone(), kind: marks.owner_type.clone() }));
+            let earlier = marks.former.iter().filter(|uid| ***uid != *owner.uid);
+            all.extend(earlier.map(|uid| Former { uid: uid.clone(), kind: "".into() }));
+        }
+        all.sort_unstable();
+        all.dedup();
+        all
     }
 
     /// Returns whether Helm created one of the revisions.
@@ -425,6 +440,26 @@ mod tests {
                     recorded(Some(&release), Predecessor::None, &owner("u1"), adopt, at(0)) == Recorded::Foreign;
                 assert_eq!(!is_foreign, least.is_some_and(|least| adopt >= least), "{behaviour}, {adopt:?}");
             }
+        }
+    }
+
+    #[test]
+    fn any_record_says_which_other_resources_had_the_release() {
+        let of = |uid: &str, kind: &str| {
+            ours(&["a"]).map(|marks| Marks { owner: uid.into(), owner_type: kind.into(), ..marks })
+        };
+        let took = of("u1", "K").map(|marks| Marks { former: vec!["other".into(), "u1".into()], ..marks });
+        for (behaviour, revisions, expected) in [
+            ("none", vec![(Deployed, of("u1", "K"))], vec![]),
+            ("an earlier resource of the same name", vec![(Deployed, of("u0", "K")), (Failed, of("u1", "K"))], vec![]),
+            ("before this one", vec![(Deployed, of("other", "L")), (Failed, of("u1", "K"))], vec!["other L"]),
+            ("after this one", vec![(Deployed, of("u1", "K")), (Failed, of("other", "L"))], vec!["other L"]),
+            ("twice", vec![(Failed, of("other", "L")), (Deployed, of("other", "L"))], vec!["other L"]),
+            ("of a kind that no record has any more", vec![(Deployed, took)], vec!["other "]),
+        ] {
+            let former = release(&revisions).former_owners(&owner("u1"));
+            let named = former.iter().map(|former| format!("{} {}", former.uid, former.kind));
+            assert_eq!(named.collect::<Vec<_>>(), expected, "{behaviour}");
         }
     }
 

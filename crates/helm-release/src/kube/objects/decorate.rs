@@ -1,6 +1,8 @@
 //! Adds to each object the metadata that a release needs and the stored manifest does not contain: Helm's ownership
 //! metadata, the chart's label, the owner.
 
+use std::sync::Arc;
+
 use helm::sequence::DEPENDS_ON_GROUPS;
 use serde_json::{Map, Value, json};
 
@@ -87,6 +89,17 @@ pub struct Decoration {
     pub owner: Option<Owner>,
     /// How objects name the owner.
     pub tie: Tie,
+    /// Other resources that had the release before: it may have made what belongs to them.
+    pub former: Vec<Former>,
+}
+
+/// Another resource that had a release before.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Former {
+    /// Its uid.
+    pub uid: Arc<str>,
+    /// Its `Kind.group`; empty if unknown.
+    pub kind: Arc<str>,
 }
 
 /// Metadata that only the server or the release's owner sets.
@@ -275,7 +288,7 @@ mod tests {
             uid: "u".into(),
         };
         let (release, namespace, chart) = ("r".into(), "ns".into(), "c".into());
-        Decoration { release, namespace, chart, owner: Some(owner), tie: Tie::Reference }
+        Decoration { release, namespace, chart, owner: Some(owner), tie: Tie::Reference, former: Vec::new() }
     }
 
     fn unowned() -> Decoration {

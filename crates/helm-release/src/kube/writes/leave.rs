@@ -8,7 +8,7 @@ use serde_json::{Map, Value, json};
 
 use crate::kube::live_state::live::Live;
 use crate::kube::objects::decorate::{
-    CHART_LABEL, Decoration, FIELD_MANAGER, MANAGED_BY_LABEL, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION,
+    CHART_LABEL, Decoration, FIELD_MANAGER, MANAGED_BY_LABEL, Owner, PRIMARY_ANNOTATION, PRIMARY_TYPE_ANNOTATION,
     RELEASE_NAME, RELEASE_NAMESPACE, RESOURCE_POLICY, is_keep,
 };
 use crate::kube::objects::object::ObjectKey;
@@ -55,7 +55,8 @@ impl Decoration {
     pub(in crate::kube) fn adopted(&self, live: &Live) -> Option<Adopted> {
         let owner = self.owner.as_ref();
         let is_controlled = owner.is_some_and(|o| live.controller.as_ref().is_some_and(|c| c.uid == o.uid));
-        let is_named = owner.is_some_and(|o| live.primary.as_deref() == Some(&o.annotated_name()));
+        let has_type = |o: &Owner| live.primary_type.as_ref().is_none_or(|named| *named == o.annotated_type());
+        let is_named = owner.is_some_and(|o| live.primary.as_deref() == Some(&o.annotated_name()) && has_type(o));
         let of_release = live.release_name.as_deref() == Some(&self.release)
             && live.release_namespace.as_deref() == Some(&self.namespace);
         match of_release {
@@ -68,14 +69,31 @@ impl Decoration {
     }
 
     /// Returns how a live object would be adopted if somebody else has made it: nothing ties it to the resource, and it does
-    /// not name the release, or this operator has written nothing of it. What an attempt has made shows that, even if no
-    /// record does. All releases are written under one name, so the managed fields alone prove nothing.
+    /// not name the release, or this operator has written nothing of it, or it belongs to a resource that never had the
+    /// release. What an attempt has made shows that, even if no record does. All releases are written under one name, so
+    /// the managed fields alone prove nothing.
     pub fn made_by_others(&self, live: &Live) -> Option<Adopted> {
         self.adopted(live).filter(|adopted| match adopted {
             Adopted::Unclaimed => true,
-            Adopted::Claimed => !live.is_written,
+            Adopted::Claimed => !live.is_written || self.belongs_to_others(live),
             Adopted::Owned | Adopted::Named | Adopted::Shipped => false,
         })
+    }
+
+    /// Returns whether the object belongs to a resource that never had the release. If its records are elsewhere, its own
+    /// release has the same name.
+    fn belongs_to_others(&self, live: &Live) -> bool {
+        match (&live.controller, &live.primary_type) {
+            (Some(controller), _) => {
+                let had_it = self.former.iter().any(|former| *former.uid == *controller.uid);
+                !had_it && !self.is_of_former(live)
+            }
+            (None, Some(kind)) => {
+                let is_own = self.owner.as_ref().is_some_and(|owner| *kind == owner.annotated_type());
+                !is_own && !self.former.iter().any(|former| *former.kind == **kind)
+            }
+            (None, None) => false,
+        }
     }
 
     /// Returns the metadata patch for a live object that is left; `None` if it has no metadata of ours.
@@ -227,7 +245,14 @@ mod tests {
         };
         let named = json!({"annotations": {RELEASE_NAME: "web", RELEASE_NAMESPACE: "ns", PRIMARY_ANNOTATION: "ns/web"}, "ownerReferences": []});
         assert_eq!(adopted(metadata(), json!({})), Some(Adopted::Owned));
-        assert_eq!(adopted(metadata(), named), Some(Adopted::Named));
+        assert_eq!(adopted(metadata(), named.clone()), Some(Adopted::Named));
+        for (of_kind, expected) in
+            [("Memcached.cache.my.domain", Adopted::Named), ("Other.cache.my.domain", Adopted::Claimed)]
+        {
+            let mut named = named.clone();
+            named["annotations"][PRIMARY_TYPE_ANNOTATION] = of_kind.into();
+            assert_eq!(adopted(metadata(), named), Some(expected));
+        }
         assert_eq!(adopted(metadata(), json!({"ownerReferences": []})), Some(Adopted::Claimed));
         assert_eq!(adopted(json!({}), json!({})), Some(Adopted::Unclaimed));
         assert_eq!(adopted(json!({}), json!({"annotations": {RELEASE_NAME: "other"}})), Some(Adopted::Unclaimed));
