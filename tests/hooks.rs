@@ -123,6 +123,12 @@ fn wait_said_or_running(namespace: &Namespace<'_>) {
     });
 }
 
+/// Sets the finalizers of a pod, given as `pod/NAME`.
+fn hold(namespace: &Namespace<'_>, pod: &str, finalizers: Value) {
+    let patch = json!({"metadata": {"finalizers": finalizers}}).to_string();
+    namespace.kubectl(["patch", pod, "--type=merge", "-p", &patch]).unwrap();
+}
+
 #[test]
 fn another_spec_or_a_deletion_ends_the_wait_for_a_hook_that_never_ends() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
@@ -132,9 +138,16 @@ fn another_spec_or_a_deletion_ends_the_wait_for_a_hook_that_never_ends() {
     wait_for(&namespace, "web", "Ready");
     let map = get(&namespace, ["configmap", "web"])["metadata"]["uid"].clone();
     set(&namespace, "web", json!({"hooks": true, "upgrading": "stuck", "colour": "green"}));
-    pod_of(&namespace, "web-upgrading");
+    let pod = pod_of(&namespace, "web-upgrading");
     let stuck = get(&namespace, ["job", "web-upgrading"])["metadata"]["uid"].clone();
+    hold(&namespace, &pod, json!(["test.my.domain/held"]));
     set(&namespace, "web", json!({"hooks": true, "upgrading": "done", "colour": "blue"}));
+    eventually("the deletion of the stuck Job's pod", || {
+        let since = namespace.kubectl(["get", &pod, "-o", "jsonpath={.metadata.deletionTimestamp}"]).unwrap();
+        if since.is_empty() { Err("not deleted") } else { Ok(()) }
+    });
+    assert_eq!(get(&namespace, ["job", "web-upgrading"])["metadata"]["uid"], stuck, "its pod has not ended");
+    hold(&namespace, &pod, Value::Null);
     eventually("the corrected revision", || match history(cluster, &namespace) {
         all if all == ["1 superseded", "2 failed", "3 deployed"] => Ok(()),
         all => Err(all),

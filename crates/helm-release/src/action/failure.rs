@@ -1,7 +1,7 @@
 //! Records failed attempts and trims the history.
 
 use super::deploy::{Attempt, Observations};
-use super::{Current, Environment, Error, Failure, RecordedFailure};
+use super::{Current, Environment, Error, Failure, RecordedFailure, Records};
 use crate::kube::{self, ApplyError};
 use crate::release::{Release, Status};
 use crate::storage::{self, Known, Marks, Stored};
@@ -104,11 +104,13 @@ pub(super) async fn check_refusal(attempt: &Attempt<'_>, observations: &Observat
     }
 }
 
-/// Records the failure of the attempt that made `release`. If a request was not answered, or the record cannot say that
-/// the revision has failed, the revision stays pending, and the next attempt continues it or gives it up.
+/// Records the failure of the attempt that made `release`. If a request was not answered, if the record cannot say that
+/// the revision has failed, or if a hook that still runs cannot be ended, the revision stays pending, and the next attempt
+/// continues it or gives it up.
 pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: Marks, cause: Error) -> Failure {
     let (env, what) = (attempt.env, attempt.kind.failed);
-    let status = if cause.is_unanswered() { release.info.status } else { Status::Failed };
+    let has_failed = !cause.is_unanswered() && end_hooks(env, &mut release, &marks).await;
+    let status = if has_failed { Status::Failed } else { release.info.status };
     release.set_status(status, format!("{what} {:?} failed: {}", release.name, outside::chain(&cause)));
     let before = attempt.last_good_in_memory();
     let plan = attempt.account(&release, before.as_ref().map(Stored::facts), &marks);
@@ -125,6 +127,19 @@ pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: M
     let dropped = drop_old(env, attempt.current, &release).await;
     let recorded = RecordedFailure { version, status, resource_version, marks, dropped };
     Failure { cause, recorded: Some(recorded), lost: None }
+}
+
+/// Ends the hooks that still run: the action was continued, and failed before it waited for them again. Returns whether
+/// none runs.
+async fn end_hooks(env: &Environment<'_>, release: &mut Release, marks: &Marks) -> bool {
+    if !release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
+        return true;
+    }
+    let records = Records { storage: env.storage, marks };
+    let ended = env.applier.abandon_hooks(release, &env.hook_run(&records)).await;
+    ended
+        .map_err(|error| tracing::warn!(release = release.name, %error, "cannot end the hooks of a failed revision"))
+        .is_ok()
 }
 
 /// Returns the failure of an action that could not write the record of this revision.

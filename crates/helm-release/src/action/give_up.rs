@@ -73,7 +73,7 @@ pub async fn end_tests(env: &Environment<'_>, version: u32) -> Result<Option<(Wr
     let records = DeployedRecord::of(env, &marks);
     let run = env.hook_run(&records);
     if !release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
-        env.applier.delete_ended(&release, &run).await;
+        env.applier.delete_ended(&release, &run).await?;
         return Ok(None);
     }
     env.applier.abandon_hooks(&mut release, &run).await?;
@@ -82,7 +82,7 @@ pub async fn end_tests(env: &Environment<'_>, version: u32) -> Result<Option<(Wr
 }
 
 /// Returns whether tests of a revision have begun, and their outcome is not recorded.
-fn is_under_test(release: &Release, marks: &Marks) -> bool {
+pub(super) fn is_under_test(release: &Release, marks: &Marks) -> bool {
     let mut tests = release.hooks.iter().filter(|hook| hook.events.contains(&HookEvent::Test));
     let is_due = release.info.status == Status::Deployed && marks.tests == Some(Tests::Due);
     is_due && tests.any(|hook| hook.last_run.phase != HookPhase::NotRun)

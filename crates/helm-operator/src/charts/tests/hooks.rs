@@ -702,6 +702,29 @@ async fn an_interrupted_hook_whose_failure_cannot_be_recorded_ends_before_the_ne
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_hook_that_a_dead_process_started_ends_if_its_revision_fails_before_it_is_waited_for_again() {
+    let migrate = json!({"name": "migrate", "events": ["post-upgrade"], "policies": ["hook-failed"]});
+    let world = World::new(with_hooks(json!([migrate])));
+    world.reconcile().await;
+    ask(&world, "2");
+    killed_after(&world, 30).await;
+    assert!(uid_of(&world, "migrate").is_string());
+    let path = format!("{MAPS}/a");
+    let mut drifted = world.server.object(&path).unwrap();
+    drifted["data"]["value"] = "drifted".into();
+    world.server.put(&path, drifted, "kubectl");
+    world.server.refuse(move |call| {
+        let is_change = call.method == http::Method::PATCH && call.path.starts_with(&path);
+        is_change.then(|| Error::from_status(422, "Invalid", "denied by policy"))
+    });
+    let world = World::rendering(world.server, Arc::new(Stub::default()));
+    world.reconcile().await;
+    assert_eq!(world.history()[..2], ["1 deployed", "2 failed"]);
+    assert_eq!(uid_of(&world, "migrate"), Value::Null);
+    assert_eq!(phases(&world, 2).await, ["migrate Failed"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_failed_hook_runs_twice_for_a_revision_wherever_its_upgrade_is_interrupted() {
     let failing = json!([{"name": "migrate", "events": ["pre-upgrade"], "policies": ["hook-failed"]}]);
     let runs = Mutex::new(Runs::default());

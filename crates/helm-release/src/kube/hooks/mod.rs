@@ -55,8 +55,8 @@ pub(crate) enum Patience {
 }
 
 /// Timeout for deleting the objects of an interrupted hook. The action that interrupts it must not wait for a
-/// finalizer.
-const CLEAN_UP: Duration = Duration::from_secs(30);
+/// finalizer; but pods may take 30 s to end, as they do by default if they ignore the signal.
+const CLEAN_UP: Duration = Duration::from_secs(60);
 
 /// The settings for running hooks.
 #[derive(Clone, Copy)]
@@ -80,8 +80,8 @@ pub(crate) struct HookRun<'a> {
 impl HookRun<'_> {
     /// Returns the settings for cleaning up after this error.
     fn after(&self, error: &HookError) -> Self {
-        // What an earlier run left is not what the hook's own time is for.
-        let is_brief = error.is_interruption() || matches!(error, HookError::Left { .. });
+        // What an earlier run left is not what the hook's own time is for, nor is what has used it up.
+        let is_brief = error.leaves_it_running() || matches!(error, HookError::Left { .. });
         let timeout = if is_brief { Some(CLEAN_UP) } else { self.timeout };
         HookRun { timeout, patience: Patience::Full, ..*self }
     }
@@ -198,16 +198,20 @@ impl HookError {
         matches!(self, HookError::Failed { .. } | HookError::TimedOut { .. })
     }
 
-    /// Returns the policies by which a hook's objects are deleted after this error. An interrupted hook must not run in
-    /// parallel with the next action, which may be an uninstall that creates no objects: its objects are deleted
-    /// immediately if the chart deletes them before each run. So is an object with a generated name that may still run,
-    /// because the run of the next revision does not find it.
+    /// Returns whether its Job or Pod was left while it ran.
+    fn leaves_it_running(&self) -> bool {
+        matches!(self, HookError::Interrupted { .. } | HookError::TimedOut { .. })
+    }
+
+    /// Returns the policies by which a hook's objects are deleted after this error. What still runs must not run in parallel
+    /// with the next action, which may be an uninstall that creates no objects, or may give the Job another name: it is
+    /// deleted immediately if the chart deletes it before each run. So is an object with a generated name that may still
+    /// run, because the run of the next revision does not find it.
     fn policies(&self, hook: &Hook) -> &'static [DeletePolicy] {
         let may_run = !matches!(self, HookError::Failed { .. });
-        match self {
-            HookError::Interrupted { .. } => INTERRUPTED,
-            _ if may_run && hook.name.is_empty() => INTERRUPTED,
-            _ => &[DeletePolicy::HookFailed],
+        match self.leaves_it_running() || (may_run && hook.name.is_empty()) {
+            true => INTERRUPTED,
+            false => &[DeletePolicy::HookFailed],
         }
     }
 
@@ -233,11 +237,11 @@ impl Applier {
     /// objects, annotated with [`HOOK_RUN_ANNOTATION`], or apply them over objects of the release with the same names;
     /// wait until its Jobs and Pods finish. Other kinds are done once they exist. When a hook fails, its own delete
     /// policies and those of the hooks before it are applied, and the rest is not run. The failure is recorded
-    /// before objects of the hook that failed are deleted. A hook whose end is unknown
-    /// keeps its phase and all objects: the next call finds them and continues to wait. A hook that the slot interrupts
-    /// has failed; then its objects with the policy `before-hook-creation` are also deleted immediately. Once all have
-    /// succeeded, the caller records `release` and then calls [`Applier::clean_up_hooks`]: after a restart, the record
-    /// must show what succeeded before its objects are deleted.
+    /// before objects of the hook that failed are deleted. A hook whose end is unknown keeps its phase and all objects: the
+    /// next call finds them and continues to wait. A hook that the slot interrupts, or that does not finish in time, has
+    /// failed; then its objects with the policy `before-hook-creation` are also deleted immediately, because they may still
+    /// run. Once all have succeeded, the caller records `release` and then calls [`Applier::clean_up_hooks`]: after a
+    /// restart, the record must show what succeeded before its objects are deleted.
     ///
     /// # Retries
     /// Transient errors are retried until the hook's timeout, each request after 30 s without a response. A create that
@@ -249,7 +253,8 @@ impl Applier {
     /// all its time. A Job with `ttlSecondsAfterFinished` that was created and no longer exists counts as succeeded.
     ///
     /// # Errors
-    /// The first hook that failed, timed out or cannot be recorded. Pre-delete and post-delete hooks whose namespace is
+    /// The first hook that failed, timed out or cannot be recorded, or the deletion that was not answered of one that may
+    /// still run. Pre-delete and post-delete hooks whose namespace is
     /// being deleted cannot be created; they are skipped and returned instead.
     pub(crate) fn run_hooks<'a>(
         &'a self,
@@ -294,7 +299,15 @@ impl Applier {
                 }
                 let run = run.after(&error);
                 let policies = error.policies(&release.hooks[*at]);
-                log_cleanup(self.delete_failed((&*release, *at), error.whose(), policies, &run).await);
+                let cleaned = self.delete_failed((&*release, *at), error.whose(), policies, &run).await;
+                let error = match cleaned {
+                    // Once the revision has failed, nothing ends what still runs.
+                    Err(unended) if unended.is_unanswered() && error.leaves_it_running() => unended,
+                    cleaned => {
+                        log_cleanup(cleaned);
+                        error
+                    }
+                };
                 for earlier in &order[..done] {
                     let deleted = self.delete_by_policy((&*release, *earlier), MadeBy::ThisAction, SUCCEEDED, &run);
                     log_cleanup(deleted.await);
@@ -321,13 +334,15 @@ impl Applier {
         Ok(())
     }
 
-    /// Returns whether an object that a hook's run created does not exist any more.
+    /// Returns whether an object that a hook's run created does not exist any more. A later hook of the action may have
+    /// made it anew, because hooks may share one.
     async fn is_missing(&self, release: &Release, at: usize, run: &HookRun<'_>) -> Result<bool, HookError> {
         let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
         let clock = Clock::start(hook, run);
         for object in &objects::of(hook)? {
             let what = format!("{} to be found", describe(object));
-            if clock.retry(&what, || self.find(object, &stamp, run)).await?.is_none() {
+            let made_by = (MadeBy::ThisAction, &stamp);
+            if clock.retry(&what, || self.find_made_by(object, made_by, run)).await?.is_none() {
                 return Ok(true);
             }
         }

@@ -77,12 +77,22 @@ impl Applier {
     /// Finds this run's object by the name that it has from the chart, or that was chosen for it; `None` if it does not
     /// exist.
     pub(super) async fn find(&self, object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> Result<Option<Made>, Error> {
+        self.find_made_by(object, (MadeBy::RecordedRun, stamp), run).await
+    }
+
+    /// Finds the object of one of these runs by that name.
+    pub(super) async fn find_made_by(
+        &self,
+        object: &Object,
+        (made_by, stamp): (MadeBy, &Stamp),
+        run: &HookRun<'_>,
+    ) -> Result<Option<Made>, Error> {
         let resource = self.mapper.resource(&object.api_version, &object.kind).await?;
         let namespace = run.decoration.namespace_of(object, &resource);
         let Some(name) = name_of(object, stamp, run.decoration) else { return Ok(None) };
         let path = resource.path(namespace, &name)?;
         let live = self.get(&path).await?;
-        Ok(live.filter(|live| stamp.is_on(live)).map(|live| Made::of(object, path, &live)))
+        Ok(live.filter(|live| stamp.covers(made_by, live)).map(|live| Made::of(object, path, &live)))
     }
 
     /// Creates an object, or finds the one that an earlier request of this run created without getting a response. A
@@ -163,16 +173,18 @@ impl Applier {
                 continue;
             }
             check_ours(&live, &metadata, object, namespace, clock)?;
-            if !clock.retry(&what, || self.delete_if_unchanged(&path, &live)).await? {
+            if !clock.retry(&what, || self.delete_if_unchanged(object, &path, &live)).await? {
                 clock.wait(&what, None, &mut pause).await?;
             }
         }
         Ok(())
     }
 
-    /// Deletes an object; returns false if it changed since it was read, so that it must be checked again.
-    async fn delete_if_unchanged(&self, path: &str, live: &Live) -> Result<bool, Error> {
-        match self.delete_proven(path, &live.proven(), Propagation::Background).await {
+    /// Deletes an object; returns false if it changed since it was read, so that it must be checked again. A Job goes after
+    /// its pods: they must not run beside those of the next one.
+    async fn delete_if_unchanged(&self, object: &Object, path: &str, live: &Live) -> Result<bool, Error> {
+        let how = if object.kind == "Job" { Propagation::Foreground } else { Propagation::Background };
+        match self.delete_proven(path, &live.proven(), how).await {
             Err(error) if error.is_conflict() => Ok(false),
             answer => answer.map(|_| true),
         }
