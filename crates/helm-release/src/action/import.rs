@@ -5,13 +5,15 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+use super::give_up::is_under_test;
 use super::remains::{expect_jobs_of_former, something_remains};
 use super::resume::with_tests_to_run;
+use super::test::DeployedRecord;
 use super::uninstall::{lists_no_objects, marks_of};
-use super::{Environment, Error};
-use crate::kube::{HookRun, ObjectKey, Owner, Slot, intern};
+use super::{Environment, Error, Records};
+use crate::kube::{HookError, HookRun, Journal, ObjectKey, Owner, Slot, intern};
 use crate::release::{HookPhase, Packed, Release, Status};
-use crate::storage::{Elsewhere, Listing, MarkedObject, Marks, Record, Stored, Unsuccessful, Written};
+use crate::storage::{Elsewhere, Listing, MarkedObject, Marks, Pending, Record, Stored, Unsuccessful, Written};
 
 /// An imported release.
 #[derive(Clone, Debug)]
@@ -64,8 +66,8 @@ pub enum Evidence {
 }
 
 /// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
-/// release. Keeps the other records. Before it is recorded, ends the hooks of revisions that are pending elsewhere, and
-/// changes no other object. An install that did not succeed is imported only if this operator wrote its record. A
+/// release. Keeps the other records, and changes no object but those of hooks: before the release is recorded, the hooks
+/// of revisions that are pending elsewhere end, which their records say first. An install that did not succeed is imported only if this operator wrote its record. A
 /// deployed revision that belonged to another resource is judged as in a takeover. Repeating it is safe: a repetition
 /// writes the same record.
 ///
@@ -77,21 +79,21 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
         return Ok(None);
     }
     let Elsewhere { release, marks, newest, is_begun, unsuccessful, pending } = found;
-    let known = inventory(env, release.facts(), marks).await?;
+    let known = inventory(env, release.facts(), marks.clone()).await?;
     let others = all_listed(env, unsuccessful).await?;
     let known = with_others(known, &others);
     let becomes = match is_begun {
         true => Some((release.facts().version, begun_as(env, sought.begun, release.facts(), &known).await?)),
         false => established_as(env, sought.evidence, (&release, newest), &known).await?,
     };
+    // Before the record: once that exists, nothing looks for them again.
+    end_hooks(env, pending).await?;
     let Some((version, status)) = becomes else { return Ok(None) };
+    let release = with_hooks_ended(env, release, marks, status).await?;
     let release = if successor(env, &known).is_some() { release.map(with_tests_to_run) } else { release };
     let known = as_owners(env, known, &others).await?;
     let marks = Marks { none_deployed_before: is_begun || known.none_deployed_before, ..known };
-    let is_given_up = status == Status::Failed && release.facts().info.status.is_pending();
     let release = release.map(|one| imported(one, version, status));
-    // Before the record: once that exists, nothing looks for them again.
-    end_hooks(env, is_given_up.then(|| release.facts()), pending).await;
     let (packed, resource_version) = record(env, &release, &marks).await?;
     Ok(Some(Imported { version, status, packed, resource_version, marks }))
 }
@@ -182,18 +184,89 @@ async fn record(
     }
 }
 
-/// Ends the hooks of an install that is given up, if there is one, and those of revisions that are pending elsewhere.
-/// Nothing reads the records of those again, so they stay as they are.
-async fn end_hooks(env: &Environment<'_>, given_up: Option<&Release>, pending: Vec<Release>) {
-    let slot = Unreported(env.slot);
-    let run = HookRun { slot: &slot, ..env.hook_run(&()) };
-    if let Some(release) = given_up {
-        env.applier.delete_ended(release, &run).await;
+/// Ends the hooks of pending revisions that are recorded beside the release.
+async fn end_hooks(env: &Environment<'_>, pending: Vec<Pending>) -> Result<(), Error> {
+    let Some(beside) = env.storage.beside_releases() else { return Ok(()) };
+    for Pending { mut release, marks } in pending {
+        end_hooks_of(env, &mut release, &Records { storage: &beside, marks: &marks }).await?;
     }
-    for mut release in pending {
-        if let Err(error) = env.applier.abandon_hooks(&mut release, &run).await {
-            tracing::warn!(release = release.name, %error, "cannot end the hooks of a pending revision");
+    Ok(())
+}
+
+/// Returns the release to import once those of its hooks have ended that nothing waits for under its new number: those of
+/// an install that counts as failed, and tests, which are due again.
+async fn with_hooks_ended(
+    env: &Environment<'_>,
+    release: Stored<Release>,
+    marks: Option<Marks>,
+    becomes: Status,
+) -> Result<Stored<Release>, Error> {
+    let beside = env.storage.beside_releases().filter(|_| release.is_sealed());
+    let Some((beside, marks)) = beside.zip(marks) else { return Ok(release) };
+    let mut facts = release.facts().clone();
+    match becomes {
+        Status::Failed if facts.info.status.is_pending() => {
+            end_hooks_of(env, &mut facts, &Records { storage: &beside, marks: &marks }).await?;
+            Ok(release.map(|_| facts))
         }
+        Status::Deployed if is_under_test(&facts, &marks) => {
+            end_hooks_of(env, &mut facts, &DeployedRecord::at(&beside, &env.decoration, &marks)).await?;
+            Ok(release.map(with_tests_to_run))
+        }
+        _ => Ok(release),
+    }
+}
+
+/// Ends the hooks of a revision that is recorded beside the release. Its record says so first: if the import fails and the
+/// records' place is set back, the revision is given up there, rather than its hooks run again or count as succeeded. The
+/// revision keeps its status.
+async fn end_hooks_of(env: &Environment<'_>, release: &mut Release, journal: &dyn Journal) -> Result<(), Error> {
+    let slot = Unreported(env.slot);
+    let run = HookRun { slot: &slot, ..env.hook_run(journal) };
+    for hook in release.hooks.iter_mut().filter(|hook| hook.last_run.is_unfinished()) {
+        // When it started: an import that is repeated finds its own record only if it would write the same one.
+        (hook.last_run.phase, hook.last_run.completed_at) = (HookPhase::Failed, hook.last_run.started_at);
+    }
+    match env.applier.abandon_hooks(release, &run).await {
+        Err(error) if is_never_recorded(&error) => {
+            tracing::warn!(release = release.name, %error, "cannot record the end of hooks where the records were before");
+            Ok(env.applier.delete_ended(release, &run).await?)
+        }
+        ended => Ok(ended?),
+    }
+}
+
+/// Returns whether the end of a revision's hooks cannot be recorded, however often it is tried: the record is gone or too
+/// large, or the server refuses to change it.
+fn is_never_recorded(error: &HookError) -> bool {
+    let HookError::Record { source, .. } = error else { return false };
+    let is_replaced = source.downcast_ref().is_some_and(Error::is_replaced);
+    !is_replaced && !outside::is_outage(&**source)
+}
+
+/// Ends the hooks of a release that is recorded elsewhere and deleted without being imported, as if an uninstall without
+/// hooks had found it here. Repeating it is safe.
+///
+/// # Errors
+/// The records cannot be read or written.
+pub async fn end_hooks_elsewhere(env: &Environment<'_>) -> Result<(), Error> {
+    let found = match elsewhere(env, 0).await {
+        Err(error) if error.is_forbidden_list() || lists_no_objects(&error) => return Ok(()),
+        found => found?,
+    };
+    let Some(Elsewhere { release, marks, pending, .. }) = found else { return Ok(()) };
+    end_hooks(env, pending).await?;
+    let beside = env.storage.beside_releases().filter(|_| release.is_sealed());
+    let Some((beside, marks)) = beside.zip(marks) else { return Ok(()) };
+    let mut release = release.facts().clone();
+    match release.info.status {
+        Status::Deployed if is_under_test(&release, &marks) => {
+            end_hooks_of(env, &mut release, &DeployedRecord::at(&beside, &env.decoration, &marks)).await
+        }
+        Status::PendingInstall | Status::Uninstalling => {
+            end_hooks_of(env, &mut release, &Records { storage: &beside, marks: &marks }).await
+        }
+        _ => Ok(()),
     }
 }
 
@@ -215,15 +288,9 @@ impl Slot for Unreported<'_> {
     }
 }
 
-/// Returns the release as our record describes it. Nothing continues the hooks of an install that counts as failed.
-/// They end when they started: a repetition finds its own record only if it would write the same one.
+/// Returns the release as our record describes it.
 fn imported(mut release: Release, version: u32, status: Status) -> Release {
     let from = std::mem::replace(&mut release.version, version);
-    if status == Status::Failed {
-        for hook in release.hooks.iter_mut().filter(|hook| hook.last_run.is_unfinished()) {
-            (hook.last_run.phase, hook.last_run.completed_at) = (HookPhase::Failed, hook.last_run.started_at);
-        }
-    }
     release.set_status(status, format!("Imported from revision {from}, which was recorded elsewhere"));
     release
 }

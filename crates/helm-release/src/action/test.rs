@@ -121,7 +121,11 @@ pub(super) struct DeployedRecord<'a> {
 
 impl<'a> DeployedRecord<'a> {
     pub(super) fn of(env: &'a Environment<'_>, marks: &'a Marks) -> DeployedRecord<'a> {
-        DeployedRecord { storage: env.storage, decoration: &env.decoration, marks }
+        DeployedRecord::at(env.storage, &env.decoration, marks)
+    }
+
+    pub(super) fn at(storage: &'a Storage, decoration: &'a Decoration, marks: &'a Marks) -> DeployedRecord<'a> {
+        DeployedRecord { storage, decoration, marks }
     }
 
     /// Rewrites the record, if it still is this operator's, of the deployed revision, and unchanged since that was read. If

@@ -25,7 +25,14 @@ pub(crate) struct Elsewhere {
     /// The other revisions whose objects may be live.
     pub(crate) unsuccessful: Unsuccessful<Listing>,
     /// Those of them that this operator left pending, so that their hooks may still run.
-    pub(crate) pending: Vec<Release>,
+    pub(crate) pending: Vec<Pending>,
+}
+
+/// A pending revision that this operator made.
+#[derive(Debug)]
+pub(crate) struct Pending {
+    pub(crate) release: Release,
+    pub(crate) marks: Marks,
 }
 
 /// The revisions of a release that did not succeed, but may have made objects.
@@ -209,13 +216,17 @@ impl Storage {
         namespace: &str,
         name: &str,
         unsuccessful: &Unsuccessful<RecordMeta>,
-    ) -> Result<Vec<Release>, Error> {
+    ) -> Result<Vec<Pending>, Error> {
         let all = unsuccessful.before.iter().chain(&unsuccessful.later);
         let mut pending = Vec::new();
         for meta in all.filter(|meta| meta.marks.is_some() && meta.status.is_pending()) {
             match self.get(namespace, name, meta.version).await {
                 Err(error) if error.is_missing() || error.is_damage() => {}
-                record => pending.extend(record?.release.sealed().map(Sealed::into_inner)),
+                record => {
+                    let Record { release, marks, .. } = record?;
+                    let release = release.sealed().map(Sealed::into_inner);
+                    pending.extend(release.zip(marks).map(|(release, marks)| Pending { release, marks }));
+                }
             }
         }
         Ok(pending)

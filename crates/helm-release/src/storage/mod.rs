@@ -29,7 +29,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 pub use elsewhere::PATIENCE;
-pub(crate) use elsewhere::{Elsewhere, Listing, Unsuccessful};
+pub(crate) use elsewhere::{Elsewhere, Listing, Pending, Unsuccessful};
 pub use error::Error;
 pub use home::Home;
 pub use left_behind::{Maker, left_behind};
@@ -119,8 +119,8 @@ impl Storage {
 
     /// Returns a storage with each release's records in the release's namespace; `None` if this storage already keeps
     /// them there.
-    fn beside_releases(&self) -> Option<Storage> {
-        (self.home != Home::default()).then(|| Storage::new(self.api.clone(), self.keys.clone()))
+    pub(crate) fn beside_releases(&self) -> Option<Storage> {
+        (self.home != Home::default()).then(|| self.clone().at(Home::default()))
     }
 
     /// Creates the record of a new revision. Omits the chart's other files, then the notes, if the record would be too

@@ -1,5 +1,6 @@
 //! Tests of a chart's tests as a gate: when they run, where their outcome is, and what a failure leads to.
 
+use helm_release::kube::Disturbance;
 use helm_release::storage::Tests;
 
 use super::helm_commands::{helm_supersedes, helm_writes, manifest};
@@ -519,6 +520,44 @@ async fn a_test_that_a_dead_process_started_ends_before_the_next_revision_begins
     assert_eq!(phases(&world, 2).await, ["smoke Failed"]);
     assert_eq!(world.condition("TestSuccess").unwrap(), "True/TestSucceeded/revision 3 passed its tests");
     assert_eq!(count(&world, &format!("POST {JOBS}")), 3, "one for each revision");
+}
+
+/// Creates a controller that runs the chart's tests and keeps its records in the namespace `records`.
+fn recording(server: Arc<MemoryApi>) -> World {
+    World::with_events(server, Arc::new(Stub::default()), |settings| {
+        tested(OnTestFailure::Rollback)(settings);
+        settings.home = Home::in_namespace("records");
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_test_that_a_dead_process_started_ends_before_its_release_is_imported_and_runs_again() {
+    for spec in [Value::Null, json!({"ttlSecondsAfterFinished": 60})] {
+        for (create, change) in
+            [(Disturbance::AnswerLost, "1"), (Disturbance::Refused(500), "1"), (Disturbance::Refused(500), "2")]
+        {
+            let smoke = json!({"name": "smoke", "events": ["test"], "policies": ["hook-failed"], "spec": spec});
+            let world = world(OnTestFailure::Rollback, json!([smoke]));
+            killed_after(&world, 30).await;
+            let uid =
+                |world: &World| world.server.object(&format!("{JOBS}/smoke")).map(|job| job["metadata"]["uid"].clone());
+            let first = uid(&world);
+            assert!(first.is_some());
+            set(&world, change);
+            let world = recording(world.server);
+            world.server.disturb("POST /api/v1/namespaces/records/secrets", 1, create);
+            killed_after(&world, 20).await;
+            assert_eq!(uid(&world), None, "{spec} {create:?}: its own record may not exist yet");
+            let world = recording(world.server);
+            for _ in 0..2 {
+                reconcile(&world, "Complete").await;
+                tokio::time::advance(Duration::from_secs(600)).await;
+            }
+            let newest = if change == "1" { "2 deployed" } else { "3 deployed" };
+            assert_eq!((world.history().last().unwrap().as_str(), test_marks(&world)), (newest, Some(Tests::Passed)));
+            assert_ne!(uid(&world), first, "{spec} {create:?}");
+        }
+    }
 }
 
 /// Returns the status of a revision's record, as its label says.

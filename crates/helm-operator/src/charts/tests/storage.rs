@@ -374,6 +374,111 @@ async fn a_hook_of_an_upgrade_that_was_interrupted_when_its_records_moved_ends()
     }
 }
 
+/// Creates a release whose records are beside it, and whose process died in this event's hook `migrate`, whose Job has a TTL.
+async fn interrupted_in(event: &str) -> World {
+    let ttl = json!({"ttlSecondsAfterFinished": 60});
+    let migrate = json!({"name": "migrate", "events": [event], "policies": ["hook-failed"], "spec": ttl});
+    let world = World::new(hooks::with_hooks(json!([migrate])));
+    if event == "pre-upgrade" {
+        world.reconcile().await;
+        world.edit(|primary| primary["spec"]["value"] = "2".into());
+    }
+    hooks::killed_after(&world, 30).await;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_ended_for_a_move_of_records_neither_runs_again_nor_counts_if_the_place_is_set_back() {
+    let (create, delete) = ("POST /api/v1/namespaces/records/secrets", format!("DELETE {JOBS}/migrate"));
+    let failed = json!({"type": "Ready", "status": "False", "reason": "InstallError", "message": "no"});
+    for (event, version, expected) in [
+        ("pre-upgrade", 2, ["1 superseded", "2 failed", "3 deployed"].as_slice()),
+        ("pre-install", 1, &["1 failed", "2 deployed"]),
+    ] {
+        for (at, requests, how) in [
+            (create, 1000, Disturbance::Refused(403)),
+            (create, 1, Disturbance::Unanswered),
+            (&delete, 1, Disturbance::Unanswered),
+        ] {
+            let world = interrupted_in(event).await;
+            if event == "pre-install" {
+                world.edit(|primary| primary["status"] = json!({"conditions": [failed]}));
+            }
+            let world = recording(world.server, Stub::default());
+            world.server.disturb(at, requests, how);
+            hooks::killed_after(&world, 10).await;
+            assert!(!world.server.paths().iter().any(|path| path.starts_with(RECORDS)), "{event}, {at}");
+            let world = World::rendering(world.server, Arc::new(Stub::default()));
+            for _ in 0..2 {
+                hooks::reconcile(&world, "Complete").await;
+                tokio::time::advance(Duration::from_secs(600)).await;
+            }
+            assert_eq!(world.history(), expected, "{event}, {at}, {how:?}");
+            assert_eq!(hooks::phases(&world, version).await, ["migrate Failed"], "{event}, {at}, {how:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_was_interrupted_before_its_records_moved_ends_if_the_release_is_deleted_without_hooks() {
+    let disabled = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"});
+    for event in ["pre-install", "pre-upgrade", "pre-delete"] {
+        let backup = json!({"name": "backup", "events": ["pre-delete"]});
+        let migrate = json!({"name": "migrate", "events": [event]});
+        let hooks = if event == "pre-delete" { json!([migrate]) } else { json!([migrate, backup]) };
+        let world = World::new(hooks::with_hooks(hooks));
+        if event != "pre-install" {
+            world.reconcile().await;
+            world.edit(|primary| primary["spec"]["value"] = "2".into());
+        }
+        if event == "pre-delete" {
+            world.delete();
+        }
+        hooks::killed_after(&world, 30).await;
+        assert!(world.server.object(&format!("{JOBS}/migrate")).is_some(), "{event}");
+        world.edit(|primary| primary["metadata"]["annotations"] = disabled.clone());
+        if event != "pre-delete" {
+            world.delete();
+        }
+        let world = recording(world.server, Stub::default());
+        for _ in 0..3 {
+            world.reconcile().await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        assert_eq!((world.server.object(PRIMARY), world.maps()), (None, Vec::<String>::new()), "{event}");
+        assert!(!world.server.paths().iter().any(|path| path.starts_with(JOBS)), "{event}: {:?}", world.server.paths());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_of_an_interrupted_upgrade_ends_although_its_record_cannot_be_changed() {
+    for code in [403, 422] {
+        let world = interrupted_in("pre-upgrade").await;
+        world.edit(|primary| primary["spec"]["value"] = "1".into());
+        let world = recording(world.server, Stub::default());
+        world.server.disturb(&format!("PATCH {}", record_path(2)), 1000, Disturbance::Refused(code));
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(world.history(), ["3 deployed"]);
+        assert_eq!(world.server.object(&format!("{JOBS}/migrate")), None);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_of_an_interrupted_upgrade_does_not_end_before_its_record_can_say_so() {
+    let world = interrupted_in("pre-upgrade").await;
+    let world = recording(world.server, Stub::default());
+    let patch = format!("/{}", record_path(2).rsplit_once('/').unwrap().1);
+    world.server.refuse(move |call| {
+        let is_patch = call.method == http::Method::PATCH && call.path.contains(&patch);
+        // A server that has just started does not know its roles yet.
+        let message = "no: RBAC: clusterrole.rbac.authorization.k8s.io \"manager\" not found";
+        is_patch.then(|| Error::from_status(403, "Forbidden", message))
+    });
+    hooks::killed_after(&world, 10).await;
+    assert!(world.server.object(&format!("{JOBS}/migrate")).is_some());
+    assert_eq!(world.history(), Vec::<String>::new());
+}
+
 /// Creates a release whose records are beside it, and whose install counts as failed once they moved. Its process died
 /// while the hook `migrate` ran.
 async fn failed_in_a_hook() -> World {
@@ -700,6 +805,19 @@ async fn reconciled_without_sight_of_records(home: Home, server: Arc<MemoryApi>)
     tokio::time::advance(Duration::from_secs(600)).await;
     reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
     world
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_install_that_ended_where_its_records_moved_is_not_continued_once_the_place_is_set_back() {
+    let world =
+        interrupted_in_a_hook(json!([hooks::hook("first", "pre-install"), hooks::hook("last", "post-install")])).await;
+    let world = recording(world.server, random_values(4));
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!(world.history(), ["1 deployed"]);
+    let before = world.server.paths();
+    let world = reconciled_without_sight_of_records(Home::default(), world.server).await;
+    assert_eq!(world.state("Irreconcilable"), "True/ReleaseElsewhere");
+    assert_eq!((world.server.paths(), world.history()), (before, vec!["1 pending-install".to_owned()]));
 }
 
 #[tokio::test(start_paused = true)]

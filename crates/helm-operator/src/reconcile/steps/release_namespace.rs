@@ -4,6 +4,7 @@
 
 use controller::report::chain;
 use controller::runtime::key::ResourceKey;
+use helm_release::release::Status;
 use helm_release::storage::{self, Home, OWNER_LABEL, RecordMeta};
 
 use crate::reconcile::decide::state::Recorded;
@@ -64,10 +65,13 @@ impl StepContext<'_> {
     }
 
     /// Returns whether the newest known revision is older than the one that the status reports: records from before
-    /// `storageNamespace` stay in the release's namespace.
+    /// `storageNamespace` stay in the release's namespace. An install that begins there and ends elsewhere keeps its number.
     fn is_behind(&self, primary: &Primary) -> bool {
         let release = self.release().unwrap_or_default();
-        release.newest().is_some_and(|(version, _)| release.is_put_back(version, primary.reported()))
+        release.newest().is_some_and(|(version, newest)| {
+            let is_install = newest.status == Status::PendingInstall;
+            release.is_put_back(version, primary.reported().saturating_add(is_install.into()))
+        })
     }
 
     /// Checks that all of these records are in the release's namespace.
