@@ -1,6 +1,7 @@
 //! A controller's view of a store: its objects by the resource to which they belong, and by the controller's own
 //! indexes.
 
+use std::any::type_name;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, RwLock};
@@ -8,10 +9,10 @@ use std::sync::{Arc, Mutex, RwLock};
 use outside::sync::{self, lock};
 
 use super::decoded::Invalid;
-use super::guarded::guarded;
 use super::kind::Kind;
 use super::store::{Store, StoreListener};
 use crate::ResourceKey;
+use crate::runtime::guarded::guarded;
 
 /// The objects of one kind as last seen, by the resource to which they belong. Cheap to clone; reading sends no
 /// request.
@@ -202,7 +203,8 @@ impl<I: Clone + Eq + Hash, K> Index<I, K> {
 
 impl<I: Clone + Eq + Hash + Send + Sync, K: Send + Sync> StoreListener<K> for Index<I, K> {
     fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
-        let has = now.and_then(|object| guarded::<K, _>(key, || (self.keys_of)(object))).unwrap_or_default();
+        let has = now.and_then(|object| guarded(type_name::<K>(), key, || (self.keys_of)(object)));
+        let has = has.unwrap_or_default();
         let had = self.refile(key, &has);
         let left: Vec<I> = had.iter().filter(|of| !has.contains(of)).cloned().collect();
         self.file(key, &left, &has, now);

@@ -2,12 +2,14 @@
 //!
 //! kube's `DeserializeGuard` neither names the wrong field nor allows objects to be written again.
 
+use std::any::type_name;
+
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-use super::guarded::guarded;
 use super::kind::Kind;
 use super::untyped::{Contents, Untyped};
 use crate::ResourceKey;
+use crate::runtime::guarded::guarded;
 
 /// Why an object does not decode if its type panics.
 const PANICKED: &str = "its Rust type panicked, which is a bug; the log has the message and place";
@@ -45,7 +47,7 @@ impl<K: Kind> Decoded<K> {
 
     pub(super) fn of(untyped: Untyped) -> Decoded<K> {
         let Untyped { metadata, contents } = untyped;
-        let decoded = guarded::<K, _>(&key_of(&metadata), || decode(&metadata, &contents));
+        let decoded = guarded(type_name::<K>(), &key_of(&metadata), || decode(&metadata, &contents));
         match decoded.unwrap_or_else(|| Err(PANICKED.to_owned())) {
             Ok(object) => Decoded::Valid(object),
             Err(cause) => Decoded::Invalid(Box::new(Invalid { metadata, cause })),

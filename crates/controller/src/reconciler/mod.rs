@@ -12,7 +12,6 @@ mod contract;
 mod decoded;
 mod failing;
 mod failure;
-mod guarded;
 mod kind;
 mod known;
 mod once;

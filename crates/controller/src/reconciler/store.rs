@@ -14,7 +14,6 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinSet;
 
 use super::decoded::{Decoded, Invalid};
-use super::guarded::guarded;
 use super::kind::{self, Kind};
 use super::selector::Selector;
 use super::status::{STATUS, has_whole_conditions};
@@ -24,6 +23,7 @@ use crate::ResourceKey;
 use crate::client::{read_by, sharded};
 use crate::context::Context;
 use crate::runtime::freshness::{Epoch, Stamp};
+use crate::runtime::guarded::guarded;
 use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::{self, LISTING, Readiness};
 use crate::runtime::reflector::{self, EventHandler, Stream, WatchScope};
@@ -149,7 +149,7 @@ struct Follower<F>(F);
 
 impl<K, F: Fn(&K) + Send + Sync> StoreListener<K> for Follower<F> {
     fn changed(&self, key: &ResourceKey, before: Option<&Arc<K>>, now: Option<&Arc<K>>) {
-        before.into_iter().chain(now).for_each(|object| _ = guarded::<K, _>(key, || (self.0)(object)));
+        before.into_iter().chain(now).for_each(|object| _ = guarded(type_name::<K>(), key, || (self.0)(object)));
     }
 
     fn invalid(&self, _: &ResourceKey, _: Option<&Invalid>) {}

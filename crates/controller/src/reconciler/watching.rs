@@ -1,18 +1,19 @@
 //! The watches and settings that a reconciler declares.
 
+use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::cache::{Cache, Index};
 use super::decoded::Invalid;
 use super::failing::Failing;
-use super::guarded::guarded;
 use super::kind::{Kind, is_namespaced, owner};
 use super::selector::Selector;
 use super::settings::Settings;
 use super::store::{Listed, Reach, Stores};
 use super::written::is_as_new;
 use crate::ResourceKey;
+use crate::runtime::guarded::guarded;
 use crate::shards::{Ring, Shard};
 
 /// A watched kind.
@@ -174,7 +175,9 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
     /// `matters` must not read a cache: it is called while one is locked.
     pub fn when(self, matters: impl Fn(Option<&K>, Option<&K>) -> bool + Send + Sync + 'static) -> Self {
         let matters = move |before: Option<&K>, now: Option<&K>| match before.or(now) {
-            Some(object) => guarded::<K, _>(&ResourceKey::of(object), || matters(before, now)).unwrap_or(true),
+            Some(object) => {
+                guarded(type_name::<K>(), &ResourceKey::of(object), || matters(before, now)).unwrap_or(true)
+            }
             // A resource waits for any change of a foreign object.
             None => true,
         };

@@ -3,6 +3,7 @@
 //! A `queue` hands out keys, `fair_queue` lets groups take turns, `retries` keeps failed keys apart, `concurrency`
 //! limits how many run at once, and `workers` runs them. A `reflector` feeds a store from lists and watches, which
 //! `pages` reads, a `shard_selector` selects a range of them, and `freshness` decides how long to trust an entry.
+//! `guarded` confines a panic of an author's function to the object that it was called for.
 
 pub mod key;
 pub mod namespaces;
@@ -18,6 +19,7 @@ pub mod concurrency;
 
 pub mod workers;
 
+pub mod guarded;
 pub mod reflector;
 
 pub mod pages;

@@ -1,19 +1,17 @@
 //! Keeps a panic of an author's function, which a watch calls for each object, with that object.
 
-use std::any::type_name;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use crate::ResourceKey;
+use super::key::ResourceKey;
 use crate::metrics::WATCH_PANICS;
 
-/// Calls an author's function for an object of kind `K`. Returns `None` if it panics. Uncaught, the panic would end the
+/// Calls an author's function for an object of this kind. Returns `None` if it panics. Uncaught, the panic would end the
 /// watch, and again each time the object is listed, so anyone who may create such an object could stop all readers.
-pub(super) fn guarded<K, T>(key: &ResourceKey, call: impl FnOnce() -> T) -> Option<T> {
+pub fn guarded<T>(kind: &str, object: &ResourceKey, call: impl FnOnce() -> T) -> Option<T> {
     let result = catch_unwind(AssertUnwindSafe(call)).ok();
     if result.is_none() {
         WATCH_PANICS.inc();
-        let kind = type_name::<K>();
-        tracing::error!(kind, object = %key, "A function that reads watched objects panicked, which is a bug");
+        tracing::error!(kind, %object, "A function that reads watched objects panicked, which is a bug");
     }
     result
 }
