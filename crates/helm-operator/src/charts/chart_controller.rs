@@ -156,14 +156,16 @@ impl ChartController {
     }
 
     /// Serves only the resources that `serves` accepts. A resource that it rejects after a change keeps its release,
-    /// and is still uninstalled when it is deleted. Default: all that the watch's `selector` selects.
+    /// and is still uninstalled when it is deleted. If `serves` panics, the resource is paused. A `spec` that exceeds a
+    /// limit of the operator is reported without asking. Default: all that the watch's `selector` selects.
     #[must_use]
     pub fn filter(mut self, serves: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> ChartController {
         self.extensions.filters.push(Arc::new(serves));
         self
     }
 
-    /// Leaves a resource alone, deleted or not, while `pauses` returns true, as the annotation `pause` does.
+    /// Leaves a resource alone, deleted or not, while `pauses` returns true or panics, as the annotation `pause` does. A
+    /// `spec` that exceeds a limit of the operator is reported without asking.
     #[must_use]
     pub fn pause_when(mut self, pauses: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> ChartController {
         self.extensions.pauses.push(Arc::new(pauses));

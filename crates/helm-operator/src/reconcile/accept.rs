@@ -3,9 +3,11 @@
 
 use std::sync::Arc;
 
+use controller::runtime::guarded::guarded;
 use controller::runtime::key::ResourceKey;
 use controller::shards::{Share, Standing};
-use kube::core::{Selector, SelectorExt as _};
+use go_encoding::json;
+use kube::core::{DynamicObject, Selector, SelectorExt as _};
 use serde_json::Value;
 
 use super::versions::{Reservation, Versions};
@@ -79,18 +81,30 @@ impl Acceptance {
         raw.map_or(Standing::Ours, |(share, raw)| share.standing(primary.uid(), primary.own_namespace(), &raw.labels))
     }
 
-    /// Returns whether the author pauses the resource; `None` if a filter rejects it. A resource that must be
-    /// uninstalled is never rejected.
+    /// Returns whether the resource is paused; `None` if a filter rejects it. A resource that must be uninstalled is
+    /// never rejected.
+    ///
+    /// If a filter or a condition panics, the resource is paused, because what the author wants is unknown. Without a
+    /// filter's answer, rejecting the resource would give up its release silently, and serving it could install a
+    /// release besides another operator's. A paused resource stays as it is, and its status shows the pause.
+    ///
+    /// A `spec` that cannot be read is not shown to the author's code. No release is made from it either, and
+    /// reconciling the resource reports why, so it is served.
     fn judge(&self, primary: &Primary) -> Option<bool> {
         if self.filters.is_empty() && self.pauses.is_empty() {
             return Some(false);
         }
-        let mut object = primary.object();
-        let spec = primary.spec.json().ok().and_then(|json| serde_json::from_str(json).ok()).unwrap_or(Value::Null);
-        object.data = serde_json::json!({"spec": spec});
+        let Some(object) = shown(primary) else { return Some(false) };
+        let ask = |rule: &Judge| guarded(&primary.kind, &primary.key(), || rule(&object));
         let uninstalls = primary.deleting && primary.has_finalizer();
-        let is_served = uninstalls || self.filters.iter().all(|serves| serves(&object));
-        is_served.then(|| self.pauses.iter().any(|pauses| pauses(&object)))
+        let mut panicked = false;
+        for serves in self.filters.iter().filter(|_| !uninstalls) {
+            match ask(serves) {
+                Some(false) => return None,
+                answer => panicked |= answer.is_none(),
+            }
+        }
+        Some(panicked || self.pauses.iter().any(|pauses| ask(pauses).unwrap_or(true)))
     }
 
     /// Returns the key of a resource that the server sent.
@@ -110,4 +124,15 @@ impl Acceptance {
             None => Some(Reservation::default()),
         }
     }
+}
+
+/// Returns the resource as filters and conditions see it; `None` if its `spec` cannot be read. Charts read deeper than
+/// `serde_json`. If what nests deeper were not shown, whoever writes a resource could escape a filter that reads it.
+fn shown(primary: &Primary) -> Option<DynamicObject> {
+    let text = primary.spec.json().ok()?;
+    let deep = || json::decode_preserving_ints(text.as_bytes()).ok().map(|values| json::to_serde(&values));
+    let spec: Value = serde_json::from_str(text).ok().or_else(deep)?;
+    let mut object = primary.object();
+    object.data = Value::from_iter([("spec", spec)]);
+    Some(object)
 }

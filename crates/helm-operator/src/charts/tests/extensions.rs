@@ -1,8 +1,13 @@
 //! Tests of what the operator's author adds to a chart: value mappers, filters, pauses and watches of more objects.
 
+use controller::metrics::WATCH_PANICS;
 use controller::report::Outcome;
+use controller::runtime::reflector::{self, Stream};
+use futures::{StreamExt as _, stream};
 use kube::ResourceExt as _;
 use kube::core::DynamicObject;
+use kube::runtime::watcher::{self, Event};
+use tokio::sync::oneshot;
 
 use super::hooks::{JOBS, reconcile};
 use super::*;
@@ -152,6 +157,128 @@ async fn a_paused_resource_is_not_even_uninstalled() {
     world.delete();
     world.reconcile().await;
     assert_eq!(world.maps(), ["a"]);
+}
+
+/// Panics for some resources, and accepts the others.
+fn is_harmless(resource: &DynamicObject) -> bool {
+    assert!(resource.data["spec"]["bomb"] != true, "a bug");
+    true
+}
+
+/// Returns rules with a filter, and with a condition for a pause, that panic for some resources.
+fn panicking() -> [Acceptance; 2] {
+    let filtering = Acceptance { filters: vec![Arc::new(is_harmless)], ..Acceptance::default() };
+    let pausing = Acceptance { pauses: vec![Arc::new(|resource| !is_harmless(resource))], ..Acceptance::default() };
+    [filtering, pausing]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_paused_while_a_filter_or_pause_panics_for_it_and_no_other_is_affected() {
+    let bomb = |maps: &str| json!({"maps": [maps], "value": "1", "bomb": true});
+    for acceptance in panicking() {
+        let filters = !acceptance.filters.is_empty();
+        let world = judging(World::new(bomb("a")).server, acceptance);
+        let two = world.add("ns", "two", json!({"maps": ["b"], "value": "1"}));
+        let before = WATCH_PANICS.get();
+        world.reconcile().await;
+        world.reconcile_one(&two).await;
+        assert_eq!(world.maps(), ["b"], "neither is anything installed, nor is the other missed");
+        assert_eq!(world.state("Paused"), "True/PauseReconcileAnnotationTrue");
+        assert!(WATCH_PANICS.get() > before);
+
+        world.edit(|resource| resource["spec"] = json!({"maps": ["a"], "value": "1"}));
+        world.reconcile().await;
+        assert_eq!((world.maps(), world.state("Ready")), (vec!["a".to_owned(), "b".into()], "True/Ready".to_owned()));
+        world.edit(|resource| resource["spec"] = bomb("c"));
+        world.reconcile().await;
+        assert_eq!((world.maps(), world.history()), (vec!["a".to_owned(), "b".into()], vec!["1 deployed".to_owned()]));
+        world.delete();
+        world.reconcile().await;
+        assert_eq!(world.server.object(PRIMARY).is_none(), filters, "a filter is not asked about a deletion");
+    }
+}
+
+/// Runs a watch that lists these resources, delivers events of others, and lists the others. Returns how often the watch
+/// was opened.
+async fn watch(world: &World, listed: &[Received], changed: &[Received]) -> usize {
+    let list = |resources: &[Received]| {
+        let items: Vec<_> = resources.iter().cloned().map(Event::InitApply).collect();
+        [Event::Init].into_iter().chain(items).chain([Event::InitDone])
+    };
+    let events = list(listed).chain(changed.iter().cloned().map(Event::Apply)).chain(list(changed));
+    let mut events: Vec<watcher::Result<Event<Received>>> = events.map(Ok).collect();
+    let opened = Arc::new(AtomicUsize::new(0));
+    let opens = opened.clone();
+    let open = move || {
+        opens.fetch_add(1, Ordering::SeqCst);
+        stream::iter(std::mem::take(&mut events)).boxed()
+    };
+    let stream = Stream::new(WatchScope::ALL, open);
+    reflector::run(Primaries(world.shared.clone()), stream, oneshot::channel().0).await;
+    opened.load(Ordering::SeqCst)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_or_pause_that_panics_for_a_resource_does_not_end_the_watch_of_its_kind() {
+    for acceptance in panicking() {
+        let world = judging(World::new(json!({"value": "1"})).server, acceptance);
+        let two = world.add("ns", "two", json!({"value": "1"}));
+        world.edit(|resource| resource["spec"] = json!({"value": "2", "bomb": true}));
+        let received = || {
+            let paths = [&key(), &two].map(|key| primary("ns", &key.name, Value::Null).0);
+            paths.map(|path| serde_json::from_value::<Received>(world.server.object(&path).unwrap()).unwrap())
+        };
+        let listed = received();
+        world.edit(|resource| resource["spec"]["value"] = "3".into());
+        world.add("ns", "two", json!({"value": "4"}));
+        assert_eq!(watch(&world, &listed, &received()).await, 1);
+        let known = [key(), two].map(|key| world.shared.cache.primary(&key).unwrap());
+        let known = known.map(|primary| (primary.annotations.pause(), primary.spec.json().unwrap().to_owned()));
+        let expected = [(true, json!({"value": "3", "bomb": true})), (false, json!({"value": "4"}))];
+        let expected = expected.map(|(is_paused, spec)| (is_paused, spec.to_string()));
+        assert_eq!(known, expected);
+    }
+}
+
+/// Returns whether the `spec` of a resource names this operator.
+fn is_ours(resource: &DynamicObject) -> bool {
+    resource.data["spec"]["ours"] == true
+}
+
+/// Returns rules with a filter that rejects what is not ours, and with a condition that pauses it.
+fn choosing() -> [Acceptance; 2] {
+    let filtering = Acceptance { filters: vec![Arc::new(is_ours)], ..Acceptance::default() };
+    let pausing = Acceptance { pauses: vec![Arc::new(|resource| !is_ours(resource))], ..Acceptance::default() };
+    [filtering, pausing]
+}
+
+#[test]
+fn filters_and_pauses_see_specs_as_deep_as_charts_do_and_none_that_no_chart_can_read() {
+    let [filtering, pausing] = choosing();
+    // serde_json reads 127 levels, and charts 500.
+    for (depth, is_seen) in [(100, true), (300, true), (600, false)] {
+        let spec = format!(r#"{{"deep":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
+        let received = || {
+            let text = format!(r#"{{"metadata":{{"name":"web","namespace":"ns","uid":"u"}},"spec":{spec}}}"#);
+            serde_json::from_str::<Received>(&text).unwrap()
+        };
+        assert_eq!(filtering.admit(received(), &[]).is_none(), is_seen, "{depth}");
+        assert_eq!(pausing.admit(received(), &[]).unwrap().annotations.pause(), is_seen, "{depth}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_spec_that_cannot_be_read_is_reported_although_a_filter_or_pause_would_not_serve_it() {
+    for acceptance in choosing() {
+        let world = judging(World::new(json!({"maps": ["a"], "value": "1", "ours": true})).server, acceptance);
+        world.reconcile().await;
+        world.edit(|resource| resource["spec"] = json!({"maps": ["b"], "padding": "x".repeat(1 << 20)}));
+        world.reconcile().await;
+        assert_eq!((world.state("Irreconcilable"), world.maps()), ("True/InvalidValues".into(), vec!["a".to_owned()]));
+        world.delete();
+        world.reconcile().await;
+        assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+    }
 }
 
 /// Creates a controller with a post-renderer that puts a text into every object.
