@@ -60,7 +60,8 @@ pub struct Requirement {
 }
 
 impl Readiness {
-    /// Adds a requirement. `why` is the reason why it is not met yet.
+    /// Adds a requirement, or replaces the one of this name, even if it was met. `why` is the reason why it is not met
+    /// yet.
     pub fn require(&self, what: &str, why: &str) -> Requirement {
         self.require_for(Task::Answer, what, why)
     }
@@ -81,6 +82,11 @@ impl Readiness {
     /// Makes the process ready as soon as it can answer webhooks.
     pub(crate) fn answer_webhooks(&self) {
         self.0.send_modify(|state| state.task = Task::Answer);
+    }
+
+    /// Returns whether a kind, as [`kind`] names it, is not served yet, or one of its lists has never been complete.
+    pub fn awaits(&self, kind: &str) -> bool {
+        self.0.borrow().unmet.keys().any(|what| what.starts_with(kind))
     }
 
     /// Returns the unmet requirements with their reasons: `Shop in v1: not listed yet`.
@@ -185,6 +191,33 @@ mod tests {
         );
         shops.meet();
         assert!(readiness.unmet().is_empty());
+    }
+
+    #[test]
+    fn a_requirement_that_is_added_again_replaces_the_one_before() {
+        let readiness = Readiness::default();
+        let before = readiness.require_to_reconcile("Shop", LISTING);
+        before.fails("forbidden");
+        let again = readiness.require_to_reconcile("Shop", LISTING);
+        assert_eq!(readiness.unmet(), ["Shop: not listed yet"]);
+        again.meet();
+        assert!(readiness.unmet().is_empty() && before.is_met());
+        assert!(!readiness.require_to_reconcile("Shop", LISTING).is_met());
+    }
+
+    #[test]
+    fn a_kind_is_awaited_until_it_is_served_and_all_its_lists_are_complete() {
+        let readiness = Readiness::default();
+        let [shops, newer, others] = [("Shop", "g/v1"), ("Shop", "g/v2"), ("BigShop", "g/v1")].map(|(k, v)| kind(k, v));
+        let require = |what: &str| readiness.require_to_reconcile(what, LISTING);
+        let (served, _newer, _others) = (require(&shops), require(&newer), require(&others));
+        assert!(readiness.awaits(&shops));
+        let lists = ["a", "b"].map(|namespace| require(&format!("{shops} in namespace {namespace}")));
+        served.meet();
+        lists[0].meet();
+        assert!(readiness.awaits(&shops));
+        lists[1].meet();
+        assert!(!readiness.awaits(&shops) && readiness.awaits(&newer) && readiness.awaits(&others));
     }
 
     #[test]

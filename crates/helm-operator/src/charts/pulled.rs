@@ -21,7 +21,7 @@ use controller::context::Context;
 use controller::reconciler;
 use controller::report::{Outcome, chain};
 use controller::runtime::backoff;
-use controller::runtime::readiness::Readiness;
+use controller::runtime::readiness::{self, Readiness};
 use controller::runtime::reflector::WatchScope;
 use helm::engine::Engine;
 use registry::{Cache, Digest, Fetched};
@@ -157,9 +157,17 @@ pub(super) async fn run(controller: ChartController, pull: Pull, context: Contex
         if let Ok(ended) = timeout(GRACE, &mut running).await {
             ended?;
         }
-        // The process stays ready: only one kind lists again.
-        readiness = Readiness::default();
+        drop(running);
+        readiness = readiness_of_next(&context, &controller.watch);
     }
+}
+
+/// Returns the readiness to which the next controller of a kind reports. It is the process's until the kind's lists
+/// have been complete once: a controller that ends before leaves requirements that only the next one can meet. From
+/// then on, the process stays ready, because only one kind lists again.
+fn readiness_of_next(context: &Context, watch: &Watch) -> Readiness {
+    let kind = readiness::kind(&watch.kind, &watch.api_resource().api_version);
+    if context.readiness.awaits(&kind) { context.readiness.clone() } else { Readiness::default() }
 }
 
 /// Looks for the chart of a watch.

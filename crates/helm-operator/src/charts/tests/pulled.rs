@@ -256,6 +256,21 @@ impl Operator {
         eventually(|| if map() == version { Ok(()) } else { Err(format!("{} {}", map(), status(&self.server))) }).await;
     }
 
+    /// Waits until nothing keeps the process unready.
+    async fn is_ready(&self) {
+        eventually(|| match self.context.readiness.unready() {
+            lines if lines.is_empty() => Ok(()),
+            lines => Err(lines.join("; ")),
+        })
+        .await;
+    }
+
+    /// Waits until one chart has replaced another, or none.
+    async fn has_replaced(&self) {
+        let replaced = || self.published("ChartUpdated").len();
+        eventually(|| if replaced() == 1 { Ok(()) } else { Err(format!("{} replacements", replaced())) }).await;
+    }
+
     /// Waits until drift is repaired, which shows that the chart serves, and that no revision was made.
     async fn repairs(&self, version: &str) {
         self.server.remove(&format!("{MAPS}/c"));
@@ -383,6 +398,78 @@ async fn a_chart_that_cannot_be_fetched_is_the_reason_of_its_resources_until_it_
     operator.says("ChartUnavailable", &expected).await;
     registry.away(false);
     operator.serves("1.0.0").await;
+    operator.stop().await;
+}
+
+/// Refuses the lists of resources from now on. Returns how many it has refused.
+fn refuse_lists(server: &MemoryApi) -> Arc<AtomicUsize> {
+    let refused = Arc::new(AtomicUsize::new(0));
+    let refuses = refused.clone();
+    server.refuse(move |call| {
+        call.path.contains("/memcacheds?").then(|| {
+            refuses.fetch_add(1, Ordering::SeqCst);
+            Error::from_status(403, "Forbidden", "no")
+        })
+    });
+    refused
+}
+
+/// Waits until another list is refused.
+async fn refuses_another(refused: &AtomicUsize) {
+    let before = refused.load(Ordering::SeqCst);
+    let is_more = || refused.load(Ordering::SeqCst) > before;
+    eventually(|| if is_more() { Ok(()) } else { Err("no list".into()) }).await;
+}
+
+#[tokio::test]
+async fn a_process_whose_first_look_failed_is_ready_once_the_chart_is_there_and_its_kind_is_listed() {
+    let (server, registry, cache) = (Arc::new(MemoryApi::new()), Registry::start().await, tempfile::tempdir().unwrap());
+    server.serve("v1", "ConfigMap", "configmaps");
+    server.serve("v1", "Secret", "secrets");
+    registry.push("1.0.0");
+    *registry.failures.lock().unwrap() = 1;
+    let operator = Operator::start(&server, &registry, &cache.path().join("charts"), None);
+    operator.has_replaced().await;
+    assert!(!operator.context.readiness.unready().is_empty(), "the kind is not served yet");
+    server.serve("cache.my.domain/v1", "Memcached", "memcacheds");
+    let (path, resource) = primary("ns", "web", spec());
+    server.put(&path, resource, "user");
+    operator.is_ready().await;
+    operator.serves("1.0.0").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_process_is_ready_once_a_newer_chart_has_listed_what_the_one_before_could_not() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    registry.push("1.0.0");
+    let refused = refuse_lists(&server);
+    let operator = Operator::start(&server, &registry, &cache.path().join("charts"), None);
+    refuses_another(&refused).await;
+    registry.push("1.1.0");
+    operator.has_replaced().await;
+    refuses_another(&refused).await;
+    assert!(!operator.context.readiness.unready().is_empty(), "the kind is not listed yet");
+    server.accept();
+    operator.is_ready().await;
+    operator.serves("1.1.0").await;
+    operator.stop().await;
+}
+
+#[tokio::test]
+async fn a_process_that_was_ready_stays_so_while_a_newer_chart_has_not_listed_its_kind() {
+    let (server, registry, cache) = (server(), Registry::start().await, tempfile::tempdir().unwrap());
+    registry.push("1.0.0");
+    let operator = Operator::start(&server, &registry, &cache.path().join("charts"), None);
+    operator.serves("1.0.0").await;
+    operator.is_ready().await;
+    let refused = refuse_lists(&server);
+    registry.push("1.1.0");
+    refuses_another(&refused).await;
+    assert_eq!(operator.context.readiness.unready(), [] as [String; 0]);
+    server.accept();
+    operator.serves("1.1.0").await;
+    assert_eq!(operator.context.readiness.unready(), [] as [String; 0]);
     operator.stop().await;
 }
 
