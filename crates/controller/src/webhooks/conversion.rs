@@ -7,7 +7,9 @@ use outside::Headed;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 
+use super::abandoned::Abandoned;
 use super::answer::decode;
 use super::deep::Shallow;
 use super::unknown::keep;
@@ -36,8 +38,8 @@ struct Request<'a> {
     objects: Vec<&'a RawValue>,
 }
 
-/// Converts an object from one version to another.
-type Convert = fn(&Value) -> Result<Value, String>;
+/// Converts an object from one version to another, unless the conversion is abandoned.
+type Convert = fn(&Value, &CancellationToken) -> Result<Value, String>;
 
 /// The versions of one kind, and the conversions between them.
 pub(crate) struct Versions {
@@ -76,18 +78,20 @@ impl Versions {
         self.steps.first().map_or("", |(from, ..)| from)
     }
 
-    /// Answers the body of a conversion review. Holds one parsed object at a time: a list may be large.
-    pub(crate) fn review(&self, body: &[u8]) -> Result<String, String> {
+    /// Answers the body of a conversion review. Holds one parsed object at a time: a list may be large. Ends early once
+    /// it is abandoned.
+    pub(crate) fn review(&self, body: &[u8], abandoned: &CancellationToken) -> Result<String, String> {
         let review: Review<'_> = serde_json::from_slice(body).map_err(|error| error.to_string())?;
         let Request { uid, desired_api_version: to, objects } = review.request;
         let converted = objects.iter().map(|object| {
+            Abandoned::check(abandoned).map_err(|error| error.to_string())?;
             let because = |why: &str| format!("cannot convert {} {} to {to}: {why}", self.kind, name_of(object));
             if weigh(object.get().as_bytes()) > MAX_WEIGHT {
                 return Err(because(&format!("it has too many values; shorten it in {}", self.stored())));
             }
             let shallow = Shallow::of(object.get());
             let object: Value = serde_json::from_str(&shallow.text).map_err(|error| error.to_string())?;
-            let converted = self.convert(&object, &to)?.to_string();
+            let converted = self.convert_unless(abandoned, &object, &to)?.to_string();
             shallow.restored(converted).ok_or_else(|| because("it nests too deeply"))
         });
         let (result, objects) = match converted.collect::<Result<Vec<String>, String>>() {
@@ -102,6 +106,11 @@ impl Versions {
 
     /// Converts one object. An error names it, and the field if one is wrong.
     pub(crate) fn convert(&self, object: &Value, to: &str) -> Result<Value, String> {
+        self.convert_unless(&CancellationToken::new(), object, to)
+    }
+
+    /// Converts one object, unless the conversion is abandoned.
+    fn convert_unless(&self, abandoned: &CancellationToken, object: &Value, to: &str) -> Result<Value, String> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let (from, name) = (text("/apiVersion"), text("/metadata/name"));
         let name = place(text("/metadata/namespace"), name);
@@ -114,7 +123,7 @@ impl Versions {
         // They may have a time that Rust's type does not, and one object that is not converted fails its whole list.
         let managed = metadata_of(&mut converted).and_then(|metadata| metadata.remove(MANAGED_FIELDS));
         for step in path {
-            let next = step(&converted).map_err(because)?;
+            let next = step(&converted, abandoned).map_err(because)?;
             converted = self.finish(&converted, next);
         }
         if let (Some(managed), Some(metadata)) = (managed, metadata_of(&mut converted)) {
@@ -190,12 +199,15 @@ fn place(namespace: &str, name: &str) -> String {
     if namespace.is_empty() { name.to_owned() } else { format!("{namespace}/{name}") }
 }
 
-fn step<A: Kind, B: Kind + TryFrom<A, Error: Display>>(object: &Value) -> Result<Value, String> {
+fn step<A: Kind, B: Kind + TryFrom<A, Error: Display>>(
+    object: &Value,
+    abandoned: &CancellationToken,
+) -> Result<Value, String> {
     let decoded: A = decode(object).map_err(|rejection| rejection.text())?;
     let known = serde_json::to_value(&decoded).map_err(|error| error.to_string())?;
     let converted = B::try_from(decoded).map_err(|error| error.to_string())?;
     let mut converted = serde_json::to_value(converted).map_err(|error| error.to_string())?;
-    keep::<B>(object, &known, &mut converted);
+    keep::<B>(object, &known, &mut converted, abandoned).map_err(|error| error.to_string())?;
     Ok(converted)
 }
 
@@ -317,6 +329,10 @@ mod tests {
         versions().conversions[0].convert(object, &format!("example.com/{to}"))
     }
 
+    fn respond(body: &[u8]) -> Result<String, String> {
+        versions().conversions[0].review(body, &CancellationToken::new())
+    }
+
     #[test]
     fn a_round_trip_loses_nothing_and_leaves_metadata_alone() {
         let spec = json!({"owners": ["ada", "alan", "grace"]});
@@ -385,7 +401,7 @@ mod tests {
             let request = json!({"uid": "u", "desiredAPIVersion": "example.com/v2", "objects": objects});
             let review =
                 json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview", "request": request});
-            let answer = versions().conversions[0].review(review.to_string().as_bytes()).unwrap();
+            let answer = respond(review.to_string().as_bytes()).unwrap();
             serde_json::from_str::<Value>(&answer).unwrap()["response"].clone()
         };
         let response = review(json!([good, good]));
@@ -394,7 +410,7 @@ mod tests {
         let response = review(json!([good, bad]));
         assert_eq!((&response["result"]["status"], &response["convertedObjects"]), (&json!("Failure"), &json!([])));
         assert!(response["result"]["message"].as_str().unwrap().contains("Shop b"));
-        assert!(versions().conversions[0].review(b"{}").is_err());
+        assert!(respond(b"{}").is_err());
         let response = review(json!([vec![json!({"": 0}); 30_000]]));
         assert!(response["result"]["message"].as_str().unwrap().contains("too many values"), "a hostile object");
     }
@@ -405,7 +421,7 @@ mod tests {
         let doors = vec![json!({"name": "a", "width": 1}); 17_000];
         let heavy = shop("v1", &metadata(json!({})), &json!({"owner": "ada", "doors": doors}));
         let request = json!({"uid": "u", "desiredAPIVersion": "example.com/v2", "objects": [heavy]});
-        let answer = versions().conversions[0].review(json!({"request": request}).to_string().as_bytes()).unwrap();
+        let answer = respond(json!({"request": request}).to_string().as_bytes()).unwrap();
         let why = "it has too many values; shorten it in example.com/v1";
         assert!(answer.contains(&format!("cannot convert Shop ns/a to example.com/v2: {why}")), "{answer}");
     }
@@ -431,7 +447,7 @@ mod tests {
         let plain = shop("v1", &json!({"name": "a", "uid": "1"}), &json!({"owner": "ada"}));
         let review =
             format!(r#"{{"request":{{"uid":"u","desiredAPIVersion":"example.com/v2","objects":[{plain},{object}]}}}}"#);
-        let answer = versions().conversions[0].review(review.as_bytes()).unwrap();
+        let answer = respond(review.as_bytes()).unwrap();
         assert!(answer.contains(r#""result":{"status":"Success"}"#), "{answer}");
         for owners in [r#""owners":["ada"]"#, r#""owners":["alan"]"#] {
             assert_eq!(answer.matches(owners).count(), 1, "{owners}");

@@ -4,6 +4,7 @@
 //! Rust types of two versions. [`Webhooks`] collects them. Every replica answers; the leader keeps the API server's
 //! configuration current.
 
+mod abandoned;
 mod admission;
 mod answer;
 mod certificate;

@@ -14,6 +14,7 @@ use http::header::CONTENT_TYPE;
 use http::{Method, StatusCode};
 use kube::Client;
 use tokio::time::{Instant, timeout};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::conversion::{MAX_WEIGHT, Versions};
@@ -39,7 +40,7 @@ const ADMISSION_LIMIT: Duration = Duration::from_secs(8);
 const CONVERSION_LIMIT: Duration = Duration::from_secs(25);
 
 pub(crate) fn router(webhooks: Webhooks, client: Client, metrics: Metrics) -> Router {
-    let served = Served { webhooks, client, metrics, budget: Budget::default() };
+    let served = Served { webhooks, client, metrics, budget: Arc::default() };
     Router::new().fallback(count).with_state(Arc::new(served))
 }
 
@@ -47,7 +48,7 @@ struct Served {
     webhooks: Webhooks,
     client: Client,
     metrics: Metrics,
-    budget: Budget,
+    budget: Arc<Budget>,
 }
 
 /// What a path requests.
@@ -111,15 +112,19 @@ impl Served {
         if let Asked::Admission(_) = &asked {
             growth::check(&body, weight).map_err(|why| (StatusCode::PAYLOAD_TOO_LARGE, why.to_owned()))?;
         }
-        // A separate task, so that a panic or a blocking call affects only this request.
-        let client = self.client.clone();
+        // A separate task, so that a panic or a blocking call affects only this request. Work that blocks its thread
+        // outlives its time limit. It keeps its share until it ends, and a conversion ends soon.
+        let (client, abandoned) = (self.client.clone(), CancellationToken::new());
+        let _abandons_when_dropped = abandoned.clone().drop_guard();
         let work = match asked {
             Asked::Admission(hook) => AbortOnDropHandle::new(tokio::spawn(async move {
+                let (_share, body) = (share, body);
                 let asked = AssertUnwindSafe(hook.review(&body, client)).catch_unwind().await;
                 asked.unwrap_or_else(|_| Err(Failure::Webhook(PANICKED.into()))).map_err(refusal)
             })),
             Asked::Conversion(versions) => AbortOnDropHandle::new(tokio::task::spawn_blocking(move || {
-                let converted = std::panic::catch_unwind(AssertUnwindSafe(|| versions.review(&body)));
+                let (_share, body) = (share, body);
+                let converted = std::panic::catch_unwind(AssertUnwindSafe(|| versions.review(&body, &abandoned)));
                 let converted = converted.map_err(|_| Failure::Webhook(PANICKED.into()));
                 converted.and_then(|converted| converted.map_err(Failure::Review)).map_err(refusal)
             })),
@@ -128,9 +133,9 @@ impl Served {
     }
 
     /// Reads a body of at most `most` bytes, which count in the process's budget until the share is dropped.
-    async fn read(&self, body: Body, most: usize) -> Result<(Bytes, Share<'_>), Refusal> {
+    async fn read(&self, body: Body, most: usize) -> Result<(Bytes, Share), Refusal> {
         let (mut pieces, mut read) = (body.into_data_stream(), Vec::new());
-        let mut share = Share { budget: &self.budget, taken: 0 };
+        let mut share = Share { budget: self.budget.clone(), taken: 0 };
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
             if read.len() + piece.len() > most {
@@ -168,12 +173,12 @@ fn refusal(failure: Failure) -> Refusal {
 struct Budget(AtomicUsize);
 
 /// The part of the budget that one review takes.
-struct Share<'a> {
-    budget: &'a Budget,
+struct Share {
+    budget: Arc<Budget>,
     taken: usize,
 }
 
-impl Share<'_> {
+impl Share {
     fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
         self.taken += bytes;
         let total = self.budget.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
@@ -186,7 +191,7 @@ impl Share<'_> {
     }
 }
 
-impl Drop for Share<'_> {
+impl Drop for Share {
     fn drop(&mut self) {
         self.budget.0.fetch_sub(self.taken, Ordering::Relaxed);
     }

@@ -2,7 +2,9 @@
 //! `x-kubernetes-preserve-unknown-fields` allow.
 
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
+use super::abandoned::Abandoned;
 use super::answer::decode;
 use super::merge::{MATCHED, origin};
 use crate::reconciler::Kind;
@@ -21,17 +23,25 @@ type Field = (Vec<Part>, Value);
 
 /// Copies fields that the original's type does not know: those missing in `known`, the original as its type serializes
 /// it. Skips names that type `B` declares, because there they mean something else.
-pub(super) fn keep<B: Kind>(original: &Value, known: &Value, converted: &mut Value) {
+///
+/// # Errors
+/// The conversion is abandoned.
+pub(super) fn keep<B: Kind>(
+    original: &Value,
+    known: &Value,
+    converted: &mut Value,
+    abandoned: &CancellationToken,
+) -> Result<(), Abandoned> {
     let mut fields = Vec::new();
     for part in ["spec", "status"] {
         let mut path = vec![Part::Key(part.to_owned())];
         collect([&original[part], &known[part], &converted[part]], &mut path, &mut fields);
     }
     if fields.is_empty() {
-        return;
+        return Ok(());
     }
-    let Some(expected) = print::<B>(converted) else { return };
-    add(converted, &fields, |candidate| print::<B>(candidate).as_ref() == Some(&expected));
+    let Some(expected) = print::<B>(converted) else { return Ok(()) };
+    add(converted, &fields, |candidate| print::<B>(candidate).as_ref() == Some(&expected), abandoned)
 }
 
 fn print<B: Kind>(object: &Value) -> Option<Value> {
@@ -67,10 +77,16 @@ fn collect([original, known, converted]: [&Value; 3], path: &mut Vec<Part>, fiel
 }
 
 /// Adds the fields with which the object still fits: all at once, or else each half by itself, and so on.
-fn add(object: &mut Value, fields: &[Field], fits: impl Fn(&Value) -> bool) {
+fn add(
+    object: &mut Value,
+    fields: &[Field],
+    fits: impl Fn(&Value) -> bool,
+    abandoned: &CancellationToken,
+) -> Result<(), Abandoned> {
     let mut waiting = vec![fields];
     for _ in 0..TRIES {
-        let Some(tried) = waiting.pop() else { return };
+        let Some(tried) = waiting.pop() else { break };
+        Abandoned::check(abandoned)?;
         let mut candidate = object.clone();
         tried.iter().for_each(|(path, value)| insert(&mut candidate, path, value));
         if fits(&candidate) {
@@ -80,6 +96,7 @@ fn add(object: &mut Value, fields: &[Field], fits: impl Fn(&Value) -> bool) {
             waiting.extend([second, first]);
         }
     }
+    Ok(())
 }
 
 /// Inserts a field, unless it already exists.
@@ -103,7 +120,7 @@ mod tests {
     fn kept(original: &Value, known: &Value, mut converted: Value, fits: impl Fn(&Value) -> bool) -> Value {
         let mut fields = Vec::new();
         collect([original, known, &converted], &mut Vec::new(), &mut fields);
-        add(&mut converted, &fields, fits);
+        add(&mut converted, &fields, fits, &CancellationToken::new()).unwrap();
         converted
     }
 
@@ -161,5 +178,20 @@ mod tests {
         };
         assert_eq!(kept(&original, &json!({}), json!({}), never), json!({}));
         assert_eq!(tries.get(), TRIES);
+    }
+
+    #[test]
+    fn an_abandoned_search_ends_with_its_current_try() {
+        let (tries, abandoned) = (std::cell::Cell::new(0), CancellationToken::new());
+        let never = |_: &Value| {
+            tries.set(tries.get() + 1);
+            if tries.get() == 3 {
+                abandoned.cancel();
+            }
+            false
+        };
+        let fields: Vec<Field> = (0..1000).map(|at| (vec![Part::Key(at.to_string())], json!(at))).collect();
+        assert_eq!(add(&mut json!({}), &fields, never, &abandoned), Err(Abandoned));
+        assert_eq!(tries.get(), 3);
     }
 }

@@ -2,6 +2,9 @@
 
 mod publishing;
 
+use std::sync::{Mutex, mpsc};
+use std::time::Duration;
+
 use axum::body::Body;
 use http::{Request as Http, StatusCode};
 use http_body_util::BodyExt as _;
@@ -70,6 +73,40 @@ impl Mutate for Tags {
             shop.spec.tags.push(tag);
         }
         Ok(Warnings::new())
+    }
+}
+
+/// The next version of shops.
+mod next {
+    use kube::CustomResource;
+    use schemars::JsonSchema;
+    use serde::{Deserialize, Serialize};
+
+    #[derive(Clone, Debug, CustomResource, Serialize, Deserialize, JsonSchema)]
+    #[kube(group = "example.com", version = "v2", kind = "Shop", namespaced)]
+    pub(super) struct ShopSpec {
+        pub(super) size: u8,
+    }
+}
+
+/// Where the conversion of a shop of size 96 reports that it has begun, and waits until it may go on.
+static GATE: Mutex<Option<(mpsc::Sender<()>, mpsc::Receiver<()>)>> = Mutex::new(None);
+
+impl From<Shop> for next::Shop {
+    fn from(old: Shop) -> next::Shop {
+        if old.spec.size == 96 {
+            let gate = GATE.lock().unwrap();
+            let (begins, released) = gate.as_ref().unwrap();
+            _ = begins.send(());
+            _ = released.recv();
+        }
+        next::Shop::new("", next::ShopSpec { size: old.spec.size })
+    }
+}
+
+impl From<next::Shop> for Shop {
+    fn from(new: next::Shop) -> Shop {
+        Shop::new("", ShopSpec { size: new.spec.size, tags: Vec::new() })
     }
 }
 
@@ -286,4 +323,40 @@ async fn all_bodies_together_have_a_limit_and_give_it_back() {
         let count = format!("controller_runtime_webhook_requests_total{{code=\"{code}\",webhook=\"{path}\"}} 1");
         assert!(text.contains(&count), "{count} in {text}");
     }
+}
+
+/// Returns the API server's request to convert shops of these sizes, with this much space at its end.
+fn conversion(sizes: &[u8], space: usize) -> Http<Body> {
+    let objects: Vec<Value> = sizes.iter().map(|size| object(json!({"size": size}))).collect();
+    let request = json!({"uid": "u", "desiredAPIVersion": "example.com/v2", "objects": objects});
+    let body = [json!({"request": request}).to_string().into_bytes(), vec![b' '; space]].concat();
+    Http::post("/convert/example.com/shops").body(Body::from(body)).unwrap()
+}
+
+#[test]
+fn a_conversion_that_outlives_its_limit_keeps_its_share_and_ends_before_its_next_object() {
+    let paused = || tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
+    // Dropped after the channels, because it waits for the thread of the conversion.
+    let first = paused();
+    let (begins, begun) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    *GATE.lock().unwrap() = Some((begins, released));
+    let router = first.block_on(async {
+        let hooks = webhooks().convert::<Shop, next::Shop>();
+        let router = serve::router(hooks, Server::new().client(), Metrics::default());
+        let mut asked = Box::pin(router.clone().oneshot(conversion(&[96, 96], 23 << 20)));
+        assert!(futures::FutureExt::now_or_never(&mut asked).is_none());
+        begun.recv_timeout(Duration::from_secs(60)).unwrap();
+        // Time does not advance by itself while a thread works.
+        tokio::time::advance(Duration::from_secs(26)).await;
+        assert_eq!(asked.await.unwrap().status(), StatusCode::INTERNAL_SERVER_ERROR);
+        let other = router.clone().oneshot(conversion(&[3], 3 << 20)).await.unwrap();
+        assert_eq!(other.status(), StatusCode::SERVICE_UNAVAILABLE, "the thread has the memory");
+        router
+    });
+    release.send(()).unwrap();
+    drop(first);
+    assert!(begun.try_recv().is_err(), "the second object was converted");
+    let other = paused().block_on(router.oneshot(conversion(&[3], 3 << 20))).unwrap();
+    assert_eq!(other.status(), StatusCode::OK);
 }
