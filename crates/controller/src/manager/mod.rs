@@ -215,9 +215,9 @@ impl Manager {
         Manager { site: Some(site), ..self }
     }
 
-    /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor
-    /// the probes, which stay on the runtime that [`run`](Self::run) is called on. [`run_blocking`](Self::run_blocking)
-    /// does that by itself.
+    /// Runs the controllers on another runtime, and serves metrics, webhooks and the site there. What blocks its threads
+    /// then delays neither the lease nor the probes, which stay on the runtime that [`run`](Self::run) is called on.
+    /// [`run_blocking`](Self::run_blocking) does that by itself.
     #[must_use]
     pub fn controllers_on(self, workers: Handle) -> Manager {
         Manager { workers: Some(workers), ..self }
@@ -326,7 +326,7 @@ impl Manager {
 const SAME_PROCESS: &str = "http://kubernetes.default.svc";
 
 struct Clients {
-    /// For the lease, for token reviews and for the first contact.
+    /// For the lease and the first contact.
     own: Client,
     controllers: Connection,
     /// For people who act on the site.

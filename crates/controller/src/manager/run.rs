@@ -63,7 +63,7 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
     if election.is_none() {
         prepare(&context, &controllers);
     }
-    let mut servers = Servers::start(&config, &context, client.clone()).await?;
+    let mut servers = Servers::start(&config, &context, &workers).await?;
     if let Some(hooks) = hooks {
         servers.add_webhooks(hooks, &context, &workers);
     }
@@ -360,27 +360,35 @@ impl Hooks {
 struct Servers {
     shutdown: CancellationToken,
     tasks: JoinSet<()>,
+    /// How long they may take to stop.
+    limit: Duration,
 }
 
 impl Servers {
-    async fn start(config: &Config, context: &Context, client: Client) -> Result<Servers, Error> {
-        let mut servers = Servers { shutdown: CancellationToken::new(), tasks: JoinSet::new() };
-        let (metrics, api) = (context.metrics.clone(), Arc::new(client));
+    /// Serves the probes on the thread of the lease, and metrics beside the controllers: a scrape of many resources
+    /// delays neither the lease nor the probes.
+    async fn start(config: &Config, context: &Context, workers: &Handle) -> Result<Servers, Error> {
+        let mut servers = Servers { shutdown: CancellationToken::new(), tasks: JoinSet::new(), limit: Duration::ZERO };
+        // Not the lease's client: a connection is driven by the runtime that sends its first request.
+        let (metrics, api) = (context.metrics.clone(), Arc::new(context.client.clone()));
         let tls = config.metrics_tls.as_ref();
         let metrics = server::metrics(&config.metrics_bind_address, tls, metrics, api).await?;
-        servers.add("Serving metrics server", metrics);
-        servers.add(
-            "Serving health probes",
-            server::probes(&config.health_probe_bind_address, context.readiness.clone()).await?,
-        );
+        servers.add("Serving metrics server", metrics, workers);
+        let probes = server::probes(&config.health_probe_bind_address, context.readiness.clone()).await?;
+        servers.add("Serving health probes", probes, &Handle::current());
         Ok(servers)
     }
 
-    fn add(&mut self, what: &str, server: Option<Server>) {
+    fn add(&mut self, what: &str, server: Option<Server>, on: &Handle) {
         if let Some(server) = server {
             tracing::info!(bindAddress = %server.address, secure = server.is_secure(), "{what}");
-            self.tasks.spawn(server.serve(self.shutdown.clone()));
+            self.spawn(server, on);
         }
+    }
+
+    fn spawn(&mut self, server: Server, on: &Handle) {
+        self.limit = self.limit.max(server.ends_within());
+        self.tasks.spawn_on(server.serve(self.shutdown.clone()), on);
     }
 
     /// Serves webhooks beside the controllers, so that authors' code delays neither the lease nor the probes.
@@ -389,7 +397,7 @@ impl Servers {
         let router = webhooks::router(webhooks.clone(), context.client.clone(), context.metrics.clone());
         let server = listener.routes(router);
         tracing::info!(bindAddress = %server.address, secure = true, "Serving webhooks");
-        self.tasks.spawn_on(server.serve(self.shutdown.clone()), workers);
+        self.spawn(server, workers);
         let needs = NeedsCertificate(context.readiness.require("certificate of webhooks", "not read yet"));
         let (client, stop) = (context.client.clone(), self.shutdown.clone());
         let keeping = async move {
@@ -413,15 +421,20 @@ impl Servers {
         let actions = senders.is_some();
         if let Some(server) = server::site(&config.web_bind_address, files, site, api, senders).await? {
             tracing::info!(bindAddress = %server.address, secure = server.is_secure(), actions, "Serving page");
-            self.tasks.spawn_on(server.serve(self.shutdown.clone()), workers);
+            self.spawn(server, workers);
         }
         Ok(())
     }
 
-    /// Stops the servers and closes open connections, which Prometheus would keep.
-    async fn stop(mut self) {
-        self.shutdown.cancel();
-        while self.tasks.join_next().await.is_some() {}
+    /// Stops the servers and closes open connections, which Prometheus would keep. Abandons servers that do not stop:
+    /// reconciles may block all of their threads.
+    async fn stop(self) {
+        let Servers { shutdown, mut tasks, limit } = self;
+        shutdown.cancel();
+        let gone = async { while tasks.join_next().await.is_some() {} };
+        if tokio::time::timeout(limit, gone).await.is_err() {
+            tracing::warn!("A server does not stop");
+        }
     }
 }
 

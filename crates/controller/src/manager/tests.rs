@@ -1,14 +1,17 @@
 //! Tests of the order in which the manager stops its controllers.
 
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, mpsc};
 
 use futures::future::{BoxFuture, FutureExt as _};
 use http::{Request, Response};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
 use kube::client::Body;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
 use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 
 use super::*;
 use crate::context::Context;
@@ -345,7 +348,7 @@ async fn leader_election_needs_a_name_and_outside_a_cluster_a_namespace() {
 }
 
 /// A controller whose reconciles block every thread that they run on until the test ends.
-struct Blocking(Arc<Mutex<std::sync::mpsc::Receiver<()>>>, std::sync::mpsc::Sender<()>);
+struct Blocking(Arc<Mutex<mpsc::Receiver<()>>>, mpsc::Sender<()>);
 
 impl Controller for Blocking {
     fn name(&self) -> &str {
@@ -362,61 +365,124 @@ impl Controller for Blocking {
     }
 }
 
-#[test]
-fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
-    let threads = Threads::start().unwrap();
-    let (release, released) = std::sync::mpsc::channel();
-    let (blocks, blocked) = std::sync::mpsc::channel();
-    // Another test may take the port in the meantime. Then the manager does not start, and this test fails.
-    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let probes = format!("127.0.0.1:{port}");
-    let leader = Config {
+/// Returns two free addresses of this host. Another test may take one in the meantime. Then the manager does not start,
+/// and the test fails.
+fn free_addresses() -> [String; 2] {
+    let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+    listeners.map(|listener| listener.local_addr().unwrap().to_string())
+}
+
+/// Sends a request for a path, once something listens at the address.
+async fn request(address: &str, path: &str) -> TcpStream {
+    let mut stream = loop {
+        match TcpStream::connect(address).await {
+            Ok(stream) => break stream,
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    };
+    let head = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).await.unwrap();
+    stream
+}
+
+/// Waits until this many threads have reported that they are blocked.
+async fn wait_until_blocked(blocked: &mpsc::Receiver<()>, mut threads: usize) {
+    while threads > 0 {
+        match blocked.try_recv() {
+            Ok(()) => threads -= 1,
+            Err(_) => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    }
+}
+
+/// Runs a leader with probes at this address. Once `blocks` has blocked its threads, expects that it renews its lease
+/// twice and answers a probe. Then stops it; returns how it ended.
+async fn run_blocked<T>(manager: Manager, probes: &str, blocks: impl Future<Output = T>) -> Result<(), Error> {
+    let limit = Duration::from_secs(60);
+    let renewals = Arc::new(AtomicUsize::new(0));
+    let counted = renewals.clone();
+    let own = storing(move |_| {
+        counted.fetch_add(1, Relaxed);
+    });
+    let clients = Clients { own, controllers: client(0).into(), people: None };
+    let (shutdown, abort) = (CancellationToken::new(), CancellationToken::new());
+    let mut running = std::pin::pin!(manager.run_until_interrupted(clients, shutdown.clone(), abort));
+    let checks = async {
+        let _blocks = blocks.await;
+        let before = renewals.load(Relaxed);
+        while renewals.load(Relaxed) < before + 2 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let mut answer = String::new();
+        request(probes, "/healthz").await.read_to_string(&mut answer).await.unwrap();
+        assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    };
+    tokio::select! {
+        ended = &mut running => panic!("{ended:?}"),
+        checked = tokio::time::timeout(limit, checks) => checked.unwrap(),
+    }
+    shutdown.cancel();
+    tokio::time::timeout(limit, running).await.unwrap()
+}
+
+/// Returns the configuration of a leader that serves metrics and probes.
+fn serving(metrics: &str, probes: &str) -> Config {
+    Config {
         leader_elect: true,
         leader_election_id: "lock".into(),
         leader_election_namespace: "ns".into(),
-        health_probe_bind_address: probes.clone(),
+        metrics_bind_address: metrics.to_owned(),
+        health_probe_bind_address: probes.to_owned(),
         ..config()
-    };
-    let renewals = Arc::new(AtomicUsize::new(0));
-    let counted = renewals.clone();
-    let lease = tower::service_fn(move |request: Request<Body>| {
-        let is_read = request.method() == http::Method::GET;
-        counted.fetch_add(usize::from(!is_read), Relaxed);
-        async move {
-            let body = request.into_body().collect_bytes().await.unwrap();
-            let missing = r#"{"kind":"Status","status":"Failure","reason":"NotFound","code":404}"#;
-            let (code, body) = if is_read { (404, missing.into()) } else { (200, body) };
-            Ok::<_, std::convert::Infallible>(Response::builder().status(code).body(Body::from(body)).unwrap())
-        }
-    });
+    }
+}
+
+/// The metrics server shares the blocked threads, and does not keep the process from ending either.
+#[test]
+fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
+    let threads = Threads::start().unwrap();
+    let (release, released) = mpsc::channel();
+    let (blocks, blocked) = mpsc::channel();
+    let [metrics, probes] = free_addresses();
+    let config = Config { shutdown_grace: Duration::from_millis(100), ..serving(&metrics, &probes) };
     let released = Arc::new(Mutex::new(released));
     // One for each thread there may be.
     let blocking = (0..4).map(|_| Box::new(Blocking(released.clone(), blocks.clone())) as Box<dyn Controller>);
-    let manager = Manager::new(leader).controllers(blocking).controllers_on(threads.workers().clone());
-    let shutdown = CancellationToken::new();
-    threads.run(async {
-        let clients = Clients { own: Client::new(lease, "default"), controllers: client(0).into(), people: None };
-        let asked = async {
-            let limit = tokio::time::Instant::now() + Duration::from_secs(60);
-            let mut is_blocked = false;
-            while !is_blocked || renewals.load(Relaxed) < 3 {
-                let renewals = renewals.load(Relaxed);
-                assert!(tokio::time::Instant::now() < limit, "blocked: {is_blocked}, {renewals} renewals");
-                tokio::time::sleep(Duration::from_millis(20)).await;
-                is_blocked |= blocked.try_recv().is_ok();
-            }
-            let mut probe = tokio::net::TcpStream::connect(&probes).await.unwrap();
-            probe.write_all(b"GET /healthz HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n").await.unwrap();
-            let mut answer = String::new();
-            tokio::time::timeout(Duration::from_secs(20), probe.read_to_string(&mut answer)).await.unwrap().unwrap();
-            assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-        };
-        let abort = CancellationToken::new();
-        tokio::select! {
-            ended = manager.run_until_interrupted(clients, shutdown, abort) => unreachable!("{ended:?}"),
-            () = asked => {}
-        }
-    });
+    let manager = Manager::new(config).controllers(blocking).controllers_on(threads.workers().clone());
+    let count = threads.workers().metrics().num_workers();
+    let ended = threads.run(async { run_blocked(manager, &probes, wait_until_blocked(&blocked, count)).await });
+    assert!(matches!(ended, Err(Error::Grace(_))), "{ended:?}");
+    drop(release);
+}
+
+/// A collector that blocks the thread of a scrape until the test ends.
+#[derive(Debug)]
+struct BlockingCollector(Mutex<mpsc::Receiver<()>>, mpsc::Sender<()>);
+
+impl Collector for BlockingCollector {
+    fn encode(&self, _: DescriptorEncoder<'_>) -> std::fmt::Result {
+        _ = self.1.send(());
+        _ = self.0.lock().unwrap().recv();
+        Ok(())
+    }
+}
+
+#[test]
+fn scrapes_that_block_their_threads_delay_neither_lease_nor_probes() {
+    let threads = Threads::start().unwrap();
+    let (release, released) = mpsc::channel();
+    let (blocks, blocked) = mpsc::channel();
+    let [metrics, probes] = free_addresses();
+    let manager = Manager::new(serving(&metrics, &probes)).controllers_on(threads.workers().clone());
+    let collector = Box::new(BlockingCollector(Mutex::new(released), blocks));
+    manager.metrics.register(|registry| registry.register_collector(collector));
+    let scrape = async {
+        let scrape = request(&metrics, "/metrics").await;
+        wait_until_blocked(&blocked, 1).await;
+        scrape
+    };
+    let ended = threads.run(async { run_blocked(manager, &probes, scrape).await });
+    assert!(ended.is_ok(), "{ended:?}");
     drop(release);
 }
 

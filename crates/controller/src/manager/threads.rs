@@ -1,5 +1,5 @@
-//! The threads of a process: one for the lease and the probes, which no reconcile can block, and others for the
-//! controllers.
+//! The threads of a process: one for the lease and the probes, which no reconcile and no scrape can block, and others
+//! for the controllers, metrics, webhooks and the site.
 
 use std::io;
 use std::thread::available_parallelism;

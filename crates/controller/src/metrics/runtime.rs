@@ -1,4 +1,4 @@
-//! The `tokio_*` metrics: figures of the async runtime, instead of upstream's `go_*` series.
+//! The `tokio_*` metrics: figures of the async runtime that controllers run on, instead of upstream's `go_*` series.
 
 use std::fmt;
 use std::time::Duration;

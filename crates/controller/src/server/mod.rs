@@ -63,6 +63,9 @@ const MAX_ASKING: usize = 512;
 /// How long running requests may take to finish when the server stops.
 const LAST_REQUESTS: Duration = Duration::from_secs(2);
 
+/// How long a server may take to notice that it should stop. It takes longer only if all of its threads are blocked.
+const STOPPING: Duration = Duration::from_secs(1);
+
 /// The reason why an address cannot be served.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -222,6 +225,11 @@ impl Server {
     /// Returns whether the server speaks HTTPS.
     pub fn is_secure(&self) -> bool {
         self.tls.is_some()
+    }
+
+    /// Returns how long [`serve`](Self::serve) may take to end once it should stop.
+    pub fn ends_within(&self) -> Duration {
+        self.last + STOPPING
     }
 
     /// Answers requests until `shutdown` is cancelled. Then closes all connections, those of webhooks once they have

@@ -104,8 +104,8 @@ impl Manager {
         Manager { config, operator, workers: None, previews: Arc::default(), rehearsals: Arc::default() }
     }
 
-    /// Runs the controllers on another runtime. A reconcile that blocks its threads then delays neither the lease nor
-    /// the probes, which stay on the runtime that [`run`](Self::run) is called on.
+    /// Runs the controllers on another runtime, and serves metrics, webhooks and the page there. What blocks its threads
+    /// then delays neither the lease nor the probes, which stay on the runtime that [`run`](Self::run) is called on.
     #[must_use]
     pub fn controllers_on(self, workers: Handle) -> Manager {
         Manager { workers: Some(workers), ..self }
