@@ -455,12 +455,13 @@ fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
     drop(release);
 }
 
-/// A collector that blocks the thread of a scrape until the test ends.
+/// A collector of a process with these workers, which blocks the thread of a scrape until the test ends.
 #[derive(Debug)]
-struct BlockingCollector(Mutex<mpsc::Receiver<()>>, mpsc::Sender<()>);
+struct BlockingCollector(Mutex<mpsc::Receiver<()>>, mpsc::Sender<()>, Handle);
 
 impl Collector for BlockingCollector {
     fn encode(&self, _: DescriptorEncoder<'_>) -> std::fmt::Result {
+        assert_eq!(Handle::current().id(), self.2.id(), "the workers serve metrics");
         _ = self.1.send(());
         _ = self.0.lock().unwrap().recv();
         Ok(())
@@ -474,7 +475,7 @@ fn scrapes_that_block_their_threads_delay_neither_lease_nor_probes() {
     let (blocks, blocked) = mpsc::channel();
     let [metrics, probes] = free_addresses();
     let manager = Manager::new(serving(&metrics, &probes)).controllers_on(threads.workers().clone());
-    let collector = Box::new(BlockingCollector(Mutex::new(released), blocks));
+    let collector = Box::new(BlockingCollector(Mutex::new(released), blocks, threads.workers().clone()));
     manager.metrics.register(|registry| registry.register_collector(collector));
     let scrape = async {
         let scrape = request(&metrics, "/metrics").await;

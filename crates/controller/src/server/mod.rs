@@ -27,6 +27,7 @@ use http::{HeaderMap, StatusCode};
 use hyper_util::rt::TokioTimer;
 use outside::Api;
 use tokio::net::TcpListener;
+use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Format, Metrics};
@@ -131,10 +132,12 @@ pub async fn metrics(
     metrics: Metrics,
     api: Arc<dyn Api>,
 ) -> Result<Option<Server>, Error> {
+    let turns = Arc::new(Mutex::new(()));
     let answer = move |headers: HeaderMap| async move {
         let accept = headers.get(ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let format = Format::negotiate(accept);
-        ([(CONTENT_TYPE, format.content_type())], metrics.encode(format))
+        let text = encode(metrics, format, turns).await?;
+        Ok::<_, StatusCode>(([(CONTENT_TYPE, format.content_type())], text))
     };
     let mut router = Router::new().route("/metrics", get(answer)).fallback(|| paths("/metrics"));
     if tls.is_some_and(|tls| tls.require_rbac) {
@@ -214,6 +217,20 @@ fn readyz(unready: &[String], unmet: &[String]) -> (StatusCode, String) {
         ([], _) => (StatusCode::OK, format!("ok for webhooks, but not to reconcile everything\n- {named}\n")),
         _ => (StatusCode::SERVICE_UNAVAILABLE, format!("not ready\n- {named}\n")),
     }
+}
+
+/// Encodes metrics on a thread of its own, because it takes long with many resources, and one scrape at a time. A scrape
+/// whose client has gone keeps its turn until its thread ends, so that there is one such thread at most.
+async fn encode(metrics: Metrics, format: Format, turns: Arc<Mutex<()>>) -> Result<String, StatusCode> {
+    let turn = turns.lock_owned().await;
+    let encoded = tokio::task::spawn_blocking(move || {
+        let _turn = turn;
+        metrics.encode(format)
+    });
+    encoded.await.map_err(|error| {
+        tracing::error!(%error, "Cannot encode metrics");
+        StatusCode::INTERNAL_SERVER_ERROR
+    })
 }
 
 /// Answers requests for any other path.

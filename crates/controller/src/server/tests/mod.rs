@@ -5,11 +5,15 @@ mod site;
 
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Mutex, mpsc};
 
+use axum::body::Body;
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use outside::{Call, Error as ApiError, MemoryApi, Response};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::ring;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -17,8 +21,10 @@ use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::runtime::Builder;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
+use tower::ServiceExt as _;
 
 use super::access::Verdict;
 use super::gate::VALID_FOR;
@@ -98,6 +104,45 @@ async fn metrics_are_classic_text_unless_the_client_asks_for_openmetrics() {
     check("", "text/plain; version=0.0.4; charset=utf-8", "").await;
     let asked = "Accept: application/openmetrics-text;version=1.0.0;q=0.5,*/*;q=0.1\r\n";
     check(asked, "application/openmetrics-text; version=1.0.0; charset=utf-8", "# EOF\n").await;
+}
+
+/// A collector that blocks the threads of scrapes until the other end of its channel is dropped.
+#[derive(Debug)]
+struct BlockingCollector(mpsc::Sender<()>, Mutex<mpsc::Receiver<()>>);
+
+impl Collector for BlockingCollector {
+    fn encode(&self, _: DescriptorEncoder<'_>) -> std::fmt::Result {
+        _ = self.0.send(());
+        _ = self.1.lock().unwrap().recv();
+        Ok(())
+    }
+}
+
+#[test]
+fn scrapes_take_one_thread_at_most_even_if_their_clients_have_gone() {
+    // Dropped after the channels, because it waits for its threads.
+    let runtime = Builder::new_current_thread().enable_all().max_blocking_threads(2).build().unwrap();
+    let (begins, begun) = mpsc::channel();
+    let (release, released) = mpsc::channel();
+    let families = Metrics::default();
+    let collector = Box::new(BlockingCollector(begins, Mutex::new(released)));
+    families.register(|registry| registry.register_collector(collector));
+    runtime.block_on(async {
+        let server = metrics("127.0.0.1:0", None, families, no_api()).await.unwrap().unwrap();
+        let request = || http::Request::get("/metrics").body(Body::empty()).unwrap();
+        let mut gone = Box::pin(server.router.clone().oneshot(request()));
+        assert!((&mut gone).now_or_never().is_none());
+        begun.recv_timeout(Duration::from_secs(60)).unwrap();
+        drop(gone);
+        let mut waiting = [0, 1].map(|_| Box::pin(server.router.clone().oneshot(request())));
+        assert!(waiting.iter_mut().all(|scrape| scrape.now_or_never().is_none()));
+        let other = tokio::task::spawn_blocking(|| ());
+        tokio::time::timeout(Duration::from_secs(60), other).await.expect("the second thread is free").unwrap();
+        drop(release);
+        for scrape in waiting {
+            assert_eq!(scrape.await.unwrap().status(), StatusCode::OK);
+        }
+    });
 }
 
 #[tokio::test]
