@@ -1,10 +1,11 @@
 //! Converts objects between the versions of a kind.
 
 use std::collections::{HashMap, VecDeque};
-use std::fmt::Display;
+use std::fmt::{self, Display, Formatter};
 
 use outside::Headed;
-use serde::Deserialize;
+use serde::de::{self, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -18,6 +19,10 @@ use crate::reconciler::{Kind, KindScope as _};
 
 /// The maximum weight of one object.
 pub(super) const MAX_WEIGHT: usize = 12 << 20;
+
+/// The maximum number of objects in one question. The smallest that an API server stores fill a question that is as long as
+/// one may be.
+const MAX_OBJECTS: usize = 250_000;
 
 /// The metadata that no conversion gets.
 const MANAGED_FIELDS: &str = "managedFields";
@@ -34,8 +39,34 @@ struct Request<'a> {
     uid: String,
     #[serde(rename = "desiredAPIVersion")]
     desired_api_version: String,
-    #[serde(borrow)]
+    #[serde(borrow, deserialize_with = "limited")]
     objects: Vec<&'a RawValue>,
+}
+
+/// Reads the objects of a question, at most [`MAX_OBJECTS`]: an element of two bytes takes eight times as many in memory.
+fn limited<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<&'de RawValue>, D::Error> {
+    struct Objects;
+
+    impl<'de> Visitor<'de> for Objects {
+        type Value = Vec<&'de RawValue>;
+
+        fn expecting(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
+            write!(formatter, "at most {MAX_OBJECTS} objects")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Self::Value, A::Error> {
+            let mut objects = Vec::new();
+            while let Some(object) = elements.next_element()? {
+                if objects.len() == MAX_OBJECTS {
+                    return Err(de::Error::invalid_length(MAX_OBJECTS + 1, &self));
+                }
+                objects.push(object);
+            }
+            Ok(objects)
+        }
+    }
+
+    deserializer.deserialize_seq(Objects)
 }
 
 /// Converts an object from one version to another, unless the conversion is abandoned.
@@ -413,6 +444,19 @@ mod tests {
         assert!(respond(b"{}").is_err());
         let response = review(json!([vec![json!({"": 0}); 30_000]]));
         assert!(response["result"]["message"].as_str().unwrap().contains("too many values"), "a hostile object");
+    }
+
+    #[test]
+    fn a_review_has_no_more_elements_than_objects_can_be_stored() {
+        let of = |elements: usize| {
+            let objects = vec!["0"; elements].join(",");
+            respond(
+                format!(r#"{{"request":{{"uid":"u","desiredAPIVersion":"a/v1","objects":[{objects}]}}}}"#).as_bytes(),
+            )
+        };
+        assert!(of(MAX_OBJECTS).unwrap().contains("ConversionFailed"));
+        let why = of(MAX_OBJECTS + 1).unwrap_err();
+        assert!(why.starts_with("invalid length 250001, expected at most 250000 objects"), "{why}");
     }
 
     /// The limit counts structure, so a valid object far below the API server's size limit may exceed it.
