@@ -53,6 +53,8 @@ pub(crate) struct StepContext<'a> {
     pub(crate) room: Arc<Reservation>,
     /// When the last step was decided.
     pub(crate) decided: Instant,
+    /// The newest revision by then; 0 if there was none.
+    pub(crate) newest: u32,
     pub(crate) found: Findings,
 }
 
@@ -77,16 +79,17 @@ impl<'a> StepContext<'a> {
             running: Arc::default(),
             room: Arc::default(),
             decided,
+            newest: newest(shared, key),
             found: Findings::default(),
         }
     }
 
     /// Begins a decision: from now on, requests are sent as long as contact with the server lasts.
     pub(crate) fn begin_decision(&mut self) {
-        let StepContext { api, applier, recorder, storage, decided, .. } =
+        let StepContext { api, applier, recorder, storage, decided, newest, .. } =
             StepContext::new(self.shared, self.key, self.slot);
         (self.api, self.applier, self.recorder) = (api, applier, recorder);
-        (self.storage, self.decided) = (storage, decided);
+        (self.storage, self.decided, self.newest) = (storage, decided, newest);
     }
 
     /// Returns whether the server may have been restored since the last decision.
@@ -212,6 +215,12 @@ impl StepContext<'_> {
         let asked = primary.annotations.hook_timeout().ok().flatten();
         Some(asked.unwrap_or(self.shared.settings.hook_timeout)).filter(|limit| !limit.is_zero())
     }
+}
+
+/// Returns the number of a release's newest revision; 0 if it has none.
+fn newest(shared: &ControllerContext, key: &ResourceKey) -> u32 {
+    let release = shared.cache.release(key).unwrap_or_default();
+    release.newest().map_or(0, |(version, _)| version)
 }
 
 /// Returns the objects that may be live. If the release was never deployed, a Job counts as finished only if it ran for

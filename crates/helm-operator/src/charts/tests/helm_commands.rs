@@ -80,7 +80,7 @@ pub(super) async fn helm_supersedes(world: &World, version: u32) {
 }
 
 /// Writes a ConfigMap of the release as Helm does.
-fn helm_applies(world: &World, name: &str, value: &str) {
+pub(super) fn helm_applies(world: &World, name: &str, value: &str) {
     let path = format!("{MAPS}/{name}");
     let annotations = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
     let metadata =

@@ -77,6 +77,7 @@ mod failure_policy;
 mod failure_scenarios;
 mod faults;
 mod finished_jobs;
+mod followed_uninstalls;
 mod forms_of_jobs;
 mod helm_commands;
 mod hooks;

@@ -104,6 +104,8 @@ enum Work {
     Makes(u32),
     /// It runs the tests of the deployed revision.
     Tests(u32),
+    /// It uninstalls the release, of which it knows no later revision.
+    Uninstalls(u32),
 }
 
 impl Running {
@@ -134,6 +136,13 @@ impl Running {
         }
     }
 
+    /// Records that the action uninstalls a release of which this is the newest known revision; 0 if none is known.
+    pub(crate) fn uninstalls(&self, newest: u32) {
+        if let Some(action) = &mut *lock(&self.0) {
+            action.work = Some(Work::Uninstalls(newest));
+        }
+    }
+
     /// Returns why the action no longer waits for its hooks or tests, given the release's records: another writer upgrades,
     /// rolls back or uninstalls the release.
     pub(crate) fn replaced(&self, release: impl FnOnce() -> Option<Arc<ReleaseRecords>>) -> Option<&'static str> {
@@ -142,7 +151,7 @@ impl Running {
         let (newest, revision) = release.newest()?;
         let is_replaced = match work {
             // Helm can roll back a release that is pending. Its tests and its uninstall only rewrite the record of ours.
-            Work::Makes(own) => newest > own && !revision.is_sealed(),
+            Work::Makes(known) | Work::Uninstalls(known) => newest > known && !revision.is_sealed(),
             Work::Tests(tested) => newest > tested || (newest == tested && revision.status != Status::Deployed),
         };
         is_replaced.then_some(REPLACED)
@@ -192,10 +201,12 @@ impl Running {
 
 #[cfg(test)]
 mod tests {
+    use helm_release::storage::Marks;
     use serde_json::{Value, json};
 
     use super::*;
     use crate::view::primary::Received;
+    use crate::view::release::Trust;
 
     fn primary(change: impl FnOnce(&mut Value)) -> Primary {
         let mut object = json!({
@@ -264,6 +275,24 @@ mod tests {
         assert_eq!((running.missing(None).as_deref(), running.outdated(None)), (Some("u1"), None));
         running.resource_gone();
         assert_eq!((running.missing(None), running.outdated(None)), (None, Some(GONE)));
+    }
+
+    #[test]
+    fn only_a_later_revision_of_somebody_else_ends_the_wait_of_an_uninstall() {
+        let check = |known, trust, expected: Option<&str>| {
+            let running = Running::default();
+            running.begin(Aim::of(&primary(|_| ()), Action::Uninstall), Vec::new(), None);
+            running.uninstalls(known);
+            let mut release = ReleaseRecords::written_by_us(&[
+                (Status::Uninstalling, Marks::default()),
+                (Status::PendingRollback, Marks::default()),
+            ]);
+            release.revisions.iter_mut().for_each(|(_, revision)| revision.trust = trust);
+            assert_eq!(running.replaced(|| Some(Arc::new(release))), expected, "{known} {trust:?}");
+        };
+        check(1, Trust::Foreign, Some(REPLACED));
+        check(2, Trust::Foreign, None);
+        check(1, Trust::Written(None), None);
     }
 
     #[test]

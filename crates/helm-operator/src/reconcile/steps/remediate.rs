@@ -332,7 +332,7 @@ async fn remove_failed_install(context: &StepContext<'_>, primary: &Primary) -> 
     Ok(())
 }
 
-/// Uninstalls the release of a failed upgrade. Returns the objects to wait for.
+/// Uninstalls the release of a failed upgrade. Returns the objects to wait for, or why it does not go on for now.
 pub(super) async fn uninstall_failed(
     context: &StepContext<'_>,
     primary: &Primary,

@@ -12,7 +12,7 @@ use helm_release::storage::{Home, MarkedObject, Marks, Stored};
 use tokio::time::Instant;
 
 use super::give_up::give_up_unfinished;
-use super::uninstall_stop::{called_off_by, stopped_by};
+use super::uninstall_stop::{called_off_by, read_records, stopped_by};
 use super::uninstall_wait::awaited;
 use super::unproven::{ChartHooks, has_delete_hooks, is_uninstalling, is_unproven};
 use super::unrecorded::{add_found, delete_lost, import_hooks};
@@ -53,8 +53,8 @@ async fn uninstall_from(context: &StepContext<'_>, primary: &Primary, beginning:
     let version = uninstalling(context).map(|at| at.version);
     let began = Instant::now();
     let deleted = delete(context, primary, beginning).await;
-    // An uninstall that waits for objects has not ended.
-    if !matches!(deleted, Ok(Some(_))) {
+    // One that waits for objects, or that stops for now, has not ended.
+    if matches!(deleted, Ok(Deletion::Done) | Err(_)) {
         context.count_action(Action::Uninstall, began, deleted.as_ref().err());
     }
     match (deleted, version) {
@@ -67,7 +67,7 @@ async fn uninstall_from(context: &StepContext<'_>, primary: &Primary, beginning:
             context.shared.cache.lose_revision(context.key, version);
             Ok(NextStep::Again.into())
         }
-        (Ok(None), _) => {
+        (Ok(Deletion::Done), _) => {
             tracing::info!(resource = %context.key, "Uninstalled release");
             let note = format!("uninstalled release {:?}{}", primary.name(), context.ran.take());
             context.shared.publish(primary, Outcome::normal("Uninstalled", "Uninstall", note));
@@ -75,7 +75,11 @@ async fn uninstall_from(context: &StepContext<'_>, primary: &Primary, beginning:
             context.succeed();
             Ok(NextStep::Again.into())
         }
-        (Ok(Some(awaited)), _) => {
+        (Ok(Deletion::Stopped(why)), _) => {
+            tracing::info!(resource = %context.key, why, "The uninstall does not go on for now");
+            Ok(NextStep::Anew.into())
+        }
+        (Ok(Deletion::Awaits(awaited)), _) => {
             tracing::info!(resource = %context.key, awaited, "Uninstall wait: Waiting until all resources are deleted");
             context.succeed();
             let next = if context.is_watched() { NextStep::Done } else { NextStep::At(Instant::now() + ASK_AGAIN) };
@@ -94,19 +98,21 @@ async fn uninstall_from(context: &StepContext<'_>, primary: &Primary, beginning:
 }
 
 /// Uninstalls a release whose upgrade failed, so that the next attempt installs it again. Returns the objects to wait
-/// for.
+/// for, or why it does not go on for now.
 pub(crate) async fn uninstall_failed(
     context: &StepContext<'_>,
     primary: &Primary,
 ) -> Result<Option<String>, action::Error> {
-    let awaited = delete(context, primary, Beginning::AfterFailure).await?;
-    if awaited.is_none() {
-        tracing::info!(resource = %context.key, "Uninstalled the release of a failed upgrade");
-        let note = format!("uninstalled release {:?} after a failed upgrade", primary.name());
-        context.shared.publish(primary, Outcome::warning("Uninstalled", "Uninstall", note));
-        forget(context, primary);
+    match delete(context, primary, Beginning::AfterFailure).await? {
+        Deletion::Done => {}
+        Deletion::Awaits(awaited) => return Ok(Some(awaited)),
+        Deletion::Stopped(why) => return Ok(Some(why.to_owned())),
     }
-    Ok(awaited)
+    tracing::info!(resource = %context.key, "Uninstalled the release of a failed upgrade");
+    let note = format!("uninstalled release {:?} after a failed upgrade", primary.name());
+    context.shared.publish(primary, Outcome::warning("Uninstalled", "Uninstall", note));
+    forget(context, primary);
+    Ok(None)
 }
 
 /// Ends the hooks of an uninstall after a failed upgrade that does not go on for now, as far as its record says.
@@ -135,6 +141,22 @@ enum Beginning {
     /// A record that anyone may have written, and what the objects themselves say. The hooks are the chart's, if it
     /// renders.
     Unproven(Option<Arc<Candidate>>),
+}
+
+/// How far an uninstall has come.
+enum Deletion {
+    /// Nothing of the release is left.
+    Done,
+    /// It waits for these objects.
+    Awaits(String),
+    /// It does not go on for now, for this reason.
+    Stopped(&'static str),
+}
+
+impl From<Option<String>> for Deletion {
+    fn from(awaited: Option<String>) -> Deletion {
+        awaited.map_or(Deletion::Done, Deletion::Awaits)
+    }
 }
 
 /// Determines whether the record counts and, if not, which hooks the chart has. Nothing is deleted before that is known.
@@ -175,17 +197,17 @@ async fn has_room(context: &StepContext<'_>, primary: &Primary, beginning: &Begi
     context.reserve(primary, bytes)
 }
 
-/// Deletes what is recorded. Returns the objects to wait for.
-async fn delete(
-    context: &StepContext<'_>,
-    primary: &Primary,
-    beginning: Beginning,
-) -> Result<Option<String>, action::Error> {
+/// Deletes what is recorded, unless something stops it.
+async fn delete(context: &StepContext<'_>, primary: &Primary, beginning: Beginning) -> Result<Deletion, action::Error> {
     let env = context.environment(primary, Action::Uninstall);
+    context.running.uninstalls(newest_known(context));
     give_up_unfinished(context, primary, &env).await?;
+    if let Some(why) = stopped_by(context, primary) {
+        return Ok(Deletion::Stopped(why));
+    }
     let recorded =
         uninstalling(context).filter(|_| !context.is_displaced(primary) || context.recorded(primary) != Recorded::Lost);
-    let Some(mut at) = recorded else { return delete_lost(context, primary, &env).await };
+    let Some(mut at) = recorded else { return Ok(delete_lost(context, primary, &env).await?.into()) };
     let is_after_failure = matches!(beginning, Beginning::AfterFailure);
     if let Beginning::Unproven(candidate) = beginning {
         complete(&env, primary, &mut at, candidate.as_deref()).await?;
@@ -197,11 +219,18 @@ async fn delete(
         cache_hook_records(context, &at);
         publish_skipped_hooks(context, primary, &ran?).await;
     }
-    if is_after_failure && let Some(stopped) = begin_deletion(context, primary, &env, &mut at).await? {
-        return Ok(Some(stopped.to_owned()));
+    if is_after_failure || (inventory.delete_hooks && !inventory.hooks_done) {
+        read_records(context, primary).await?;
+    }
+    let stopped = match is_after_failure {
+        true => begin_deletion(context, primary, &env, &mut at).await?,
+        false => stopped_by(context, primary),
+    };
+    if let Some(why) = stopped {
+        return Ok(Deletion::Stopped(why));
     }
     if let Some(awaited) = delete_objects(context, primary, &env, &inventory).await? {
-        return Ok(Some(awaited));
+        return Ok(Deletion::Awaits(awaited));
     }
     if inventory.delete_hooks {
         let ran = action::run_post_delete(&env, &mut at).await;
@@ -210,19 +239,21 @@ async fn delete(
             PostDelete::Done(left_out) => publish_skipped_hooks(context, primary, &left_out).await,
             PostDelete::GivenUp(error) => publish_given_up_hook(context, primary, &error).await,
         }
+        read_records(context, primary).await?;
     }
-    if let Some(stopped) = stopped_by(context, primary).filter(|_| is_after_failure) {
-        return Ok(Some(stopped.to_owned()));
+    if let Some(why) = stopped_by(context, primary) {
+        return Ok(Deletion::Stopped(why));
     }
+    // Before the next wait: the record of a revision that somebody makes from now on stays.
+    let records = context.records();
     if may_have_older_records(context, at.version) {
         forget_in_status(context, primary).await?;
     }
     // The revision that records the progress of the uninstall is deleted last.
-    let records = context.records();
     env.storage.delete_all(&env.decoration.namespace, &env.decoration.release, &records, at.version).await?;
     context.shared.cache.forget_records(context.key, &records);
     publish_left_records(context, primary).await;
-    Ok(None)
+    Ok(Deletion::Done)
 }
 
 /// Records that the objects of the release are about to be deleted after a failed upgrade. Returns why the uninstall
@@ -373,6 +404,14 @@ fn uninstalling(context: &StepContext<'_>) -> Option<Uninstalling> {
     let (version, _) = release.base().or(release.newest())?;
     let packed = release.record(version).cloned();
     Some(Uninstalling { version, marks: release.inventory(), packed, resource_version: None })
+}
+
+/// Returns the newest revision that an uninstall knows: the newest when it was decided, or one that this operator has
+/// recorded since, such as the failed one.
+fn newest_known(context: &StepContext<'_>) -> u32 {
+    let release = context.release().unwrap_or_default();
+    let recorded = release.revisions.iter().rev().find(|(_, revision)| revision.is_sealed());
+    recorded.map_or(0, |(version, _)| *version).max(context.newest)
 }
 
 /// Stores what the hooks of an uninstall recorded, so that the next step does not run them again.

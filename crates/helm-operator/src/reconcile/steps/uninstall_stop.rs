@@ -1,4 +1,7 @@
-//! Says why an uninstall that has begun does not go on: its resource or its values have changed since then.
+//! Says why an uninstall that has begun does not go on: its resource or its values have changed since then, or somebody
+//! else has made a revision.
+
+use helm_release::action;
 
 use super::sources::have_changed;
 use crate::reconcile::step_context::StepContext;
@@ -15,6 +18,10 @@ const OTHER_VALUES: &str = "stopped, because a source of values changed";
 /// The reason why it stops while the resource is to be left alone.
 const LEFT_ALONE: &str = "stopped, because an annotation leaves the release alone";
 
+/// The reason why any uninstall stops once somebody else has made a revision, such as with `helm rollback`: its objects
+/// and its record would go.
+const REPLACED: &str = "stopped, because somebody else has made a revision";
+
 /// Returns why an uninstall after a failed upgrade that has deleted nothing does not go on: since it began, something
 /// has stopped it, or there are other values, with which the next attempt upgrades the release. Other values do not
 /// stop an uninstall that has begun to delete, because it would be completed first anyway.
@@ -22,20 +29,36 @@ pub(super) async fn called_off_by(context: &StepContext<'_>, primary: &Primary) 
     let has_other_values = have_changed(context.shared, &context.used_sources(primary)).await;
     // Other changes that arrived during that read also count.
     let stopped = stopped_by(context, primary);
-    let now = context.shared.cache.primary_with_uid(context.key, primary.uid()).filter(|now| !now.deleting)?;
-    match () {
-        () if stopped.is_some() => stopped,
-        () if now.spec.digest() != primary.spec.digest() => Some(CORRECTED),
-        () => has_other_values.then_some(OTHER_VALUES),
+    if stopped.is_some() {
+        return stopped;
     }
+    let now = context.shared.cache.primary_with_uid(context.key, primary.uid()).filter(|now| !now.deleting)?;
+    if now.spec.digest() != primary.spec.digest() {
+        return Some(CORRECTED);
+    }
+    has_other_values.then_some(OTHER_VALUES)
 }
 
-/// Returns why an uninstall after a failed upgrade does not go on for now: since it began, someone has requested to
-/// leave the resource alone, or changed its pin.
+/// Returns why an uninstall does not go on for now: since it was decided, somebody else has made a revision. One after a
+/// failed upgrade also stops once someone has requested to leave the resource alone, or changed its pin.
 pub(super) fn stopped_by(context: &StepContext<'_>, primary: &Primary) -> Option<&'static str> {
+    if context.running.replaced(|| context.release()).is_some() {
+        return Some(REPLACED);
+    }
     let now = context.shared.cache.primary_with_uid(context.key, primary.uid()).filter(|now| !now.deleting)?;
     if now.annotations.leaves_alone() && !primary.annotations.leaves_alone() {
         return Some(LEFT_ALONE);
     }
     (now.annotations.pin() != primary.annotations.pin()).then_some(PINNED)
+}
+
+/// Reads the records of the release after a wait: the event of a revision that somebody else made meanwhile may be late.
+/// Without the right to list records, only events show it.
+pub(super) async fn read_records(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
+    match context.storage.history(primary.namespace(), primary.name()).await {
+        Ok(records) => context.shared.cache.catch_up(context.key, records),
+        Err(error) if error.is_forbidden() => {}
+        Err(error) => return Err(error.into()),
+    }
+    Ok(())
 }

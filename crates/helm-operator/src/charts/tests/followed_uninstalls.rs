@@ -1,0 +1,164 @@
+//! Tests of uninstalls beside which a person rolls the release back with `helm`.
+
+use std::time::Duration;
+
+use helm_release::release::Status;
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::failure_policy::{refuse, uids, uninstalling};
+use super::helm_commands::{helm_applies, helm_writes, manifest};
+use super::hooks::{self, JOBS, complete, count, hook, phases, reconcile_while, with_hooks};
+use crate::charts::tests::{PRIMARY, World, record_path};
+
+const FAREWELL: &str = "/apis/batch/v1/namespaces/ns/jobs/farewell";
+
+/// The hooks of an uninstall: before and after its deletions.
+const EVENTS: [&str; 2] = ["pre-delete", "post-delete"];
+
+/// Returns a release with a hook at this event of its uninstall, which begins once its next upgrade has failed.
+async fn before_a_failure(event: &str) -> World {
+    let world = uninstalling(World::new(with_hooks(json!([hook("farewell", event)]))).server);
+    world.reconcile().await;
+    refuse(&world, 422);
+    world.edit(|p| p["spec"]["value"] = "bad".into());
+    world
+}
+
+/// Returns a release with a hook at this event of its uninstall, which begins next, because the resource is deleted.
+async fn deleted(event: &str) -> World {
+    let world = World::new(with_hooks(json!([hook("farewell", event)])));
+    world.reconcile().await;
+    world.delete();
+    world
+}
+
+/// Begins a person's rollback to the first revision.
+fn roll_back(world: &World, version: u32) {
+    helm_writes(world, version, Status::PendingRollback, &manifest(&["a", "b", "c"], "1"), Duration::ZERO);
+}
+
+/// Ends a person's rollback to a revision with these ConfigMaps.
+fn end_rollback(world: &World, version: u32, maps: &[&str]) {
+    maps.iter().for_each(|name| helm_applies(world, name, "1"));
+    helm_writes(world, version, Status::Deployed, &manifest(maps, "1"), Duration::ZERO);
+}
+
+/// Reconciles. After ten seconds, a person's rollback begins as this revision, no event of which arrives, and the hook
+/// succeeds. Returns the uids of the ConfigMaps by then.
+async fn rolled_back_unseen(world: &World, version: u32) -> Vec<Value> {
+    let later = async {
+        sleep(Duration::from_secs(10)).await;
+        roll_back(world, version);
+        complete(&world.server, "farewell");
+        uids(world)
+    };
+    let (_, before) = tokio::join!(world.reconcile(), later);
+    before
+}
+
+fn uid_of_record(world: &World, version: u32) -> Value {
+    world.server.object(&record_path(version)).unwrap()["metadata"]["uid"].clone()
+}
+
+/// Checks that a person's rollback is left alone until it ends.
+async fn is_left_alone(world: &World, version: u32) {
+    let before = (uids(world), uid_of_record(world, version));
+    world.reconcile().await;
+    let said = world.condition("Irreconcilable").unwrap();
+    assert!(said.starts_with(&format!("True/ReleaseInFlight/revision {version} ")), "{said}");
+    assert_eq!((uids(world), uid_of_record(world, version)), before);
+}
+
+/// Lets a person's rollback after a failed upgrade end, and the resource agree with it. Checks that it is taken over as it
+/// is.
+async fn is_taken_over(world: &World) {
+    world.server.accept();
+    world.edit(|p| p["spec"]["value"] = "1".into());
+    is_left_alone(world, 3).await;
+    end_rollback(world, 3, &["a", "b", "c"]);
+    let before = (uids(world), uid_of_record(world, 3));
+    hooks::reconcile(world, "Complete").await;
+    assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"], "{:#?}", world.server.log());
+    assert_eq!((uids(world), uid_of_record(world, 3)), before);
+    assert_eq!((world.maps().len(), world.value_of("a"), world.state("Ready")), (3, json!("1"), "True/Ready".into()));
+}
+
+/// Lets a person's rollback during a deletion end. Checks that what it made is uninstalled, with the chart's hook.
+async fn is_uninstalled_later(world: &World) {
+    is_left_alone(world, 2).await;
+    end_rollback(world, 2, &["a", "b", "c", "x"]);
+    hooks::reconcile(world, "Complete").await;
+    assert_eq!((world.server.object(PRIMARY), world.server.paths()), (None, vec![FAREWELL.to_owned()]));
+    assert_eq!(count(world, &format!("POST {JOBS}")), 2, "{:#?}", world.server.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_persons_rollback_ends_the_hook_of_an_uninstall_after_a_failed_upgrade_and_loses_nothing() {
+    for event in EVENTS {
+        let world = before_a_failure(event).await;
+        let mut before = Vec::new();
+        reconcile_while(&world, |world| {
+            before = uids(world);
+            roll_back(world, 3);
+        })
+        .await;
+        assert_eq!(world.history(), ["1 uninstalling", "2 failed", "3 pending-rollback"], "{event}");
+        assert_eq!((uids(&world), world.server.object(FAREWELL)), (before, None), "{event}");
+        assert_eq!(phases(&world, 1).await, ["farewell Failed"], "{event}");
+        is_taken_over(&world).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_helm_rewrites_in_the_record_of_a_failed_upgrade_ends_no_hook_of_the_uninstall_after_it() {
+    // `helm test` writes the newest record whatever its status is, and `helm uninstall` marks it.
+    for status in [Status::Failed, Status::Uninstalling] {
+        let world = before_a_failure("pre-delete").await;
+        reconcile_while(&world, |world| {
+            helm_writes(world, 2, status, &manifest(&["a", "b", "c"], "bad"), Duration::ZERO);
+        })
+        .await;
+        let left = (world.maps(), world.history(), count(&world, &format!("POST {JOBS}")));
+        assert_eq!(left, (vec![], vec![], 1), "{status:?}: {:#?}", world.server.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_persons_rollback_whose_event_is_late_stops_an_uninstall_after_a_failed_upgrade() {
+    for event in EVENTS {
+        let world = before_a_failure(event).await;
+        let before = rolled_back_unseen(&world, 3).await;
+        assert_eq!(world.history(), ["1 uninstalling", "2 failed", "3 pending-rollback"], "{event}");
+        assert_eq!((uids(&world), phases(&world, 1).await), (before, vec!["farewell Succeeded".to_owned()]), "{event}");
+        is_taken_over(&world).await;
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 1, "{event}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_persons_rollback_during_the_hook_of_a_deletion_is_left_alone_and_then_uninstalled() {
+    for event in EVENTS {
+        let world = deleted(event).await;
+        let mut before = Vec::new();
+        reconcile_while(&world, |world| {
+            before = uids(world);
+            roll_back(world, 2);
+        })
+        .await;
+        assert_eq!(world.history(), ["1 uninstalling", "2 pending-rollback"], "{event}");
+        assert_eq!((uids(&world), world.server.object(FAREWELL)), (before, None), "{event}");
+        is_uninstalled_later(&world).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_persons_rollback_whose_event_is_late_is_not_lost_sight_of_by_a_deletion() {
+    for event in EVENTS {
+        let world = deleted(event).await;
+        let before = rolled_back_unseen(&world, 2).await;
+        assert_eq!(world.history(), ["1 uninstalling", "2 pending-rollback"], "{event}");
+        assert_eq!((uids(&world), phases(&world, 1).await), (before, vec!["farewell Succeeded".to_owned()]), "{event}");
+        is_uninstalled_later(&world).await;
+    }
+}
