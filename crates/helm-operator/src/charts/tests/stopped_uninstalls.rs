@@ -1,4 +1,5 @@
-//! Tests of an uninstall after a failed upgrade that an annotation or a correction stops before its first deletion.
+//! Tests of an uninstall after a failed upgrade that an annotation or a correction stops before its first deletion, and of
+//! a deletion that a pause stops.
 
 use std::cell::Cell;
 
@@ -257,5 +258,46 @@ async fn a_pause_that_comes_before_the_first_deletion_keeps_every_object_until_i
             assert_eq!(world.history(), ["1 deployed"], "installed again");
             assert!(world.server.object(LOAD).is_some(), "its Job went with the release");
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_during_the_hook_of_a_deletion_keeps_what_is_left_until_it_ends_and_no_hook_runs_again() {
+    let (backup, gone) = (hooks::hook("backup", "pre-delete"), hooks::hook("gone", "post-delete"));
+    let charts = [
+        (json!([backup, gone]), vec!["backup Succeeded", "gone NotRun"], 2),
+        (json!([gone]), vec!["gone Succeeded"], 1),
+    ];
+    for ((chart_hooks, phases, runs), restarts) in charts.iter().flat_map(|chart| [(chart, false), (chart, true)]) {
+        let case = format!("{chart_hooks}, restarts: {restarts}");
+        let mut world = World::new(hooks::with_hooks(chart_hooks.clone()));
+        world.reconcile().await;
+        let record = world.server.object(&record_path(1)).unwrap()["metadata"]["uid"].clone();
+        world.delete();
+        let (mut before, mut job) = (Vec::new(), Vec::new());
+        let jobs = |world: &World| {
+            let paths = world.server.paths().into_iter().filter(|path| path.starts_with(hooks::JOBS));
+            paths.map(|path| world.server.object(&path).unwrap()["metadata"]["uid"].clone()).collect::<Vec<_>>()
+        };
+        hooks::reconcile_while(&world, |world| {
+            (before, job) = (uids(world), jobs(world));
+            world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pause": "true"}));
+        })
+        .await;
+        if restarts {
+            world = World::on(world.server);
+        }
+        retry(&world).await;
+        assert_eq!((uids(&world), jobs(&world)), (before, job.clone()), "{case}: {:#?}", world.server.log());
+        assert_eq!(world.history(), ["1 uninstalling"], "{case}");
+        assert_eq!(hooks::phases(&world, 1).await, *phases, "{case}");
+        let left = world.server.object(&record_path(1)).unwrap();
+        assert_eq!((&left["metadata"]["uid"], world.server.object(PRIMARY).is_some()), (&record, true), "{case}");
+        world.edit(|p| p["metadata"]["annotations"] = json!({}));
+        hooks::reconcile(&world, "Complete").await;
+        let rest = (world.server.object(PRIMARY), world.server.object(&record_path(1)), world.maps());
+        assert_eq!(rest, (None, None, vec![]), "{case}");
+        let count = hooks::count(&world, &format!("POST {}", hooks::JOBS));
+        assert_eq!((jobs(&world).len(), jobs(&world)[0].clone(), count), (*runs, job[0].clone(), *runs), "{case}");
     }
 }

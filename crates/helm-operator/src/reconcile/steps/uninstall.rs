@@ -233,6 +233,9 @@ async fn delete(context: &StepContext<'_>, primary: &Primary, beginning: Beginni
         return Ok(Deletion::Awaits(awaited));
     }
     if inventory.delete_hooks {
+        if let Some(why) = stopped_by(context, primary) {
+            return Ok(Deletion::Stopped(why));
+        }
         let ran = action::run_post_delete(&env, &mut at).await;
         cache_hook_records(context, &at);
         match ran? {

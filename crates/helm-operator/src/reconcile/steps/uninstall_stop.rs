@@ -15,7 +15,7 @@ const PINNED: &str = "stopped, because the annotation pin changed";
 const CORRECTED: &str = "stopped, because the spec changed";
 const OTHER_VALUES: &str = "stopped, because a source of values changed";
 
-/// The reason why it stops while the resource is to be left alone.
+/// The reason why it stops while the resource is to be left alone, and a deletion while the resource is paused.
 const LEFT_ALONE: &str = "stopped, because an annotation leaves the release alone";
 
 /// The reason why any uninstall stops once somebody else has made a revision, such as with `helm rollback`: its objects
@@ -39,17 +39,20 @@ pub(super) async fn called_off_by(context: &StepContext<'_>, primary: &Primary) 
     has_other_values.then_some(OTHER_VALUES)
 }
 
-/// Returns why an uninstall does not go on for now: since it was decided, somebody else has made a revision. One after a
-/// failed upgrade also stops once someone has requested to leave the resource alone, or changed its pin.
+/// Returns why an uninstall does not go on for now: since it was decided, somebody else has made a revision, or the
+/// resource was paused. One after a failed upgrade also stops once another annotation leaves the resource alone, or its
+/// pin has changed.
 pub(super) fn stopped_by(context: &StepContext<'_>, primary: &Primary) -> Option<&'static str> {
     if context.running.replaced(|| context.release()).is_some() {
         return Some(REPLACED);
     }
-    let now = context.shared.cache.primary_with_uid(context.key, primary.uid()).filter(|now| !now.deleting)?;
-    if now.annotations.leaves_alone() && !primary.annotations.leaves_alone() {
-        return Some(LEFT_ALONE);
+    let now = context.shared.cache.primary_with_uid(context.key, primary.uid())?;
+    match () {
+        () if now.annotations.pause() && !primary.annotations.pause() => Some(LEFT_ALONE),
+        () if now.deleting => None,
+        () if now.annotations.leaves_alone() && !primary.annotations.leaves_alone() => Some(LEFT_ALONE),
+        () => (now.annotations.pin() != primary.annotations.pin()).then_some(PINNED),
     }
-    (now.annotations.pin() != primary.annotations.pin()).then_some(PINNED)
 }
 
 /// Reads the records of the release after a wait: the event of a revision that somebody else made meanwhile may be late.
