@@ -30,7 +30,8 @@
 //! resource stays, the [`later_rounds`] of an ordered release, [`delete_objects`], [`run_post_delete`], then
 //! [`Storage::delete_all`]. If the resource stays, it may stop in between: [`call_off`] before anything is deleted,
 //! [`withdraw_deletion`] if that is only recorded, and [`end_delete_hooks`] before a revision that creates anew what is
-//! gone.
+//! gone. Before the next revision, or another uninstall, [`end_left_uninstall`] ends the hooks of one that nothing
+//! continues.
 //!
 //! # Guarantees
 //! - Every object in the cluster is in a record: nothing is created before its revision is recorded, except definitions
@@ -115,7 +116,8 @@ pub use start_over::{expect_jobs_again, expect_no_jobs};
 pub use test::{Tested, expect_tests_again, test};
 pub use uninstall::{
     CallOff, POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_deletion, begin_with_hooks, call_off,
-    end_delete_hooks, give_back, hand_over, inventory_of, run_post_delete, run_pre_delete, withdraw_deletion,
+    end_delete_hooks, end_left_uninstall, give_back, hand_over, inventory_of, run_post_delete, run_pre_delete,
+    withdraw_deletion,
 };
 pub use upgrade::upgrade;
 

@@ -107,6 +107,27 @@ pub async fn end_delete_hooks(env: &Environment<'_>, at: &mut Uninstalling) -> R
     Ok(())
 }
 
+/// Ends the hooks of an uninstall that nothing continues: the resource was made anew, or somebody else's revision followed.
+/// Otherwise as [`end_delete_hooks`]. Returns the record as written, with its marks; `None` if no hook was running, if the
+/// revision is not being uninstalled, or if this operator did not write the record.
+///
+/// # Errors
+/// The record cannot be read or written.
+pub async fn end_left_uninstall(env: &Environment<'_>, version: u32) -> Result<Option<(Written, Marks)>, Error> {
+    let (namespace, name) = (&env.decoration.namespace, &env.decoration.release);
+    let record = match env.storage.get(namespace, name, version).await {
+        Err(error) if error.is_missing() || error.is_damage() => return Ok(None),
+        record => record?,
+    };
+    let (Stored::Sealed(release), Some(marks)) = (record.release, record.marks) else { return Ok(None) };
+    let mut release = release.into_inner();
+    if release.info.status != Status::Uninstalling || !end_running(env, &mut release, &marks).await? {
+        return Ok(None);
+    }
+    let written = env.storage.update(&release, &marks).await?;
+    Ok(Some((written, marks)))
+}
+
 /// Ends the hooks that are still running according to the release's record. If none are, deletes what succeeded hooks
 /// left. Returns whether any hook was still running, in which case the release has changed.
 async fn end_running(env: &Environment<'_>, release: &mut Release, marks: &Marks) -> Result<bool, Error> {

@@ -1,5 +1,7 @@
-//! Tests of uninstalls beside which a person rolls the release back with `helm`.
+//! Tests of uninstalls that something follows before they end: a person rolls the release back with `helm`, or makes the
+//! resource anew.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use helm_release::release::Status;
@@ -8,8 +10,10 @@ use tokio::time::sleep;
 
 use super::failure_policy::{refuse, uids, uninstalling};
 use super::helm_commands::{helm_applies, helm_writes, manifest};
-use super::hooks::{self, JOBS, complete, count, hook, phases, reconcile_while, with_hooks};
-use crate::charts::tests::{PRIMARY, World, record_path};
+use super::hooks::{self, JOBS, complete, count, hook, killed_after, last, phases, reconcile_while, with_hooks};
+use crate::charts::tests::{PRIMARY, Stub, World, record_path};
+use crate::reconcile::controller_context::Settings;
+use crate::watches::OnFailure;
 
 const FAREWELL: &str = "/apis/batch/v1/namespaces/ns/jobs/farewell";
 
@@ -160,5 +164,98 @@ async fn a_persons_rollback_whose_event_is_late_is_not_lost_sight_of_by_a_deleti
         assert_eq!(world.history(), ["1 uninstalling", "2 pending-rollback"], "{event}");
         assert_eq!((uids(&world), phases(&world, 1).await), (before, vec!["farewell Succeeded".to_owned()]), "{event}");
         is_uninstalled_later(&world).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hook_of_an_uninstall_that_a_dead_process_began_ends_although_a_persons_rollback_followed() {
+    for value in ["1", "2"] {
+        let world = before_a_failure("pre-delete").await;
+        killed_after(&world, 30).await;
+        assert_eq!(phases(&world, 1).await, ["farewell Running"]);
+        roll_back(&world, 3);
+        let world = uninstalling(world.server);
+        world.server.accept();
+        world.edit(|p| p["spec"]["value"] = value.into());
+        is_left_alone(&world, 3).await;
+        assert!(world.server.object(FAREWELL).is_some());
+        end_rollback(&world, 3, &["a", "b", "c"]);
+        let before = uids(&world);
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!((uids(&world), world.value_of("a")), (before, json!(value)), "{:#?}", world.server.log());
+        let newest = if value == "1" { "3 deployed" } else { "4 deployed" };
+        assert_eq!(world.history().last().unwrap(), newest);
+        assert_eq!((world.server.object(FAREWELL), count(&world, &format!("POST {JOBS}"))), (None, 1), "{value}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hook_of_a_deletion_that_a_dead_process_began_ends_before_that_of_what_a_person_rolled_back_to_begins() {
+    let world = deleted("pre-delete").await;
+    killed_after(&world, 30).await;
+    assert_eq!(phases(&world, 1).await, ["farewell Running"]);
+    // The chart has another hook now.
+    world.edit(|p| p["spec"]["hooks"] = json!([hook("goodbye", "pre-delete")]));
+    end_rollback(&world, 2, &["a", "b", "c"]);
+    let world = World::on(world.server);
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!((world.server.object(PRIMARY), world.server.paths()), (None, vec![format!("{JOBS}/goodbye")]));
+    assert!(last(&world, &format!("DELETE {FAREWELL}")) < last(&world, &format!("POST {JOBS}")));
+}
+
+/// Lets a process die while the hook of a deletion runs, and a person make the resource anew with this value.
+async fn made_anew_during_its_deletion(world: &World, value: &str) {
+    world.delete();
+    killed_after(world, 30).await;
+    assert_eq!(phases(world, 1).await[0], "farewell Running");
+    world.edit(|p| {
+        p["metadata"].as_object_mut().unwrap().remove("deletionTimestamp");
+        p["spec"]["value"] = value.into();
+    });
+    world.recreate(PRIMARY);
+}
+
+/// Checks that the former resource's hook has ended before the other one began.
+async fn check_former_ended(world: &World, event: &str) {
+    assert_eq!(world.server.object(FAREWELL), None, "{event}: {:#?}", world.server.log());
+    assert_eq!(phases(world, 1).await[0], "farewell Failed", "{event}");
+    assert!(last(world, &format!("DELETE {FAREWELL}")) < last(world, &format!("POST {JOBS}")), "{event}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hook_of_a_former_resources_deletion_ends_before_the_release_is_installed_again() {
+    for event in EVENTS {
+        let world = World::new(with_hooks(json!([hook("farewell", event), hook("migrate", "pre-install")])));
+        hooks::reconcile(&world, "Complete").await;
+        made_anew_during_its_deletion(&world, "2").await;
+        let world = World::on(world.server);
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(world.history().last().unwrap(), "2 deployed", "{event}: {:#?}", world.server.log());
+        assert_eq!((world.maps().len(), world.value_of("a")), (3, json!("2")), "{event}");
+        check_former_ended(&world, event).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hook_of_a_former_resources_deletion_ends_before_the_release_is_upgraded_after_a_failure() {
+    let keeping = |server| {
+        let keep = |settings: &mut Settings| settings.on_failure = OnFailure::Keep;
+        World::with_events(server, Arc::new(Stub::default()), keep)
+    };
+    for event in EVENTS {
+        let hooks_of_chart = with_hooks(json!([hook("farewell", event), hook("migrate", "pre-upgrade")]));
+        let world = keeping(World::new(hooks_of_chart).server);
+        world.reconcile().await;
+        refuse(&world, 422);
+        world.edit(|p| p["spec"]["value"] = "bad".into());
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(world.history(), ["1 deployed", "2 failed"]);
+        world.server.accept();
+        made_anew_during_its_deletion(&world, "2").await;
+        let world = keeping(world.server);
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(world.history().last().unwrap(), "3 deployed", "{event}: {:#?}", world.server.log());
+        assert_eq!((world.maps().len(), world.value_of("a")), (3, json!("2")), "{event}");
+        check_former_ended(&world, event).await;
     }
 }

@@ -120,6 +120,12 @@ impl ReleaseRecords {
         earlier.filter(|(_, revision)| revision.is_unfinished()).map(|(version, _)| *version).collect()
     }
 
+    /// Returns the revisions that this operator was uninstalling when it wrote their records last.
+    pub(crate) fn uninstalling(&self) -> Vec<u32> {
+        let is_own = |revision: &Revision| revision.is_sealed() && revision.status == Status::Uninstalling;
+        self.revisions.iter().filter(|(_, revision)| is_own(revision)).map(|(version, _)| *version).collect()
+    }
+
     /// Returns the revision that this operator is uninstalling because a later one failed.
     pub(crate) fn begun_uninstall(&self) -> Option<(u32, &Revision)> {
         let (newest, _) = self.newest()?;

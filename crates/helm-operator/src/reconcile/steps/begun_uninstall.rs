@@ -7,7 +7,7 @@ use helm_release::release::Status;
 
 use super::deploy::{follow_end, interrupted};
 use super::unproven::is_unproven;
-use super::{remediate, uninstall};
+use super::{give_up, remediate, uninstall};
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::learned::{Ended, NextStep};
 use crate::reconcile::step_context::StepContext;
@@ -25,7 +25,10 @@ use crate::watches::OnFailure;
 /// The uninstall waits for objects, or failed. It goes on with the next attempt.
 pub(super) async fn end(context: &StepContext<'_>, primary: &Primary) -> Result<Option<Ended>, Failed> {
     let release = context.release().unwrap_or_default();
-    let Some(version) = begun(context, primary, &release) else { return Ok(None) };
+    let Some(version) = begun(context, primary, &release) else {
+        end_left(context, primary).await?;
+        return Ok(None);
+    };
     let when = if is_wanted(context, primary, &release) { CallOff::IfFailed } else { CallOff::Always };
     let ended = match call_off(context, primary, version, when).await {
         Ok(Undone::CalledOff) => return Ok(None),
@@ -51,7 +54,10 @@ pub(super) async fn end(context: &StepContext<'_>, primary: &Primary) -> Result<
 /// The record cannot be read or written.
 pub(super) async fn stop(context: &StepContext<'_>, primary: &Primary) -> Result<Option<Ended>, Failed> {
     let release = context.release().unwrap_or_default();
-    let Some(version) = begun(context, primary, &release) else { return Ok(None) };
+    let Some(version) = begun(context, primary, &release) else {
+        end_left(context, primary).await?;
+        return Ok(None);
+    };
     let stopped = match call_off(context, primary, version, CallOff::Always).await {
         Ok(Undone::CalledOff) => Ok(()),
         Ok(Undone::Not) => uninstall::end_hooks(context, primary).await,
@@ -61,6 +67,20 @@ pub(super) async fn stop(context: &StepContext<'_>, primary: &Primary) -> Result
         Ok(()) => Ok(None),
         Err(error) => follow_error(context, primary, version, &error).await.map(Some),
     }
+}
+
+/// Ends the hooks of uninstalls that nothing continues, before the next revision: they belong to an earlier resource of the
+/// name, or somebody else's revision followed.
+///
+/// # Errors
+/// A record cannot be read or written.
+pub(super) async fn end_left(context: &StepContext<'_>, primary: &Primary) -> Result<(), Failed> {
+    if context.release().unwrap_or_default().uninstalling().is_empty() {
+        return Ok(());
+    }
+    let env = context.environment(primary, Action::Uninstall);
+    let ended = give_up::end_uninstalls(context, &env, None).await;
+    ended.map_err(|error| Failed::of_step(&error, condition::RELEASE_FAILED, Reason::UninstallError))
 }
 
 /// Returns how the step ends after this error of the uninstall of a revision.

@@ -41,6 +41,7 @@ pub(crate) async fn install(
     if let Some(failed) = remediate::continue_clean_up(context, primary).await {
         return Err(failed);
     }
+    begun_uninstall::end_left(context, primary).await?;
     prepare(context, primary, candidate).await;
     let env = context.environment(primary, Action::Install);
     let current = context.current(primary);

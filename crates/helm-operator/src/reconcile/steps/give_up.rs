@@ -1,4 +1,4 @@
-//! Gives up what dead processes left unfinished: actions and tests, whose hooks would otherwise run on.
+//! Gives up what dead processes left unfinished: actions, uninstalls and tests, whose hooks would otherwise run on.
 
 use helm_release::action::{self, Environment, GivenUp};
 use helm_release::storage::Tests;
@@ -8,8 +8,8 @@ use crate::reconcile::decide::gate;
 use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
-/// Gives up an action or tests that another process left unfinished, before the uninstall or the removal of a failed
-/// install. Their hooks must neither run beside those of the uninstall nor outlive the record.
+/// Gives up an action, another uninstall or tests that another process left unfinished, before the uninstall or the removal
+/// of a failed install. Their hooks must neither run beside those of the uninstall nor outlive the record.
 pub(super) async fn give_up_unfinished(
     context: &StepContext<'_>,
     primary: &Primary,
@@ -21,10 +21,27 @@ pub(super) async fn give_up_unfinished(
     for version in release.abandoned().into_iter().chain(unfinished) {
         give_up(context, primary, env, (version, "Interrupted by the uninstall")).await?;
     }
+    let release = context.release().unwrap_or_default();
+    let own = release.base().filter(|(_, base)| base.is_marked_for(primary.uid())).map(|(version, _)| version);
+    end_uninstalls(context, env, own).await
+}
+
+/// Ends the hooks of all uninstalls but that of the `own` revision, which goes on.
+pub(super) async fn end_uninstalls(
+    context: &StepContext<'_>,
+    env: &Environment<'_>,
+    own: Option<u32>,
+) -> Result<(), action::Error> {
+    for version in context.release().unwrap_or_default().uninstalling() {
+        if Some(version) != own {
+            remediate::cache_marks(context, version, action::end_left_uninstall(env, version).await?);
+        }
+    }
     Ok(())
 }
 
-/// Gives up pending revisions of ours that somebody else's revision followed. An upgrade does so by itself.
+/// Gives up pending revisions of ours, and uninstalls, that somebody else's revision followed. An upgrade does so with
+/// pending revisions by itself.
 pub(super) async fn give_up_followed(
     context: &StepContext<'_>,
     primary: &Primary,
@@ -33,7 +50,7 @@ pub(super) async fn give_up_followed(
     for version in context.release().unwrap_or_default().abandoned() {
         give_up(context, primary, env, (version, action::FOLLOWED)).await?;
     }
-    Ok(())
+    end_uninstalls(context, env, None).await
 }
 
 /// Gives up a pending revision, for the reason that its record then shows.
