@@ -8,7 +8,7 @@ use crate::checks::{Checks, Objects};
 use crate::names;
 use crate::process::Setup;
 use crate::quiet::{is_beside, records, status_of};
-use crate::world::Change;
+use crate::world::{Change, is_going};
 
 /// The key of watches.yaml that names the namespace of all records.
 const KEY: &str = "storageNamespace: ";
@@ -71,6 +71,10 @@ impl Places {
         let (by, path) = (&change.by, &change.path);
         let at = |place: Option<&str>| place.map_or("beside the release".to_owned(), |place| format!("in {place}"));
         if let Some((name, _)) = names::record(path) {
+            let was_imported = || records(name, objects).any(|(path, _)| names::place(path) == own);
+            if names::place(path).is_none() && keeps_status(change) && !was_imported() {
+                return None;
+            }
             if names::place(path) != own {
                 return Some(format!("(n) {by} wrote {path}, and keeps records {}", at(own)));
             }
@@ -84,7 +88,7 @@ impl Places {
         match there {
             Some(there) if there == own => None,
             Some(there) => Some(format!("(n) {by} wrote {path}, and the release is recorded {}", at(there))),
-            None if exists && change.after.is_some() => {
+            None if exists && change.after.as_deref().is_some_and(|after| !is_going(after)) => {
                 Some(format!("(n) {by} wrote {path} without a record {}", at(own)))
             }
             None => None,
@@ -129,6 +133,12 @@ impl Checks {
         let is_owned = resource.exists && !resource.is_foreign && !resource.is_helms;
         self.places.written(change, objects, is_owned)
     }
+}
+
+/// Returns whether a record stays with its status: the hooks of its revision end before it is imported.
+fn keeps_status(change: &Change) -> bool {
+    let (before, after) = (change.before.as_deref(), change.after.as_deref());
+    before.is_some() && after.is_some() && status_of(before) == status_of(after)
 }
 
 /// Returns the newest of the records that are beside a release.
