@@ -343,7 +343,7 @@ impl ReconcileLoop<'_> {
             Step::Repair => Box::pin(repair::repair(context, primary)).await?.into(),
             Step::Detect => detect::detect(context, primary).await?.into(),
             Step::Confirm => repair::confirm(context).await?.into(),
-            Step::Supersede => supersede::supersede(context).await?.into(),
+            Step::Supersede => supersede::supersede(context, primary).await?.into(),
             Step::Uninstall => Box::pin(uninstall::uninstall(context, primary)).await?,
             Step::RemoveFinalizer => finalizer::remove_finalizer(context, primary).await?.into(),
         };

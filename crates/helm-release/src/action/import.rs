@@ -223,6 +223,9 @@ async fn with_hooks_ended(
 async fn end_hooks_of(env: &Environment<'_>, release: &mut Release, journal: &dyn Journal) -> Result<(), Error> {
     let slot = Unreported(env.slot);
     let run = HookRun { slot: &slot, ..env.hook_run(journal) };
+    if !release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
+        return Ok(env.applier.delete_ended(release, &run).await?);
+    }
     for hook in release.hooks.iter_mut().filter(|hook| hook.last_run.is_unfinished()) {
         // When it started: an import that is repeated finds its own record only if it would write the same one.
         (hook.last_run.phase, hook.last_run.completed_at) = (HookPhase::Failed, hook.last_run.started_at);

@@ -129,12 +129,14 @@ pub async fn end_left_uninstall(env: &Environment<'_>, version: u32) -> Result<O
 }
 
 /// Ends the hooks that are still running according to the release's record. If none are, deletes what succeeded hooks
-/// left. Returns whether any hook was still running, in which case the release has changed.
+/// left, and what an earlier call did not end. Returns whether any hook was still running, in which case the release has
+/// changed.
 async fn end_running(env: &Environment<'_>, release: &mut Release, marks: &Marks) -> Result<bool, Error> {
     let records = Records { storage: env.storage, marks };
     let run = env.hook_run(&records);
     if !release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
         env.applier.delete_succeeded(release, &run).await;
+        env.applier.end_failed(release, &run).await?;
         return Ok(false);
     }
     env.applier.abandon_hooks(release, &run).await?;

@@ -146,12 +146,14 @@ impl Running {
     /// Returns why the action no longer waits for its hooks or tests, given the release's records: another writer upgrades,
     /// rolls back or uninstalls the release.
     pub(crate) fn replaced(&self, release: impl FnOnce() -> Option<Arc<ReleaseRecords>>) -> Option<&'static str> {
-        let work = lock(&self.0).as_ref()?.work?;
+        let (work, uid) = lock(&self.0).as_ref().and_then(|begun| Some((begun.work?, begun.aim.uid.clone())))?;
         let release = release()?;
         let (newest, revision) = release.newest()?;
         let is_replaced = match work {
             // Helm can roll back a release that is pending. Its tests and its uninstall only rewrite the record of ours.
-            Work::Makes(known) | Work::Uninstalls(known) => newest > known && !revision.is_sealed(),
+            Work::Makes(known) => newest > known && !revision.is_sealed(),
+            // Another resource may take over a release that is being uninstalled for long.
+            Work::Uninstalls(known) => newest > known && !(revision.is_sealed() && revision.is_marked_for(&uid)),
             Work::Tests(tested) => newest > tested || (newest == tested && revision.status != Status::Deployed),
         };
         is_replaced.then_some(REPLACED)
@@ -279,20 +281,21 @@ mod tests {
 
     #[test]
     fn only_a_later_revision_of_somebody_else_ends_the_wait_of_an_uninstall() {
-        let check = |known, trust, expected: Option<&str>| {
+        let check = |known, owner: &str, trust, expected: Option<&str>| {
             let running = Running::default();
             running.begin(Aim::of(&primary(|_| ()), Action::Uninstall), Vec::new(), None);
             running.uninstalls(known);
-            let mut release = ReleaseRecords::written_by_us(&[
-                (Status::Uninstalling, Marks::default()),
-                (Status::PendingRollback, Marks::default()),
-            ]);
+            let marks = || Marks { owner: owner.into(), ..Marks::default() };
+            let mut release =
+                ReleaseRecords::written_by_us(&[(Status::Uninstalling, marks()), (Status::PendingRollback, marks())]);
             release.revisions.iter_mut().for_each(|(_, revision)| revision.trust = trust);
-            assert_eq!(running.replaced(|| Some(Arc::new(release))), expected, "{known} {trust:?}");
+            assert_eq!(running.replaced(|| Some(Arc::new(release))), expected, "{known} {owner} {trust:?}");
         };
-        check(1, Trust::Foreign, Some(REPLACED));
-        check(2, Trust::Foreign, None);
-        check(1, Trust::Written(None), None);
+        check(1, "u1", Trust::Foreign, Some(REPLACED));
+        check(2, "u1", Trust::Foreign, None);
+        check(1, "u1", Trust::Written(None), None);
+        check(1, "another resource", Trust::Written(None), Some(REPLACED));
+        check(2, "another resource", Trust::Written(None), None);
     }
 
     #[test]

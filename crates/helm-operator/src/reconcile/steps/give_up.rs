@@ -34,9 +34,19 @@ pub(super) async fn end_uninstalls(
 ) -> Result<(), action::Error> {
     for version in context.release().unwrap_or_default().uninstalling() {
         if Some(version) != own {
-            remediate::cache_marks(context, version, action::end_left_uninstall(env, version).await?);
+            end_uninstall(context, env, version).await?;
         }
     }
+    Ok(())
+}
+
+/// Ends the hooks of the uninstall that this revision records.
+pub(super) async fn end_uninstall(
+    context: &StepContext<'_>,
+    env: &Environment<'_>,
+    version: u32,
+) -> Result<(), action::Error> {
+    remediate::cache_marks(context, version, action::end_left_uninstall(env, version).await?);
     Ok(())
 }
 

@@ -31,7 +31,7 @@ pub(crate) async fn render(context: &StepContext<'_>, primary: &Primary) -> Resu
         Ok(ended) => Ok(ended.with(discovered)),
         Err(FailedStep { failed: Failed::Attempt(attempt), learned }) => {
             let context = context.knowing(&learned);
-            supersede::try_supersede(&context).await;
+            supersede::try_supersede(&context, primary).await;
             let failed = clean_up(&context, primary, attempt, Stage::Render).await;
             Err(FailedStep { failed, learned })
         }

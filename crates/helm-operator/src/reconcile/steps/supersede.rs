@@ -1,22 +1,30 @@
 //! Marks revisions superseded that stayed deployed because the action that replaced them was interrupted, or could not
 //! write their records.
 
-use helm_release::action;
+use helm_release::action::{self, Action};
 use helm_release::release::Status;
 use helm_release::storage::Known;
 
+use super::give_up;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::NextStep;
 use crate::reconcile::step_context::StepContext;
 use crate::status::condition;
 use crate::status::reason::Reason;
+use crate::view::primary::Primary;
 
 /// Supersedes every deployed revision but the newest. Otherwise helm lists, and an uninstall uses, each of them as the
 /// live one.
-pub(crate) async fn supersede(context: &StepContext<'_>) -> Result<NextStep, Failed> {
-    let outdated = context.release().map(|release| release.outdated()).unwrap_or_default();
-    for version in outdated {
+pub(crate) async fn supersede(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+    let release = context.release().unwrap_or_default();
+    let uninstalling = release.uninstalling();
+    for version in release.outdated() {
         let failed = |error| Failed::of_step(&error, condition::IRRECONCILABLE, Reason::ReconcileError);
+        if uninstalling.contains(&version) {
+            // Its record will no longer say that its hooks may run.
+            let env = context.environment(primary, Action::Uninstall);
+            give_up::end_uninstall(context, &env, version).await.map_err(failed)?;
+        }
         let resource_version = match mark(context, version).await {
             // Someone has deleted the record, and its event is late.
             Err(action::Error::Storage(error)) if error.is_missing() => {
@@ -37,8 +45,8 @@ pub(crate) async fn supersede(context: &StepContext<'_>) -> Result<NextStep, Fai
 }
 
 /// Supersedes them while the next revision, whose action would do that, cannot be rendered.
-pub(crate) async fn try_supersede(context: &StepContext<'_>) {
-    if let Err(failed) = supersede(context).await {
+pub(crate) async fn try_supersede(context: &StepContext<'_>, primary: &Primary) {
+    if let Err(failed) = supersede(context, primary).await {
         let error = &failed.fault().message;
         tracing::warn!(resource = %context.key, error, "Cannot mark a replaced revision superseded");
     }

@@ -200,7 +200,7 @@ async fn has_room(context: &StepContext<'_>, primary: &Primary, beginning: &Begi
 /// Deletes what is recorded, unless something stops it.
 async fn delete(context: &StepContext<'_>, primary: &Primary, beginning: Beginning) -> Result<Deletion, action::Error> {
     let env = context.environment(primary, Action::Uninstall);
-    context.running.uninstalls(newest_known(context));
+    context.running.uninstalls(newest_known(context, primary));
     give_up_unfinished(context, primary, &env).await?;
     if let Some(why) = stopped_by(context, primary) {
         return Ok(Deletion::Stopped(why));
@@ -411,10 +411,9 @@ fn uninstalling(context: &StepContext<'_>) -> Option<Uninstalling> {
 
 /// Returns the newest revision that an uninstall knows: the newest when it was decided, or one that this operator has
 /// recorded since, such as the failed one.
-fn newest_known(context: &StepContext<'_>) -> u32 {
+fn newest_known(context: &StepContext<'_>, primary: &Primary) -> u32 {
     let release = context.release().unwrap_or_default();
-    let recorded = release.revisions.iter().rev().find(|(_, revision)| revision.is_sealed());
-    recorded.map_or(0, |(version, _)| *version).max(context.newest)
+    release.newest_of(primary.uid()).unwrap_or_default().max(context.newest)
 }
 
 /// Stores what the hooks of an uninstall recorded, so that the next step does not run them again.

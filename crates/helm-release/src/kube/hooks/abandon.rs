@@ -2,19 +2,21 @@
 
 use futures::future::BoxFuture;
 
+use super::clock::Clock;
 use super::decide::Left;
-use super::{CLEAN_UP, HookError, HookRun, Patience, decide, log_cleanup};
+use super::objects::Stamp;
+use super::{CLEAN_UP, HookError, HookRun, Patience, decide, log_cleanup, objects};
 use crate::kube::waiting::slot::without_slot;
-use crate::kube::writes::apply::Applier;
-use crate::release::Release;
+use crate::kube::writes::apply::{Applier, describe};
+use crate::release::{Hook, HookPhase, Release};
 
 impl Applier {
     /// Marks hooks that began but did not end as failed, records that, and then deletes by policy the objects of all
-    /// hooks that began. What the server refuses to delete is only logged. Repeating it is safe.
+    /// hooks that began. What cannot be deleted is only logged, unless it may run. Repeating it is safe.
     ///
     /// # Errors
-    /// The release cannot be recorded; then nothing is deleted. Or a deletion was not answered: repeat the call, or what
-    /// runs is not ended.
+    /// The release cannot be recorded; then nothing is deleted. Or the deletion of what may run was not answered: repeat the
+    /// call.
     pub(crate) fn abandon_hooks<'a>(
         &'a self,
         release: &'a mut Release,
@@ -43,11 +45,11 @@ impl Applier {
     }
 
     /// Deletes by policy the objects of hooks that ended, whether they succeeded or were abandoned: the process that
-    /// ended them may have died before it deleted the objects. What the server refuses to delete is only logged. Repeating
-    /// it is safe.
+    /// ended them may have died before it deleted the objects. What cannot be deleted is only logged, unless it may run.
+    /// Repeating it is safe.
     ///
     /// # Errors
-    /// A deletion was not answered: repeat the call.
+    /// The deletion of what may run was not answered: repeat the call.
     pub(crate) fn delete_ended<'a>(
         &'a self,
         release: &'a Release,
@@ -59,13 +61,60 @@ impl Applier {
         })
     }
 
+    /// Deletes by policy the Jobs and Pods of failed hooks that still run: they were to be ended, and that was not answered.
+    /// Those that have failed by themselves stay. What cannot be deleted is only logged. Repeating it is safe.
+    ///
+    /// # Errors
+    /// A read or a deletion was not answered: repeat the call.
+    pub(crate) fn end_failed<'a>(
+        &'a self,
+        release: &'a Release,
+        run: &'a HookRun<'a>,
+    ) -> BoxFuture<'a, Result<(), HookError>> {
+        Box::pin(async move {
+            let mut left = decide::left_by_ended(&release.hooks);
+            left.retain(|(at, _)| may_run(&release.hooks[*at]));
+            if left.is_empty() {
+                return Ok(());
+            }
+            let brief = HookRun { timeout: Some(CLEAN_UP), patience: Patience::Full, ..*run };
+            let look = async {
+                let mut running = Vec::new();
+                for (at, policies) in left {
+                    match self.runs(release, at, &brief).await {
+                        Ok(true) => running.push((at, policies)),
+                        Err(error) if error.is_outage() => return Err(error),
+                        found => log_cleanup(found.map(|_| ())),
+                    }
+                }
+                Ok(running)
+            };
+            let running = without_slot(run.slot, look).await?;
+            if running.is_empty() { Ok(()) } else { self.delete_left(release, &running, run).await }
+        })
+    }
+
+    /// Returns whether a Job or Pod of a hook's recorded run exists that has not finished.
+    async fn runs(&self, release: &Release, at: usize, run: &HookRun<'_>) -> Result<bool, HookError> {
+        let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
+        let clock = Clock::start(hook, run);
+        for object in objects::of(hook)?.iter().filter(|object| decide::runs_to_an_end(&object.kind)) {
+            let what = format!("{} to be found", describe(object));
+            let found = clock.retry(&what, || self.find(object, &stamp, run)).await?;
+            if found.is_some_and(|made| !made.has_ended) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     async fn delete_left(&self, release: &Release, left: &[Left], run: &HookRun<'_>) -> Result<(), HookError> {
         let run = HookRun { timeout: Some(CLEAN_UP), patience: Patience::Full, ..*run };
         let delete = async {
             let mut answered = Ok(());
             for (at, policies) in left {
                 match self.delete_run(release, *at, policies, &run).await {
-                    Err(error) if error.is_unanswered() => answered = Err(error),
+                    Err(error) if error.is_outage() && may_run(&release.hooks[*at]) => answered = Err(error),
                     deleted => log_cleanup(deleted),
                 }
             }
@@ -73,4 +122,9 @@ impl Applier {
         };
         without_slot(run.slot, delete).await
     }
+}
+
+/// Returns whether what a hook that has ended made may still run: it was ended from outside.
+fn may_run(hook: &Hook) -> bool {
+    hook.last_run.phase == HookPhase::Failed && decide::runs_to_an_end(&hook.kind)
 }

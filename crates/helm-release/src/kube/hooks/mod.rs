@@ -176,6 +176,14 @@ pub enum HookError {
     /// Its run was ended from outside ([`Slot::interruption`]).
     #[error("hook {path} was interrupted while waiting for {what}: {why}")]
     Interrupted { path: String, what: String, why: &'static str },
+    /// It did not end by itself, and no answer says that it was ended.
+    #[error("{why}; it may still run, because its end was not answered")]
+    Unended {
+        /// Why it was to be ended.
+        why: Box<HookError>,
+        #[source]
+        source: Box<HookError>,
+    },
 }
 
 impl HookError {
@@ -188,14 +196,25 @@ impl HookError {
     /// running or have succeeded, and the next attempt finds out.
     pub(crate) fn is_unanswered(&self) -> bool {
         match self {
-            HookError::Record { .. } | HookError::Unanswered { .. } => true,
+            HookError::Record { .. } | HookError::Unanswered { .. } | HookError::Unended { .. } => true,
             error => outside::is_unanswered(error),
         }
+    }
+
+    /// Returns whether an outage is the cause, rather than a refusal.
+    fn is_outage(&self) -> bool {
+        matches!(self, HookError::Unanswered { .. }) || outside::is_outage(self)
     }
 
     /// Returns whether its Job or Pod ran and failed, or did not end in time.
     fn is_verdict(&self) -> bool {
         matches!(self, HookError::Failed { .. } | HookError::TimedOut { .. })
+    }
+
+    /// Returns whether a deletion that failed in this way may succeed in the next attempt: the hook's failure could not be
+    /// recorded before it, or it was not answered.
+    fn leaves_end_open(&self) -> bool {
+        matches!(self, HookError::Record { .. }) || self.is_outage()
     }
 
     /// Returns whether its Job or Pod was left while it ran.
@@ -302,7 +321,9 @@ impl Applier {
                 let cleaned = self.delete_failed((&*release, *at), error.whose(), policies, &run).await;
                 let error = match cleaned {
                     // Once the revision has failed, nothing ends what still runs.
-                    Err(unended) if unended.is_unanswered() && error.leaves_it_running() => unended,
+                    Err(source) if error.leaves_it_running() && source.leaves_end_open() => {
+                        HookError::Unended { why: Box::new(error), source: Box::new(source) }
+                    }
                     cleaned => {
                         log_cleanup(cleaned);
                         error

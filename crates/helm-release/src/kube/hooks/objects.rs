@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
 use super::clock::Clock;
-use super::decide::{Expiry, expiry};
+use super::decide::{Expiry, expiry, outcome};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun, MadeBy};
 use crate::kube::live_state::live::Live;
 use crate::kube::live_state::ownership::{NotOurs, Rule};
@@ -65,11 +65,14 @@ impl Stamp {
 pub(super) struct Made {
     pub(super) path: String,
     pub(super) expiry: Expiry,
+    /// Whether it has finished. Objects that do not run have, once they exist.
+    pub(super) has_ended: bool,
 }
 
 impl Made {
     pub(super) fn of(object: &Object, path: String, live: &Value) -> Made {
-        Made { path, expiry: expiry(&object.kind, live) }
+        let has_ended = outcome(&object.kind, &live["status"]).is_some();
+        Made { path, expiry: expiry(&object.kind, live), has_ended }
     }
 }
 

@@ -377,12 +377,61 @@ async fn an_interrupted_job_that_cannot_be_deleted_for_now_leaves_the_outcome_op
         *world.notes.interrupted.lock().unwrap() = Some("its spec changed");
     };
     let error = world.run_while(&mut release, 5, interrupt).await.unwrap_err();
-    assert!(error.is_unanswered() && error.to_string().contains("Job \"j\" to be deleted"), "{error}");
+    let why = "hook c/templates/j.yaml was interrupted while waiting for Job \"j\" to finish: its spec changed";
+    assert_eq!(error.to_string(), format!("{why}; it may still run, because its end was not answered"));
+    assert!(error.is_unanswered() && !error.is_interruption());
+    assert!(outside::chain(&error).contains("Job \"j\" to be deleted"), "{}", outside::chain(&error));
     assert_eq!((world.server.paths(), release.hooks[0].last_run.phase), (vec![JOB.to_owned()], HookPhase::Failed));
     assert!(world.abandon(&mut release).await.unwrap_err().is_unanswered());
     world.server.accept();
     world.abandon(&mut release).await.unwrap();
     assert_eq!(world.server.paths(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_run_or_may_not_be_read_or_deleted_holds_up_nothing_that_follows_an_abandoned_hook() {
+    let done = LastRun { phase: HookPhase::Succeeded, started_at: Some(Timestamp::now()), ..LastRun::default() };
+    let settings = Hook { delete_policies: vec![DeletePolicy::HookSucceeded], last_run: done, ..map("a", -1) };
+    for (method, path, code) in [
+        (http::Method::DELETE, format!("{MAPS}/a"), 500),
+        (http::Method::GET, format!("{MAPS}/a"), 500),
+        (http::Method::GET, JOB.to_owned(), 403),
+        (http::Method::DELETE, JOB.to_owned(), 403),
+    ] {
+        let world = World::new();
+        let (mut release, stamp) = begun(job(""), HookPhase::Running, Duration::from_secs(60));
+        release.hooks.push(settings.clone());
+        put_job(&world.server, &stamp, json!({}));
+        world.server.refuse({
+            let (method, path) = (method.clone(), path.clone());
+            move |call| {
+                let is_refused = call.method == method && call.path == path;
+                is_refused.then(|| Error::from_status(code, "Forbidden", "no"))
+            }
+        });
+        assert!(world.abandon(&mut release).await.is_ok(), "{method} {path} {code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_hook_is_ended_unless_it_has_ended_by_itself() {
+    for has_ended in [false, true] {
+        let world = World::new();
+        let (release, stamp) = begun(job(""), HookPhase::Failed, Duration::from_secs(60));
+        put_job(&world.server, &stamp, json!({}));
+        if has_ended {
+            end(&world.server, "Failed");
+        }
+        let decoration = decoration();
+        let run = world.hook_run(&decoration);
+        if !has_ended {
+            fail_deletions(&world.server);
+            assert!(world.applier.end_failed(&release, &run).await.unwrap_err().is_unanswered());
+            world.server.accept();
+        }
+        world.applier.end_failed(&release, &run).await.unwrap();
+        assert_eq!(world.server.object(JOB).is_some(), has_ended);
+    }
 }
 
 #[tokio::test(start_paused = true)]
