@@ -27,8 +27,8 @@ pub(crate) struct Count {
     pub(crate) charts: BTreeMap<Deployed, usize>,
     /// The number of recorded revisions.
     pub(crate) revisions: usize,
-    /// The resources that are left alone, by the annotation that requests it. Zeros are exported, so that a query finds
-    /// the series before the first such resource.
+    /// The resources that are left alone, by the annotation that requests it; the author's code counts as `pause`. Zeros
+    /// are exported, so that a query finds the series before the first such resource.
     pub(crate) left_alone: BTreeMap<&'static str, usize>,
     /// The number of resources whose release is at the revision that a person pins it to.
     pub(crate) pinned: usize,
@@ -161,7 +161,7 @@ impl Collector for Censuses {
         Gauges { name: "helm_operator_releases", help, values: charts }.encode(&mut encoder)?;
         let help = "Recorded revisions of all releases by controller.";
         Gauges { name: "helm_operator_revisions", help, values: revisions }.encode(&mut encoder)?;
-        let help = "Custom resources that an annotation leaves alone, by controller and annotation.";
+        let help = "Custom resources that are left alone, by controller and annotation; pause includes the operator's own code.";
         Gauges { name: "helm_operator_suspended_resources", help, values: left_alone }.encode(&mut encoder)?;
         let help = "Custom resources whose release stays at a pinned revision, by controller.";
         Gauges { name: "helm_operator_pinned_resources", help, values: pinned }.encode(&mut encoder)?;

@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use super::versions::{Reservation, Versions};
 use crate::hooks::extensions::Judge;
+use crate::status::Pause;
 use crate::view::primary::{Primary, Received, status_fields};
 use crate::watches::{AnnotationNames, Field};
 
@@ -38,6 +39,13 @@ pub(crate) struct Acceptance {
     pub(crate) share: Option<Share>,
 }
 
+/// What the author's code makes of a resource.
+enum Verdict {
+    Served,
+    Paused(Pause),
+    Rejected,
+}
+
 impl Acceptance {
     /// Returns the resource as this controller sees it, with the status fields that watches.yaml defines. Returns
     /// `None` if the watch does not select it, the watch of another version or another shard serves it, or the author's
@@ -52,7 +60,11 @@ impl Acceptance {
             Standing::Drained => primary.is_drained = true,
             Standing::Others => return None,
         }
-        let paused = self.judge(&primary)?;
+        let paused = match self.judge(&primary) {
+            Verdict::Rejected => return None,
+            Verdict::Paused(cause) => Some(cause),
+            Verdict::Served => None,
+        };
         let raw = primary.raw.take().unwrap_or_default();
         if let Some((version, versions)) = &self.version
             && !versions.serves(version, &raw)
@@ -61,8 +73,8 @@ impl Acceptance {
         }
         primary.is_canary = self.canary.as_ref().is_some_and(|canary| canary.matches(&raw.labels));
         primary.annotations.rename(&raw.annotations, &self.annotations);
-        if paused {
-            primary.annotations.set_pause();
+        if let Some(cause) = paused {
+            primary.pause(cause);
         }
         primary.status.fields = status_fields(status.as_deref(), fields);
         if let Some(namespace) = &self.release_namespace {
@@ -81,8 +93,7 @@ impl Acceptance {
         raw.map_or(Standing::Ours, |(share, raw)| share.standing(primary.uid(), primary.own_namespace(), &raw.labels))
     }
 
-    /// Returns whether the resource is paused; `None` if a filter rejects it. A resource that must be uninstalled is
-    /// never rejected.
+    /// Asks the author's code about the resource. A resource that must be uninstalled is never rejected.
     ///
     /// If a filter or a condition panics, the resource is paused, because what the author wants is unknown. Without a
     /// filter's answer, rejecting the resource would give up its release silently, and serving it could install a
@@ -90,21 +101,28 @@ impl Acceptance {
     ///
     /// A `spec` that cannot be read is not shown to the author's code. No release is made from it either, and
     /// reconciling the resource reports why, so it is served.
-    fn judge(&self, primary: &Primary) -> Option<bool> {
+    fn judge(&self, primary: &Primary) -> Verdict {
         if self.filters.is_empty() && self.pauses.is_empty() {
-            return Some(false);
+            return Verdict::Served;
         }
-        let Some(object) = shown(primary) else { return Some(false) };
+        let Some(object) = shown(primary) else { return Verdict::Served };
         let ask = |rule: &Judge| guarded(&primary.kind, &primary.key(), || rule(&object));
         let uninstalls = primary.deleting && primary.has_finalizer();
         let mut panicked = false;
         for serves in self.filters.iter().filter(|_| !uninstalls) {
             match ask(serves) {
-                Some(false) => return None,
+                Some(false) => return Verdict::Rejected,
                 answer => panicked |= answer.is_none(),
             }
         }
-        Some(panicked || self.pauses.iter().any(|pauses| ask(pauses).unwrap_or(true)))
+        if panicked {
+            return Verdict::Paused(Pause::FilterPanicked);
+        }
+        let cause = self.pauses.iter().find_map(|pauses| match ask(pauses) {
+            Some(is_paused) => is_paused.then_some(Pause::PauseWhen),
+            None => Some(Pause::PauseWhenPanicked),
+        });
+        cause.map_or(Verdict::Served, Verdict::Paused)
     }
 
     /// Returns the key of a resource that the server sent.

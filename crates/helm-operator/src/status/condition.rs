@@ -9,7 +9,8 @@ pub(crate) const INITIALIZED: &str = "Initialized";
 pub(crate) const RELEASE_FAILED: &str = "ReleaseFailed";
 /// The release cannot follow the resource; false only on a resource of helm-operator-plugins, otherwise absent.
 pub(crate) const IRRECONCILABLE: &str = "Irreconcilable";
-/// An annotation pauses the resource, as in helm-operator-plugins; absent before the first pause.
+/// An annotation, as in helm-operator-plugins, or the operator's own code pauses the resource; absent before the first
+/// pause.
 pub(crate) const PAUSED: &str = "Paused";
 /// The annotation `suspend` is set; present only when true.
 pub(crate) const SUSPENDED: &str = "Suspended";

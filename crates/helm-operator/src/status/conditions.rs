@@ -4,7 +4,7 @@ use controller::report::shorten;
 use helm_release::kube::intern;
 
 use super::{
-    Condition, DETECTED, Facts, GIVEN_UP, Health, MAX_MESSAGE, NOT_INSTALLED, RETRIES_EXCEEDED, Stall, Status,
+    Condition, DETECTED, Facts, GIVEN_UP, Health, MAX_MESSAGE, NOT_INSTALLED, Pause, RETRIES_EXCEEDED, Stall, Status,
     UNINSTALLING, condition, summary,
 };
 
@@ -18,9 +18,9 @@ pub(super) fn initialized() -> Condition {
 pub(super) fn wanted(facts: &Facts, old: &Status) -> Vec<Condition> {
     let mut all = vec![initialized()];
     all.extend(deployed(facts, old));
-    if facts.paused {
-        let message = "The annotation pause is set: even a deletion waits.";
-        all.push(new(condition::PAUSED, "True", "PauseReconcileAnnotationTrue", message));
+    if let Some(cause) = facts.paused {
+        // The reason is that of helm-operator-plugins, which tools may rely on.
+        all.push(new(condition::PAUSED, "True", "PauseReconcileAnnotationTrue", paused(cause)));
     } else if old.find(condition::PAUSED).is_some() {
         all.push(new(condition::PAUSED, "False", AS_EXPECTED, ""));
     }
@@ -63,7 +63,7 @@ fn faults(facts: &Facts, old: &Status) -> Vec<Condition> {
 /// to do.
 fn activity(facts: &Facts, ready: &Condition) -> Option<Condition> {
     let is_leaving = facts.awaited.is_some() || !facts.kept_by.is_empty();
-    if is_leaving || facts.suspended || facts.paused || facts.planned.is_some() {
+    if is_leaving || facts.suspended || facts.paused.is_some() || facts.planned.is_some() {
         return None;
     }
     if let Some(waiting) = &facts.waiting {
@@ -130,6 +130,20 @@ fn ready(facts: &Facts) -> Condition {
         (None, None, Some(_), Health::Progressing(why)) => ready("False", "Progressing", why),
         (None, None, Some(_), Health::TimedOut(why)) => ready("False", "ProgressTimeout", why),
         (None, None, Some(_), Health::Failed(why)) => ready("False", "Failed", why),
+    }
+}
+
+fn paused(cause: Pause) -> &'static str {
+    match cause {
+        Pause::Annotation => "The annotation pause is set: even a deletion waits.",
+        Pause::PauseWhen => "The operator's own rule (pause_when) pauses the resource: even a deletion waits.",
+        Pause::PauseWhenPanicked => {
+            "The operator's own rule (pause_when) panicked, a bug that its log describes: even a deletion waits."
+        }
+        Pause::FilterPanicked => {
+            "The operator's own filter panicked, a bug that its log describes: the resource is left alone. The filter \
+             is not asked about a deletion."
+        }
     }
 }
 

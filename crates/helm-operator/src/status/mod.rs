@@ -191,8 +191,8 @@ pub(crate) struct Facts {
     pub(crate) stall: Option<Stall>,
     /// What will prevent the next change of the resource, although nothing has failed yet.
     pub(crate) blocked: Option<Fault>,
-    /// Whether an annotation pauses the resource.
-    pub(crate) paused: bool,
+    /// What pauses the resource.
+    pub(crate) paused: Option<Pause>,
     /// The limit of concurrent upgrades, if this one waits for a slot, and nothing has failed in this process.
     pub(crate) is_queued: Option<usize>,
     /// What the resource waits for, although nothing has failed in this process.
@@ -223,6 +223,19 @@ pub(crate) struct Facts {
     pub(crate) pinned: Option<(u32, u32)>,
     /// The tests of the release; `None` if none run.
     pub(crate) tests: Option<TestReport>,
+}
+
+/// What pauses a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// The annotation `pause`.
+    Annotation,
+    /// The author's `pause_when`.
+    PauseWhen,
+    /// A panic of the author's `pause_when`.
+    PauseWhenPanicked,
+    /// A panic of the author's `filter`, which is not asked about a deletion.
+    FilterPanicked,
 }
 
 /// The plan's text.
@@ -607,9 +620,25 @@ mod tests {
 
     #[test]
     fn a_paused_resource_says_so_and_afterwards_that_it_is_not() {
-        let paused = Status::default().next(&Facts { paused: true, ..facts() }, at(0)).unwrap();
-        assert!(summary(&paused).iter().any(|c| c.starts_with("Paused=True/PauseReconcileAnnotationTrue/")));
-        let resumed = paused.next(&facts(), at(1)).unwrap();
+        let mut status = Status::default();
+        for (cause, message) in [
+            (Pause::Annotation, "The annotation pause is set: even a deletion waits."),
+            (Pause::PauseWhen, "The operator's own rule (pause_when) pauses the resource: even a deletion waits."),
+            (
+                Pause::PauseWhenPanicked,
+                "The operator's own rule (pause_when) panicked, a bug that its log describes: even a deletion waits.",
+            ),
+            (
+                Pause::FilterPanicked,
+                "The operator's own filter panicked, a bug that its log describes: the resource is left alone. The \
+                 filter is not asked about a deletion.",
+            ),
+        ] {
+            status = status.next(&Facts { paused: Some(cause), ..facts() }, at(0)).unwrap();
+            let expected = format!("Paused=True/PauseReconcileAnnotationTrue/{message}");
+            assert!(summary(&status).contains(&expected), "{:?}", summary(&status));
+        }
+        let resumed = status.next(&facts(), at(1)).unwrap();
         assert!(summary(&resumed).contains(&"Paused=False/AsExpected/".to_owned()));
         assert!(Status::default().next(&facts(), at(0)).unwrap().find(condition::PAUSED).is_none());
     }

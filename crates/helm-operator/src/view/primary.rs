@@ -14,7 +14,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
 use super::finalizers::{Finalizers, is_ours};
-use crate::status::{Fields, ListType, Status};
+use crate::status::{Fields, ListType, Pause, Status};
 use crate::values::Spec;
 use crate::watches::Field;
 use crate::watches::annotations::Annotations;
@@ -40,6 +40,8 @@ pub(crate) struct Primary {
     pub(crate) conditions: ListType,
     /// Whether operator-sdk left the whole manifest, including Secrets, in the status.
     pub(crate) has_manifest: bool,
+    /// What about the author's code pauses it. The annotation `pause` then counts as set.
+    paused_by_code: Option<Pause>,
     /// Whether it is a canary of its kind's rollouts.
     pub(crate) is_canary: bool,
     /// Whether this shard must give it up.
@@ -129,6 +131,17 @@ impl Primary {
         self.has_finalizer() || !self.status.conditions.is_empty()
     }
 
+    /// Pauses it as the annotation does, because of the author's code.
+    pub(crate) fn pause(&mut self, cause: Pause) {
+        self.annotations.set_pause();
+        self.paused_by_code = Some(cause);
+    }
+
+    /// Returns what pauses it. The author's code precedes the annotation, which its reader knows of.
+    pub(crate) fn paused_by(&self) -> Option<Pause> {
+        self.paused_by_code.or_else(|| self.annotations.pause().then_some(Pause::Annotation))
+    }
+
     /// Returns the finalizers other than ours and the upstreams', as far as they are kept.
     pub(crate) fn other_finalizers(&self) -> Vec<&str> {
         self.finalizers.iter().filter(|f| !is_ours(f)).map(|f| &**f).collect()
@@ -157,6 +170,7 @@ impl Primary {
             || self.generation != older.generation
             || self.deleting != older.deleting
             || self.annotations != older.annotations
+            || self.paused_by_code != older.paused_by_code
             || self.spec.digest() != older.spec.digest()
             || self.raw != older.raw
             || self.is_canary != older.is_canary
@@ -310,6 +324,7 @@ impl From<Full> for Received {
             deleting: meta.deletion_timestamp.is_some(),
             finalizers: meta.finalizers.unwrap_or_default(),
             annotations: ours,
+            paused_by_code: None,
             is_canary: false,
             is_drained: false,
             is_cluster_scoped: false,

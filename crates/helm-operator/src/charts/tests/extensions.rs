@@ -121,6 +121,17 @@ async fn a_mapper_may_publish_events_on_the_resource() {
     assert!(events(&world.server).iter().any(|event| event["reason"] == "Mapped"));
 }
 
+const PAUSES: &str = "The operator's own rule (pause_when) pauses the resource: even a deletion waits.";
+const PAUSE_PANICKED: &str =
+    "The operator's own rule (pause_when) panicked, a bug that its log describes: even a deletion waits.";
+const FILTER_PANICKED: &str = "The operator's own filter panicked, a bug that its log describes: the resource is left \
+    alone. The filter is not asked about a deletion.";
+
+/// Returns the condition `Paused` with this message.
+fn paused_by(message: &str) -> String {
+    format!("True/PauseReconcileAnnotationTrue/{message}")
+}
+
 /// Creates a controller that filters or pauses resources.
 fn judging(server: Arc<MemoryApi>, acceptance: Acceptance) -> World {
     World::taking(server, Arc::new(Stub::default()), acceptance)
@@ -156,7 +167,15 @@ async fn a_paused_resource_is_not_even_uninstalled() {
     world.edit(|resource| resource["spec"] = json!({"maps": ["b"], "skip": true}));
     world.delete();
     world.reconcile().await;
-    assert_eq!(world.maps(), ["a"]);
+    assert_eq!((world.maps(), world.condition("Paused")), (vec!["a".to_owned()], Some(paused_by(PAUSES))));
+
+    world.edit(|resource| resource["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pause": "true"}));
+    world.reconcile().await;
+    assert_eq!(world.condition("Paused"), Some(paused_by(PAUSES)), "the code precedes the annotation");
+    world.edit(|resource| resource["spec"] = json!({"maps": ["b"]}));
+    world.reconcile().await;
+    let annotated = paused_by("The annotation pause is set: even a deletion waits.");
+    assert_eq!((world.maps(), world.condition("Paused")), (vec!["a".to_owned()], Some(annotated)));
 }
 
 /// Panics for some resources, and accepts the others.
@@ -183,7 +202,8 @@ async fn a_resource_is_paused_while_a_filter_or_pause_panics_for_it_and_no_other
         world.reconcile().await;
         world.reconcile_one(&two).await;
         assert_eq!(world.maps(), ["b"], "neither is anything installed, nor is the other missed");
-        assert_eq!(world.state("Paused"), "True/PauseReconcileAnnotationTrue");
+        let message = if filters { FILTER_PANICKED } else { PAUSE_PANICKED };
+        assert_eq!(world.condition("Paused").unwrap(), paused_by(message));
         assert!(WATCH_PANICS.get() > before);
 
         world.edit(|resource| resource["spec"] = json!({"maps": ["a"], "value": "1"}));

@@ -20,7 +20,7 @@ pub(crate) struct Observed {
     pub(crate) finalizer: bool,
     /// Its annotation suspends it.
     pub(crate) suspended: bool,
-    /// Its annotation pauses it, including its deletion.
+    /// Its annotation or the author's code pauses it, including its deletion.
     pub(crate) paused: bool,
     /// Whether its annotation requests a plan instead of an action.
     pub(crate) planning: Planning,

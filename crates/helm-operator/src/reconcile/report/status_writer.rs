@@ -149,7 +149,7 @@ fn facts(
         blocked: deployed.and_then(|_| blocked(context)),
         drift: if deployed.is_some() { context.detections(primary) } else { Vec::new() },
         notes: memory.status.notes.clone(),
-        paused: primary.annotations.pause(),
+        paused: primary.paused_by(),
         suspended: primary.annotations.suspend(),
         planned: context.plan_report(primary),
         is_queued: limit.filter(|_| context.shared.rollout.is_waiting(context.key)),
