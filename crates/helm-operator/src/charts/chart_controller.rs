@@ -156,8 +156,12 @@ impl ChartController {
     }
 
     /// Serves only the resources that `serves` accepts. A resource that it rejects after a change keeps its release,
-    /// and is still uninstalled when it is deleted. If `serves` panics, the resource is paused. A `spec` that exceeds a
-    /// limit of the operator is reported without asking. Default: all that the watch's `selector` selects.
+    /// and is still uninstalled when it is deleted. If `serves` panics, the resource is paused.
+    ///
+    /// A `spec` that exceeds a limit of the operator is null here, like a missing one. If `serves` accepted the resource
+    /// before, in this process, it is not asked: the condition `Irreconcilable` reports the `spec` instead.
+    ///
+    /// Default: all that the watch's `selector` selects.
     #[must_use]
     pub fn filter(mut self, serves: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> ChartController {
         self.extensions.filters.push(Arc::new(serves));
@@ -165,7 +169,8 @@ impl ChartController {
     }
 
     /// Leaves a resource alone, deleted or not, while `pauses` returns true or panics, as the annotation `pause` does. A
-    /// `spec` that exceeds a limit of the operator is reported without asking.
+    /// `spec` that exceeds a limit of the operator is null here, like a missing one; the condition `Irreconcilable`
+    /// reports it only while the resource is not paused.
     #[must_use]
     pub fn pause_when(mut self, pauses: impl Fn(&DynamicObject) -> bool + Send + Sync + 'static) -> ChartController {
         self.extensions.pauses.push(Arc::new(pauses));

@@ -7,7 +7,7 @@ use controller::runtime::guarded::guarded;
 use controller::runtime::key::ResourceKey;
 use controller::shards::{Share, Standing};
 use go_encoding::json;
-use kube::core::{DynamicObject, Selector, SelectorExt as _};
+use kube::core::{Selector, SelectorExt as _};
 use serde_json::Value;
 
 use super::versions::{Reservation, Versions};
@@ -49,8 +49,8 @@ enum Verdict {
 impl Acceptance {
     /// Returns the resource as this controller sees it, with the status fields that watches.yaml defines. Returns
     /// `None` if the watch does not select it, the watch of another version or another shard serves it, or the author's
-    /// filter rejects it.
-    pub(crate) fn admit(&self, received: Received, fields: &[Field]) -> Option<Primary> {
+    /// filter rejects it. `known` is the same resource as this controller serves it already.
+    pub(crate) fn admit(&self, received: Received, fields: &[Field], known: Option<&Primary>) -> Option<Primary> {
         let Received { mut primary, status, .. } = received;
         if !self.selects(&primary) {
             return None;
@@ -60,7 +60,7 @@ impl Acceptance {
             Standing::Drained => primary.is_drained = true,
             Standing::Others => return None,
         }
-        let paused = match self.judge(&primary) {
+        let paused = match self.judge(&primary, known) {
             Verdict::Rejected => return None,
             Verdict::Paused(cause) => Some(cause),
             Verdict::Served => None,
@@ -99,17 +99,27 @@ impl Acceptance {
     /// filter's answer, rejecting the resource would give up its release silently, and serving it could install a
     /// release besides another operator's. A paused resource stays as it is, and its status shows the pause.
     ///
-    /// A `spec` that cannot be read is not shown to the author's code. No release is made from it either, and
-    /// reconciling the resource reports why, so it is served.
-    fn judge(&self, primary: &Primary) -> Verdict {
+    /// A `spec` that cannot be read is shown as null. Otherwise, whoever writes a resource could escape the rules that
+    /// read only metadata or the time: a maintenance window would end, or another operator's resource would be served.
+    /// - Filters are not asked about a resource that they accepted before. One that reads the `spec` would reject it,
+    ///   or panic, and nobody would learn what is wrong. No release is made from the `spec`, and reconciling the
+    ///   resource reports why. The finalizer does not prove that they accepted it, because other operators have the
+    ///   same. After a restart, it is a new resource.
+    /// - A filter that panics for a new resource pauses it, as with any other `spec`: it may be another operator's.
+    /// - A condition that panics also pauses the resource, although its status then shows only the pause. A deletion
+    ///   that must wait cannot be undone.
+    fn judge(&self, primary: &Primary, known: Option<&Primary>) -> Verdict {
         if self.filters.is_empty() && self.pauses.is_empty() {
             return Verdict::Served;
         }
-        let Some(object) = shown(primary) else { return Verdict::Served };
-        let ask = |rule: &Judge| guarded(&primary.kind, &primary.key(), || rule(&object));
+        let spec = spec(primary);
         let uninstalls = primary.deleting && primary.has_finalizer();
+        let is_kept = uninstalls || spec.is_none() && known.is_some_and(is_accepted);
+        let mut object = primary.object();
+        object.data = Value::from_iter([("spec", spec.unwrap_or_default())]);
+        let ask = |rule: &Judge| guarded(&primary.kind, &primary.key(), || rule(&object));
         let mut panicked = false;
-        for serves in self.filters.iter().filter(|_| !uninstalls) {
+        for serves in self.filters.iter().filter(|_| !is_kept) {
             match ask(serves) {
                 Some(false) => return Verdict::Rejected,
                 answer => panicked |= answer.is_none(),
@@ -144,13 +154,15 @@ impl Acceptance {
     }
 }
 
-/// Returns the resource as filters and conditions see it; `None` if its `spec` cannot be read. Charts read deeper than
+/// Returns whether the filters accepted a known resource. One for which a filter panicked is known, too.
+fn is_accepted(known: &Primary) -> bool {
+    known.paused_by() != Some(Pause::FilterPanicked)
+}
+
+/// Returns the `spec` as filters and conditions see it; `None` if it cannot be read. Charts read deeper than
 /// `serde_json`. If what nests deeper were not shown, whoever writes a resource could escape a filter that reads it.
-fn shown(primary: &Primary) -> Option<DynamicObject> {
+fn spec(primary: &Primary) -> Option<Value> {
     let text = primary.spec.json().ok()?;
     let deep = || json::decode_preserving_ints(text.as_bytes()).ok().map(|values| json::to_serde(&values));
-    let spec: Value = serde_json::from_str(text).ok().or_else(deep)?;
-    let mut object = primary.object();
-    object.data = Value::from_iter([("spec", spec)]);
-    Some(object)
+    serde_json::from_str(text).ok().or_else(deep)
 }

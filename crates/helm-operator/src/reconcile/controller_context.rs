@@ -221,7 +221,9 @@ impl ControllerContext {
     }
 
     pub(crate) fn admit(&self, received: Received) -> Option<Primary> {
-        self.acceptance.admit(received, self.settings.expressions.fields())
+        let primary = &received.primary;
+        let known = self.cache.primary_with_uid(&self.acceptance.key_of(primary), primary.uid());
+        self.acceptance.admit(received, self.settings.expressions.fields(), known.as_deref())
     }
 
     /// Releases a resource's upgrade slot, and wakes the next holder.

@@ -131,7 +131,7 @@ fn only_a_resource_with_the_labels_that_the_watch_selects_is_admitted() {
     let admits = |labels: &Value| {
         let metadata = json!({"name": "web", "namespace": "ns", "uid": "u", "labels": labels});
         let received = serde_json::from_value::<Received>(json!({"metadata": metadata})).unwrap();
-        acceptance.admit(received, &[]).is_some()
+        acceptance.admit(received, &[], None).is_some()
     };
     assert!(admits(&json!({"tier": "prod", "a": "b"})));
     for labels in [json!({"tier": "test"}), json!({"a": "prod"}), json!({}), Value::Null] {

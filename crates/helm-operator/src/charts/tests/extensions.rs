@@ -11,6 +11,7 @@ use tokio::sync::oneshot;
 
 use super::hooks::{JOBS, reconcile};
 use super::*;
+use crate::hooks::extensions::Judge;
 use crate::hooks::{Error as Failure, Mapping, PostRender};
 
 /// The values that the mapper adds to a resource; `None` makes it fail.
@@ -265,16 +266,12 @@ fn is_ours(resource: &DynamicObject) -> bool {
     resource.data["spec"]["ours"] == true
 }
 
-/// Returns rules with a filter that rejects what is not ours, and with a condition that pauses it.
-fn choosing() -> [Acceptance; 2] {
-    let filtering = Acceptance { filters: vec![Arc::new(is_ours)], ..Acceptance::default() };
-    let pausing = Acceptance { pauses: vec![Arc::new(|resource| !is_ours(resource))], ..Acceptance::default() };
-    [filtering, pausing]
-}
-
 #[test]
-fn filters_and_pauses_see_specs_as_deep_as_charts_do_and_none_that_no_chart_can_read() {
-    let [filtering, pausing] = choosing();
+fn filters_and_pauses_see_specs_as_deep_as_charts_do_and_null_for_one_that_no_chart_can_read() {
+    let is_null = |resource: &DynamicObject| resource.data["spec"].is_null();
+    let filtering = Acceptance { filters: vec![Arc::new(is_null)], ..Acceptance::default() };
+    let is_read = move |resource: &DynamicObject| !is_null(resource);
+    let pausing = Acceptance { pauses: vec![Arc::new(is_read)], ..Acceptance::default() };
     // serde_json reads 127 levels, and charts 500.
     for (depth, is_seen) in [(100, true), (300, true), (600, false)] {
         let spec = format!(r#"{{"deep":{}{}}}"#, "[".repeat(depth), "]".repeat(depth));
@@ -282,23 +279,152 @@ fn filters_and_pauses_see_specs_as_deep_as_charts_do_and_none_that_no_chart_can_
             let text = format!(r#"{{"metadata":{{"name":"web","namespace":"ns","uid":"u"}},"spec":{spec}}}"#);
             serde_json::from_str::<Received>(&text).unwrap()
         };
-        assert_eq!(filtering.admit(received(), &[]).is_none(), is_seen, "{depth}");
-        assert_eq!(pausing.admit(received(), &[]).unwrap().annotations.pause(), is_seen, "{depth}");
+        assert_eq!(filtering.admit(received(), &[], None).is_none(), is_seen, "{depth}");
+        assert_eq!(pausing.admit(received(), &[], None).unwrap().annotations.pause(), is_seen, "{depth}");
     }
 }
 
+/// Returns a `spec` with too many bytes, and one with too many values.
+fn unreadable() -> [Value; 2] {
+    [json!({"maps": ["b"], "padding": "x".repeat(1 << 20)}), json!({"maps": ["b"], "padding": vec![0; 100_001]})]
+}
+
+/// Returns whether a resource has maps. It panics without a `spec`.
+fn has_maps(resource: &DynamicObject) -> bool {
+    resource.data["spec"].as_object().unwrap().contains_key("maps")
+}
+
 #[tokio::test(start_paused = true)]
-async fn a_spec_that_cannot_be_read_is_reported_although_a_filter_or_pause_would_not_serve_it() {
-    for acceptance in choosing() {
-        let world = judging(World::new(json!({"maps": ["a"], "value": "1", "ours": true})).server, acceptance);
+async fn a_spec_that_cannot_be_read_is_reported_although_the_filter_that_accepted_it_rejects_or_panics() {
+    let filters: [Judge; 2] = [Arc::new(is_ours), Arc::new(has_maps)];
+    for (filter, spec) in filters.into_iter().flat_map(|filter| unreadable().map(|spec| (filter.clone(), spec))) {
+        let filtering = Acceptance { filters: vec![filter], ..Acceptance::default() };
+        let world = judging(World::new(json!({"maps": ["a"], "value": "1", "ours": true})).server, filtering);
         world.reconcile().await;
-        world.edit(|resource| resource["spec"] = json!({"maps": ["b"], "padding": "x".repeat(1 << 20)}));
+        world.edit(|resource| resource["spec"] = spec);
         world.reconcile().await;
         assert_eq!((world.state("Irreconcilable"), world.maps()), ("True/InvalidValues".into(), vec!["a".to_owned()]));
+        world.edit(|resource| resource["metadata"]["labels"] = json!({"a": "b"}));
+        world.reconcile().await;
+        assert_eq!(world.state("Irreconcilable"), "True/InvalidValues", "it is still known");
         world.delete();
         world.reconcile().await;
         assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_restart_a_filter_may_reject_a_spec_that_cannot_be_read_and_its_report_stays() {
+    let filtering = || Acceptance { filters: vec![Arc::new(is_ours)], ..Acceptance::default() };
+    let world = judging(World::new(json!({"maps": ["a"], "value": "1", "ours": true})).server, filtering());
+    world.reconcile().await;
+    let [spec, _] = unreadable();
+    world.edit(|resource| resource["spec"] = spec);
+    world.reconcile().await;
+    let world = judging(world.server, filtering());
+    world.reconcile().await;
+    assert!(world.shared.cache.primary(&key()).is_none());
+    let status = world.server.object(PRIMARY).unwrap()["status"].to_string();
+    assert!(status.contains("InvalidValues") && world.maps() == ["a"], "{status}");
+    world.delete();
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+fn is_protected(resource: &DynamicObject) -> bool {
+    resource.labels().contains_key("protected")
+}
+
+/// Panics without a `spec`; pauses nothing else.
+fn has_no_maps(resource: &DynamicObject) -> bool {
+    !has_maps(resource)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_whose_spec_cannot_be_read_is_paused_by_metadata_and_by_a_panic_even_when_it_is_deleted() {
+    let rules: [(Judge, &str); 2] = [(Arc::new(is_protected), PAUSES), (Arc::new(has_no_maps), PAUSE_PANICKED)];
+    for ((rule, message), spec) in rules.into_iter().flat_map(|rule| unreadable().map(|spec| (rule.clone(), spec))) {
+        let pausing = Acceptance { pauses: vec![rule], ..Acceptance::default() };
+        let readable = json!({"maps": ["a"], "value": "1"});
+        let world = judging(World::new(readable.clone()).server, pausing);
+        world.reconcile().await;
+        world.edit(|resource| {
+            resource["metadata"]["labels"] = json!({"protected": "true"});
+            resource["spec"] = spec;
+        });
+        let path = format!("{MAPS}/a");
+        let mut map = world.server.object(&path).unwrap();
+        map["data"]["value"] = "drifted".into();
+        world.server.put(&path, map, "kubectl");
+        world.reconcile().await;
+        assert_eq!((world.value_of("a"), world.condition("Paused")), (json!("drifted"), Some(paused_by(message))));
+        world.delete();
+        world.reconcile().await;
+        assert_eq!(world.maps(), ["a"], "the deletion waits");
+
+        world.edit(|resource| {
+            resource["metadata"]["labels"] = json!({});
+            resource["spec"] = readable;
+        });
+        world.reconcile().await;
+        assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+    }
+}
+
+/// Returns whether a resource is not another operator's.
+fn is_not_theirs(resource: &DynamicObject) -> bool {
+    resource.labels().get("operator").is_none_or(|operator| operator != "b")
+}
+
+#[tokio::test(start_paused = true)]
+async fn another_operators_resource_is_left_to_it_although_its_spec_cannot_be_read() {
+    for spec in unreadable() {
+        let filtering = Acceptance { filters: vec![Arc::new(is_not_theirs)], ..Acceptance::default() };
+        let ours = World::new(json!({"maps": ["a"], "value": "1"}));
+        // Other operators have the same finalizer.
+        ours.edit(|resource| {
+            resource["metadata"]["labels"] = json!({"operator": "b"});
+            resource["metadata"]["finalizers"] = json!([FINALIZER]);
+        });
+        let world = judging(ours.server, filtering);
+        world.edit(|resource| resource["spec"] = spec);
+        let before = world.server.object(PRIMARY);
+        world.reconcile().await;
+        assert!(world.server.object(PRIMARY) == before && world.maps().is_empty());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_was_handed_over_is_not_taken_back_when_its_spec_cannot_be_read() {
+    let filtering = Acceptance { filters: vec![Arc::new(is_not_theirs)], ..Acceptance::default() };
+    let world = judging(World::new(json!({"maps": ["a"], "value": "1"})).server, filtering);
+    world.reconcile().await;
+    world.edit(|resource| resource["metadata"]["labels"] = json!({"operator": "b"}));
+    world.reconcile().await;
+    let [spec, _] = unreadable();
+    world.edit(|resource| resource["spec"] = spec);
+    let before = world.server.object(PRIMARY);
+    world.reconcile().await;
+    assert!(world.server.object(PRIMARY) == before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_that_panics_pauses_a_new_resource_whose_spec_cannot_be_read() {
+    let filtering = Acceptance { filters: vec![Arc::new(has_maps)], ..Acceptance::default() };
+    let [spec, _] = unreadable();
+    let world = judging(World::new(spec).server, filtering);
+    // Another operator may add its finalizer later.
+    for finalizers in [Value::Null, json!([FINALIZER])] {
+        world.edit(|resource| resource["metadata"]["finalizers"] = finalizers.clone());
+        world.reconcile().await;
+        assert_eq!(world.condition("Paused"), Some(paused_by(FILTER_PANICKED)));
+        let is_reported = world.condition("Irreconcilable").is_some_and(|condition| condition.starts_with("True"));
+        assert!(!is_reported && world.maps().is_empty(), "it was never accepted");
+        assert_eq!(world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"], finalizers);
+    }
+    world.edit(|resource| resource["spec"] = json!({"maps": ["a"], "value": "1"}));
+    world.reconcile().await;
+    assert_eq!(world.maps(), ["a"]);
 }
 
 /// Creates a controller with a post-renderer that puts a text into every object.
