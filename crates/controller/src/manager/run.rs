@@ -17,6 +17,7 @@ use crate::lease::{self, Election, Rivals};
 use crate::manager::{Clients, Config, Error, Manager};
 use crate::notifications::Notifications;
 use crate::reconciler::{self, Controller};
+use crate::runtime::liveness::Liveness;
 use crate::runtime::namespaces::Namespaces;
 use crate::runtime::readiness::Requirement;
 use crate::server::{self, Listener, Senders, Server, Site};
@@ -362,19 +363,22 @@ struct Servers {
     tasks: JoinSet<()>,
     /// How long they may take to stop.
     limit: Duration,
+    liveness: Liveness,
 }
 
 impl Servers {
     /// Serves the probes on the thread of the lease, and metrics beside the controllers: a scrape of many resources
     /// delays neither the lease nor the probes.
     async fn start(config: &Config, context: &Context, workers: &Handle) -> Result<Servers, Error> {
-        let mut servers = Servers { shutdown: CancellationToken::new(), tasks: JoinSet::new(), limit: Duration::ZERO };
+        let (shutdown, liveness) = (CancellationToken::new(), Liveness::default());
+        let (tasks, limit) = (JoinSet::new(), Duration::ZERO);
+        let mut servers = Servers { shutdown, tasks, limit, liveness: liveness.clone() };
         // Not the lease's client: a connection is driven by the runtime that sends its first request.
         let (metrics, api) = (context.metrics.clone(), Arc::new(context.client.clone()));
         let tls = config.metrics_tls.as_ref();
         let metrics = server::metrics(&config.metrics_bind_address, tls, metrics, api).await?;
         servers.add("Serving metrics server", metrics, workers);
-        let probes = server::probes(&config.health_probe_bind_address, context.readiness.clone()).await?;
+        let probes = server::probes(&config.health_probe_bind_address, context.readiness.clone(), liveness).await?;
         servers.add("Serving health probes", probes, &Handle::current());
         Ok(servers)
     }
@@ -394,7 +398,8 @@ impl Servers {
     /// Serves webhooks beside the controllers, so that authors' code delays neither the lease nor the probes.
     fn add_webhooks(&mut self, hooks: Hooks, context: &Context, workers: &Handle) {
         let Hooks { webhooks, certificates, certificate, listener, .. } = hooks;
-        let router = webhooks::router(webhooks.clone(), context.client.clone(), context.metrics.clone());
+        let (client, metrics) = (context.client.clone(), context.metrics.clone());
+        let router = webhooks::router(webhooks.clone(), client, metrics, self.liveness.clone());
         let server = listener.routes(router);
         tracing::info!(bindAddress = %server.address, secure = true, "Serving webhooks");
         self.spawn(server, workers);
@@ -429,7 +434,7 @@ impl Servers {
     /// Stops the servers and closes open connections, which Prometheus would keep. Abandons servers that do not stop:
     /// reconciles may block all of their threads.
     async fn stop(self) {
-        let Servers { shutdown, mut tasks, limit } = self;
+        let Servers { shutdown, mut tasks, limit, .. } = self;
         shutdown.cancel();
         let gone = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(limit, gone).await.is_err() {

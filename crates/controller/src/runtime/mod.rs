@@ -3,7 +3,8 @@
 //! A `queue` hands out keys, `fair_queue` lets groups take turns, `retries` keeps failed keys apart, `concurrency`
 //! limits how many run at once, and `workers` runs them. A `reflector` feeds a store from lists and watches, which
 //! `pages` reads, a `shard_selector` selects a range of them, and `freshness` decides how long to trust an entry.
-//! `guarded` confines a panic of an author's function to the object that it was called for.
+//! `guarded` confines a panic of an author's function to the object that it was called for. `readiness` and `liveness`
+//! decide what the probes answer.
 
 pub mod key;
 pub mod namespaces;
@@ -32,6 +33,7 @@ pub mod backoff;
 pub mod throttle;
 
 pub mod last_error;
+pub mod liveness;
 pub mod readiness;
 
 /// The target of spans that become traces: reconciles and their requests.

@@ -31,6 +31,7 @@ use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use crate::metrics::{Format, Metrics};
+use crate::runtime::liveness::Liveness;
 use crate::runtime::readiness::Readiness;
 use access::AccessReviews;
 use connections::{Connections, Limited};
@@ -150,8 +151,8 @@ pub async fn metrics(
 ///
 /// # Errors
 /// The address is in use or invalid.
-pub async fn probes(address: &str, readiness: Readiness) -> Result<Option<Server>, Error> {
-    let health = || async { "ok" };
+pub async fn probes(address: &str, readiness: Readiness, liveness: Liveness) -> Result<Option<Server>, Error> {
+    let health = move || async move { healthz(&liveness) };
     let ready = move || async move { readyz(&readiness.unready(), &readiness.unmet()) };
     let router = Router::new().route("/healthz", get(health)).route("/readyz", get(ready));
     bind((address, &PROBES), router.fallback(|| paths("/healthz and /readyz")), None).await
@@ -205,6 +206,14 @@ impl Listener {
         let Listener { listener, tls, connections } = self;
         let address = listener.local_addr().unwrap_or_else(|_| SocketAddr::from(([0, 0, 0, 0], 0)));
         Server { listener, router, tls: Some(tls), connections, address, last: LAST_REQUESTS }
+    }
+}
+
+/// Answers a liveness probe. Fails only if a restart helps.
+fn healthz(liveness: &Liveness) -> (StatusCode, String) {
+    match liveness.failure() {
+        None => (StatusCode::OK, "ok".to_owned()),
+        Some(why) => (StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n")),
     }
 }
 

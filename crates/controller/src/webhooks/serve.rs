@@ -22,6 +22,7 @@ use super::growth;
 use super::registry::{Failure, Registered, Webhooks};
 use super::weight::weigh;
 use crate::metrics::Metrics;
+use crate::runtime::liveness::Liveness;
 
 /// The maximum size of an admission review: the API server accepts objects of 3 MiB, and sends two.
 pub(super) const MAX_ADMISSION: usize = 7 << 20;
@@ -33,14 +34,19 @@ const MAX_CONVERSION: usize = 24 << 20;
 /// when they are parsed; of conversions, the text of the answer and one parsed object. Calculated for a container of 128 MiB.
 pub(super) const MAX_TOTAL: usize = 64 << 20;
 
+/// The maximum of what conversions take of [`MAX_TOTAL`]: what the largest one takes. The rest is left to admissions,
+/// because a conversion that never returns keeps what it took.
+const MAX_CONVERSIONS: usize = 2 * MAX_CONVERSION + MAX_WEIGHT;
+
 /// How long an admission may take in total. The API server waits for [`super::configuration::TIMEOUT`].
 const ADMISSION_LIMIT: Duration = Duration::from_secs(8);
 
 /// How long a conversion may take. The API server waits for 30 seconds.
 const CONVERSION_LIMIT: Duration = Duration::from_secs(25);
 
-pub(crate) fn router(webhooks: Webhooks, client: Client, metrics: Metrics) -> Router {
-    let served = Served { webhooks, client, metrics, budget: Arc::default() };
+pub(crate) fn router(webhooks: Webhooks, client: Client, metrics: Metrics, liveness: Liveness) -> Router {
+    let [all, conversions] = [MAX_TOTAL, MAX_CONVERSIONS].map(Budget::of);
+    let served = Served { webhooks, client, metrics, liveness, all, conversions };
     Router::new().fallback(count).with_state(Arc::new(served))
 }
 
@@ -48,7 +54,11 @@ struct Served {
     webhooks: Webhooks,
     client: Client,
     metrics: Metrics,
-    budget: Arc<Budget>,
+    liveness: Liveness,
+    /// The budget of all reviews.
+    all: Arc<Budget>,
+    /// The budget of conversions, which is a part of `all`.
+    conversions: Arc<Budget>,
 }
 
 /// What a path requests.
@@ -103,7 +113,7 @@ impl Served {
         if request.method() != Method::POST {
             return Err((StatusCode::METHOD_NOT_ALLOWED, "webhooks answer POST\n".into()));
         }
-        let (body, mut share) = self.read(request.into_body(), asked.limits().0).await?;
+        let (body, mut share) = self.read(&asked, request.into_body()).await?;
         let weight = weigh(&body);
         share.take(match &asked {
             Asked::Admission(_) => 2 * weight,
@@ -113,8 +123,9 @@ impl Served {
             growth::check(&body, weight).map_err(|why| (StatusCode::PAYLOAD_TOO_LARGE, why.to_owned()))?;
         }
         // A separate task, so that a panic or a blocking call affects only this request. Work that blocks its thread
-        // outlives its time limit. It keeps its share until it ends, and a conversion ends soon.
-        let (client, abandoned) = (self.client.clone(), CancellationToken::new());
+        // outlives its time limit. It keeps its share until it ends, and a conversion ends soon unless the author's code
+        // never returns.
+        let (client, liveness, abandoned) = (self.client.clone(), self.liveness.clone(), CancellationToken::new());
         let _abandons_when_dropped = abandoned.clone().drop_guard();
         let work = match asked {
             Asked::Admission(hook) => AbortOnDropHandle::new(tokio::spawn(async move {
@@ -124,6 +135,7 @@ impl Served {
             })),
             Asked::Conversion(versions) => AbortOnDropHandle::new(tokio::task::spawn_blocking(move || {
                 let (_share, body) = (share, body);
+                let _work = liveness.begin(versions.path_of_webhook(), CONVERSION_LIMIT);
                 let converted = std::panic::catch_unwind(AssertUnwindSafe(|| versions.review(&body, &abandoned)));
                 let converted = converted.map_err(|_| Failure::Webhook(PANICKED.into()));
                 converted.and_then(|converted| converted.map_err(Failure::Review)).map_err(refusal)
@@ -132,10 +144,10 @@ impl Served {
         work.await.unwrap_or_else(|error| Err((StatusCode::INTERNAL_SERVER_ERROR, error.to_string())))
     }
 
-    /// Reads a body of at most `most` bytes, which count in the process's budget until the share is dropped.
-    async fn read(&self, body: Body, most: usize) -> Result<(Bytes, Share), Refusal> {
+    /// Reads a body, whose bytes count in the budgets of what is asked until the share is dropped.
+    async fn read(&self, asked: &Asked, body: Body) -> Result<(Bytes, Share), Refusal> {
         let (mut pieces, mut read) = (body.into_data_stream(), Vec::new());
-        let mut share = Share { budget: self.budget.clone(), taken: 0 };
+        let (most, mut share) = (asked.limits().0, self.share(asked));
         while let Some(piece) = pieces.next().await {
             let piece = piece.map_err(|error| (StatusCode::BAD_REQUEST, error.to_string()))?;
             if read.len() + piece.len() > most {
@@ -146,6 +158,15 @@ impl Served {
             read.extend_from_slice(&piece);
         }
         Ok((read.into(), share))
+    }
+
+    /// Returns an empty share of the budgets that a review counts in.
+    fn share(&self, asked: &Asked) -> Share {
+        let budgets = match asked {
+            Asked::Admission(_) => vec![self.all.clone()],
+            Asked::Conversion(_) => vec![self.all.clone(), self.conversions.clone()],
+        };
+        Share { budgets, taken: 0 }
     }
 }
 
@@ -168,22 +189,35 @@ fn refusal(failure: Failure) -> Refusal {
     }
 }
 
-/// The bytes of all reviews in the process.
-#[derive(Default)]
-struct Budget(AtomicUsize);
+/// The bytes that reviews take, and how many they may take.
+struct Budget {
+    taken: AtomicUsize,
+    most: usize,
+}
 
-/// The part of the budget that one review takes.
+impl Budget {
+    fn of(most: usize) -> Arc<Budget> {
+        Arc::new(Budget { taken: AtomicUsize::new(0), most })
+    }
+
+    /// Adds bytes; returns whether all are within the maximum.
+    fn add(&self, bytes: usize) -> bool {
+        self.taken.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.most
+    }
+}
+
+/// The part of its budgets that one review takes.
 struct Share {
-    budget: Arc<Budget>,
+    budgets: Vec<Arc<Budget>>,
     taken: usize,
 }
 
 impl Share {
     fn take(&mut self, bytes: usize) -> Result<(), Refusal> {
         self.taken += bytes;
-        let total = self.budget.0.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        let exceeded = self.budgets.iter().filter(|budget| !budget.add(bytes)).count();
         // Alone, no other review will give way.
-        match (total > MAX_TOTAL, self.taken > MAX_TOTAL) {
+        match (exceeded > 0, self.budgets.iter().any(|budget| self.taken > budget.most)) {
             (_, true) => Err((StatusCode::PAYLOAD_TOO_LARGE, "the review has too many values".into())),
             (true, false) => Err((StatusCode::SERVICE_UNAVAILABLE, "too many large reviews at once".into())),
             (false, false) => Ok(()),
@@ -193,6 +227,8 @@ impl Share {
 
 impl Drop for Share {
     fn drop(&mut self) {
-        self.budget.0.fetch_sub(self.taken, Ordering::Relaxed);
+        for budget in &self.budgets {
+            budget.taken.fetch_sub(self.taken, Ordering::Relaxed);
+        }
     }
 }

@@ -50,7 +50,7 @@ async fn ask(address: SocketAddr, path: &str) -> String {
 async fn metrics_and_probes_answer_until_they_are_told_to_end() {
     let shutdown = CancellationToken::new();
     let metrics = metrics("127.0.0.1:0", None, Metrics::default(), no_api()).await.unwrap().unwrap();
-    let probes = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
+    let probes = probes("127.0.0.1:0", Readiness::default(), Liveness::default()).await.unwrap().unwrap();
     let (at, probe) = (metrics.address, probes.address);
     let serving = [tokio::spawn(metrics.serve(shutdown.clone())), tokio::spawn(probes.serve(shutdown.clone()))];
     let answer = ask(at, "/metrics").await;
@@ -70,10 +70,24 @@ async fn metrics_and_probes_answer_until_they_are_told_to_end() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn healthz_fails_only_while_a_restart_would_help() {
+    let liveness = Liveness::default();
+    assert_eq!(healthz(&liveness), (StatusCode::OK, "ok".to_owned()));
+    let work = liveness.begin("work".to_owned(), Duration::from_secs(25));
+    tokio::time::advance(Duration::from_secs(300)).await;
+    assert_eq!(healthz(&liveness).0, StatusCode::OK, "it may still end");
+    tokio::time::advance(Duration::from_secs(25)).await;
+    let why = "work that cannot be interrupted is overdue by 300 s\n".to_owned();
+    assert_eq!(healthz(&liveness), (StatusCode::SERVICE_UNAVAILABLE, why));
+    drop(work);
+    assert_eq!(healthz(&liveness).0, StatusCode::OK);
+}
+
 #[tokio::test]
 async fn readyz_names_what_the_process_waits_for() {
     let readiness = Readiness::default();
-    let probes = probes("127.0.0.1:0", readiness.clone()).await.unwrap().unwrap();
+    let probes = probes("127.0.0.1:0", readiness.clone(), Liveness::default()).await.unwrap().unwrap();
     let address = probes.address;
     tokio::spawn(probes.serve(CancellationToken::new()));
     let shops = readiness.require("Shop (g/v1)", "not listed yet");
@@ -147,14 +161,14 @@ fn scrapes_take_one_thread_at_most_even_if_their_clients_have_gone() {
 
 #[tokio::test]
 async fn addresses_zero_and_empty_serve_nothing() {
-    assert!(probes("0", Readiness::default()).await.unwrap().is_none());
+    assert!(probes("0", Readiness::default(), Liveness::default()).await.unwrap().is_none());
     assert!(metrics("", Some(&Tls::default()), Metrics::default(), no_api()).await.unwrap().is_none());
 }
 
 #[tokio::test]
 async fn an_address_in_use_is_an_error_that_names_it_and_its_flag() {
-    let first = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
-    let error = probes(&first.address.to_string(), Readiness::default()).await.err().unwrap();
+    let first = probes("127.0.0.1:0", Readiness::default(), Liveness::default()).await.unwrap().unwrap();
+    let error = probes(&first.address.to_string(), Readiness::default(), Liveness::default()).await.err().unwrap();
     let expected = format!(
         "cannot listen on \"{}\" for probes: Address already in use (os error 98); \
          set --health-probe-bind-address to another address, or to 0 for none",
@@ -165,7 +179,7 @@ async fn an_address_in_use_is_an_error_that_names_it_and_its_flag() {
 
 #[tokio::test]
 async fn open_connections_are_closed_when_the_server_ends() {
-    let server = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
+    let server = probes("127.0.0.1:0", Readiness::default(), Liveness::default()).await.unwrap().unwrap();
     let (address, shutdown) = (server.address, CancellationToken::new());
     let serving = tokio::spawn(server.serve(shutdown.clone()));
     let mut kept = TcpStream::connect(address).await.unwrap();
@@ -180,7 +194,7 @@ async fn open_connections_are_closed_when_the_server_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn silent_clients_are_disconnected() {
-    let plain = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
+    let plain = probes("127.0.0.1:0", Readiness::default(), Liveness::default()).await.unwrap().unwrap();
     let address = plain.address;
     tokio::spawn(plain.serve(CancellationToken::new()));
     let secure = World::start(Tls::default(), no_api()).await;
@@ -192,7 +206,7 @@ async fn silent_clients_are_disconnected() {
 
 #[tokio::test]
 async fn a_full_server_serves_the_newest_and_spares_other_addresses() {
-    let server = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
+    let server = probes("127.0.0.1:0", Readiness::default(), Liveness::default()).await.unwrap().unwrap();
     let address = server.address;
     tokio::spawn(server.serve(CancellationToken::new()));
     let mut neighbour = connect_from("127.0.0.2", address).await;
@@ -218,7 +232,7 @@ async fn connect_from(source: &str, to: SocketAddr) -> TcpStream {
 
 #[tokio::test]
 async fn a_head_larger_than_16_kib_is_refused() {
-    let server = probes("127.0.0.1:0", Readiness::default()).await.unwrap().unwrap();
+    let server = probes("127.0.0.1:0", Readiness::default(), Liveness::default()).await.unwrap().unwrap();
     let address = server.address;
     tokio::spawn(server.serve(CancellationToken::new()));
     let ask = async |length: usize| {

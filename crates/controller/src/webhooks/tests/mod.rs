@@ -18,6 +18,7 @@ use tower::ServiceExt as _;
 
 use super::*;
 use crate::metrics::{Format, Metrics};
+use crate::runtime::liveness::{Liveness, OVERDUE};
 use crate::testing::Server;
 
 #[derive(Clone, Debug, PartialEq, CustomResource, Serialize, Deserialize, JsonSchema)]
@@ -192,9 +193,12 @@ fn object(spec: Value) -> Value {
     json!({"apiVersion": "example.com/v1", "kind": "Shop", "metadata": {"name": "a"}, "spec": spec})
 }
 
+fn routes(webhooks: Webhooks, metrics: Metrics) -> axum::Router {
+    serve::router(webhooks, Server::new().client(), metrics, Liveness::default())
+}
+
 async fn send(request: Http<Body>) -> (StatusCode, String) {
-    let response =
-        serve::router(webhooks(), Server::new().client(), Default::default()).oneshot(request).await.unwrap();
+    let response = routes(webhooks(), Metrics::default()).oneshot(request).await.unwrap();
     let code = response.status();
     (code, String::from_utf8(response.into_body().collect().await.unwrap().to_bytes().to_vec()).unwrap())
 }
@@ -300,7 +304,7 @@ async fn an_object_that_is_admitted_can_be_updated_later() {
 #[tokio::test]
 async fn all_bodies_together_have_a_limit_and_give_it_back() {
     let metrics = Metrics::default();
-    let router = serve::router(webhooks(), Server::new().client(), metrics.clone());
+    let router = routes(webhooks(), metrics.clone());
     let body = || {
         let first = futures::stream::once(async { Ok::<_, std::io::Error>(vec![b' '; 7 << 20]) });
         Body::from_stream(futures::StreamExt::chain(first, futures::stream::pending()))
@@ -341,9 +345,10 @@ fn a_conversion_that_outlives_its_limit_keeps_its_share_and_ends_before_its_next
     let (begins, begun) = mpsc::channel();
     let (release, released) = mpsc::channel();
     *GATE.lock().unwrap() = Some((begins, released));
+    let liveness = Liveness::default();
     let router = first.block_on(async {
         let hooks = webhooks().convert::<Shop, next::Shop>();
-        let router = serve::router(hooks, Server::new().client(), Metrics::default());
+        let router = serve::router(hooks, Server::new().client(), Metrics::default(), liveness.clone());
         let mut asked = Box::pin(router.clone().oneshot(conversion(&[96, 96], 23 << 20)));
         assert!(futures::FutureExt::now_or_never(&mut asked).is_none());
         begun.recv_timeout(Duration::from_secs(60)).unwrap();
@@ -352,11 +357,19 @@ fn a_conversion_that_outlives_its_limit_keeps_its_share_and_ends_before_its_next
         assert_eq!(asked.await.unwrap().status(), StatusCode::INTERNAL_SERVER_ERROR);
         let other = router.clone().oneshot(conversion(&[3], 3 << 20)).await.unwrap();
         assert_eq!(other.status(), StatusCode::SERVICE_UNAVAILABLE, "the thread has the memory");
+        let review = review("CREATE", object(json!({"size": 3})), Value::Null);
+        let admission = Http::post("/validate/example.com/v1/shops").body(Body::from(review)).unwrap();
+        let admitted = router.clone().oneshot(admission).await.unwrap();
+        assert_eq!(admitted.status(), StatusCode::OK, "conversions leave a part to admissions");
+        assert_eq!(liveness.failure(), None, "it may still end");
+        tokio::time::advance(OVERDUE).await;
+        assert!(liveness.failure().is_some(), "only a restart helps");
         router
     });
     release.send(()).unwrap();
     drop(first);
     assert!(begun.try_recv().is_err(), "the second object was converted");
+    assert_eq!(liveness.failure(), None, "it has ended");
     let other = paused().block_on(router.oneshot(conversion(&[3], 3 << 20))).unwrap();
     assert_eq!(other.status(), StatusCode::OK);
 }
