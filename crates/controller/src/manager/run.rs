@@ -29,6 +29,10 @@ const LAST_EVENTS: Duration = Duration::from_secs(2);
 /// How long aborted controllers may take to end.
 const STOPPING: Duration = Duration::from_secs(1);
 
+/// How long servers may take to stop after the grace period was exceeded. If reconciles block all threads, they do not
+/// stop at all. The rest of the scaffold's `terminationGracePeriodSeconds`, 10, is for the lease.
+const LATE: Duration = Duration::from_millis(250);
+
 /// How long the sharder may take to finish moves that it decided before this shard had its lease. A process with the
 /// shard's name lists its resources only after that, because some may still be on their way to other shards. The
 /// sharder goes through all resources with the shards that it knew when it began: 3,000 took it 22 s.
@@ -83,7 +87,7 @@ pub(super) async fn run(manager: Manager, clients: Clients, shutdown: Cancellati
             election.release().await;
         }
     }
-    servers.stop().await;
+    servers.stop_after(&result).await;
     result
 }
 
@@ -431,10 +435,11 @@ impl Servers {
         Ok(())
     }
 
-    /// Stops the servers and closes open connections, which Prometheus would keep. Abandons servers that do not stop:
-    /// reconciles may block all of their threads.
-    async fn stop(self) {
+    /// Stops the servers, after the manager ended like this, and closes open connections, which Prometheus would keep.
+    /// Abandons servers that do not stop: reconciles may block all of their threads.
+    async fn stop_after(self, ended: &Result<(), Error>) {
         let Servers { shutdown, mut tasks, limit, .. } = self;
+        let limit = if let Err(Error::Grace(_)) = ended { limit.min(LATE) } else { limit };
         shutdown.cancel();
         let gone = async { while tasks.join_next().await.is_some() {} };
         if tokio::time::timeout(limit, gone).await.is_err() {
@@ -463,4 +468,27 @@ async fn signal() -> std::io::Result<()> {
         _ = interrupt.recv() => {}
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_process_whose_threads_are_blocked_ends_within_the_scaffolds_grace_period() {
+        let grace = Config::default().shutdown_grace;
+        for (ended, expected) in [(Err(Error::Grace(grace)), LATE), (Ok(()), Duration::from_secs(3))] {
+            let (shutdown, liveness) = (CancellationToken::new(), Liveness::default());
+            let (mut tasks, limit) = (JoinSet::new(), Duration::from_secs(3));
+            tasks.spawn(std::future::pending());
+            let began = Instant::now();
+            Servers { shutdown, tasks, limit, liveness }.stop_after(&ended).await;
+            let took = began.elapsed();
+            assert!(took >= expected && took < expected + Duration::from_millis(10), "{took:?} after {ended:?}");
+        }
+        let all = grace + STOPPING + LATE;
+        assert!(all < Duration::from_millis(9_500), "{all:?}");
+    }
 }
