@@ -365,10 +365,10 @@ impl Controller for Blocking {
     }
 }
 
-/// Returns two free addresses of this host. Another test may take one in the meantime. Then the manager does not start,
-/// and the test fails.
-fn free_addresses() -> [String; 2] {
-    let listeners = [(); 2].map(|()| std::net::TcpListener::bind("127.0.0.1:0").unwrap());
+/// Returns two addresses with free ports of a loopback IP. Each test has its own, which nothing else binds, so that no
+/// other test takes a port before the manager listens there.
+fn free_addresses(ip: &str) -> [String; 2] {
+    let listeners = [(); 2].map(|()| std::net::TcpListener::bind((ip, 0)).unwrap());
     listeners.map(|listener| listener.local_addr().unwrap().to_string())
 }
 
@@ -443,7 +443,7 @@ fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
     let threads = Threads::start().unwrap();
     let (release, released) = mpsc::channel();
     let (blocks, blocked) = mpsc::channel();
-    let [metrics, probes] = free_addresses();
+    let [metrics, probes] = free_addresses("127.0.0.3");
     let config = Config { shutdown_grace: Duration::from_millis(100), ..serving(&metrics, &probes) };
     let released = Arc::new(Mutex::new(released));
     // One for each thread there may be.
@@ -473,7 +473,7 @@ fn scrapes_that_block_their_threads_delay_neither_lease_nor_probes() {
     let threads = Threads::start().unwrap();
     let (release, released) = mpsc::channel();
     let (blocks, blocked) = mpsc::channel();
-    let [metrics, probes] = free_addresses();
+    let [metrics, probes] = free_addresses("127.0.0.4");
     let manager = Manager::new(serving(&metrics, &probes)).controllers_on(threads.workers().clone());
     let collector = Box::new(BlockingCollector(Mutex::new(released), blocks, threads.workers().clone()));
     manager.metrics.register(|registry| registry.register_collector(collector));
