@@ -367,6 +367,8 @@ fn a_conversion_that_outlives_its_limit_keeps_its_share_and_ends_before_its_next
         router
     });
     release.send(()).unwrap();
+    // A second object would otherwise wait for ever, and so would the drop of the runtime.
+    drop(release);
     drop(first);
     assert!(begun.try_recv().is_err(), "the second object was converted");
     assert_eq!(liveness.failure(), None, "it has ended");
