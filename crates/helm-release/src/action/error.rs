@@ -65,7 +65,7 @@ impl Error {
     /// Narrower than [`is_unanswered`](Self::is_unanswered): a rejected record or read, or a finalizer that holds an
     /// object, may last for ever.
     pub fn is_outage(&self) -> bool {
-        matches!(self, Error::Hook(HookError::Unanswered { .. })) || kube::is_outage(self)
+        matches!(self, Error::Hook(error) if error.is_outage()) || kube::is_outage(self)
     }
 
     /// Returns whether a conversion webhook failed. Such an outage may last for ever, because the action itself may

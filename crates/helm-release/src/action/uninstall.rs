@@ -58,7 +58,13 @@ pub enum PostDelete {
 /// A hook failed, and the record names it: do not delete anything yet. Or the record cannot be read or written.
 pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<Vec<HookError>, Error> {
     if env.options.disable_hooks {
-        end_delete_hooks(env, at).await?;
+        match end_delete_hooks(env, at).await {
+            // Disabling hooks is the remedy for that.
+            Err(Error::Hook(error)) if error.is_outage() && !matches!(error, HookError::Record { .. }) => {
+                tracing::warn!(release = env.decoration.release, %error, "cannot end a hook that may still run");
+            }
+            ended => ended?,
+        }
         return Ok(Vec::new());
     }
     let mut release = at.read(env).await?;

@@ -554,7 +554,7 @@ mod tests {
 
     #[test]
     fn only_an_outage_or_a_slow_deletion_leaves_a_clean_up_incomplete() {
-        use helm_release::kube::{ApplyError, Error};
+        use helm_release::kube::{ApplyError, Error, HookError};
         use helm_release::storage;
         let deleting = |finalizers: &[&str]| {
             let finalizers = finalizers.iter().map(|finalizer| (*finalizer).to_owned()).collect();
@@ -565,7 +565,14 @@ mod tests {
         let rejected = |code| Error::from_status(code, "", "no");
         let (lasting, outage) = (CleanUp::Met(Obstacle::Lasting), CleanUp::Met(Obstacle::Outage));
         let exists = Error::from_status(409, "AlreadyExists", "it exists");
-        let cases: [(action::Error, CleanUp); 10] = [
+        let away = |verb: &str| HookError::Api { path: "h".into(), source: Error::Transport(verb.into()) };
+        let late = || HookError::TimedOut { path: "h".into(), limit: "1h".into(), what: "Job".into() };
+        let unended = |source| HookError::Unended { why: Box::new(late()), source: Box::new(source) };
+        let silent = HookError::Unanswered { path: "h".into(), limit: "1m".into(), what: "Job".into() };
+        let cases: [(action::Error, CleanUp); 13] = [
+            (unended(silent).into(), outage),
+            (unended(away("delete")).into(), outage),
+            (late().into(), CleanUp::Ended),
             (deleting(&["foregroundDeletion"]).into(), lasting),
             (deleting(&[]).into(), lasting),
             (deleting(&["foregroundDeletion", "x/y"]).into(), CleanUp::Ended),

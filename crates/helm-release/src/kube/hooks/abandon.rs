@@ -6,6 +6,7 @@ use super::clock::Clock;
 use super::decide::Left;
 use super::objects::Stamp;
 use super::{CLEAN_UP, HookError, HookRun, Patience, decide, log_cleanup, objects};
+use crate::kube::objects::object::Object;
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applier, describe};
 use crate::release::{Hook, HookPhase, Release};
@@ -94,14 +95,14 @@ impl Applier {
         })
     }
 
-    /// Returns whether a Job or Pod of a hook's recorded run exists that has not finished.
+    /// Returns whether a Job or Pod of a hook's recorded run exists that has not finished and is not being deleted.
     async fn runs(&self, release: &Release, at: usize, run: &HookRun<'_>) -> Result<bool, HookError> {
         let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
         let clock = Clock::start(hook, run);
         for object in objects::of(hook)?.iter().filter(|object| decide::runs_to_an_end(&object.kind)) {
             let what = format!("{} to be found", describe(object));
             let found = clock.retry(&what, || self.find(object, &stamp, run)).await?;
-            if found.is_some_and(|made| !made.has_ended) {
+            if found.is_some_and(|made| !made.is_over) {
                 return Ok(true);
             }
         }
@@ -124,7 +125,8 @@ impl Applier {
     }
 }
 
-/// Returns whether what a hook that has ended made may still run: it was ended from outside.
+/// Returns whether what a hook that has ended made may still run: it was ended from outside. A hook may be a list.
 fn may_run(hook: &Hook) -> bool {
-    hook.last_run.phase == HookPhase::Failed && decide::runs_to_an_end(&hook.kind)
+    let has_any = |all: Vec<Object>| all.iter().any(|object| decide::runs_to_an_end(&object.kind));
+    hook.last_run.phase == HookPhase::Failed && objects::of(hook).is_ok_and(has_any)
 }

@@ -202,8 +202,12 @@ impl HookError {
     }
 
     /// Returns whether an outage is the cause, rather than a refusal.
-    fn is_outage(&self) -> bool {
-        matches!(self, HookError::Unanswered { .. }) || outside::is_outage(self)
+    pub(crate) fn is_outage(&self) -> bool {
+        match self {
+            HookError::Unanswered { .. } => true,
+            HookError::Unended { source, .. } => source.is_outage(),
+            error => outside::is_outage(error),
+        }
     }
 
     /// Returns whether its Job or Pod ran and failed, or did not end in time.

@@ -65,14 +65,15 @@ impl Stamp {
 pub(super) struct Made {
     pub(super) path: String,
     pub(super) expiry: Expiry,
-    /// Whether it has finished. Objects that do not run have, once they exist.
-    pub(super) has_ended: bool,
+    /// Whether it has finished, or its deletion was accepted. Objects that do not run have finished once they exist.
+    pub(super) is_over: bool,
 }
 
 impl Made {
     pub(super) fn of(object: &Object, path: String, live: &Value) -> Made {
-        let has_ended = outcome(&object.kind, &live["status"]).is_some();
-        Made { path, expiry: expiry(&object.kind, live), has_ended }
+        let is_deleting = live["metadata"]["deletionTimestamp"].is_string();
+        let is_over = is_deleting || outcome(&object.kind, &live["status"]).is_some();
+        Made { path, expiry: expiry(&object.kind, live), is_over }
     }
 }
 

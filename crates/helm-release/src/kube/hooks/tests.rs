@@ -414,6 +414,36 @@ async fn what_cannot_run_or_may_not_be_read_or_deleted_holds_up_nothing_that_fol
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_in_a_list_is_ended_as_any_other() {
+    let world = World::new();
+    let manifest = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: batch/v1, kind: Job, metadata: {name: j}}\n";
+    let list = Hook { kind: "List".into(), manifest: manifest.into(), ..job("") };
+    let (mut release, stamp) = begun(list, HookPhase::Running, Duration::from_secs(60));
+    put_job(&world.server, &stamp, json!({}));
+    fail_deletions(&world.server);
+    assert!(world.abandon(&mut release).await.unwrap_err().is_unanswered());
+    world.server.accept();
+    world.abandon(&mut release).await.unwrap();
+    assert_eq!(world.server.paths(), Vec::<String>::new());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_hook_whose_job_is_being_deleted_is_not_waited_for() {
+    let world = World::new();
+    let (release, stamp) = begun(job(""), HookPhase::Failed, Duration::from_secs(60));
+    put_job(&world.server, &stamp, json!({}));
+    let mut held = world.server.object(JOB).unwrap();
+    held["metadata"]["finalizers"] = json!(["x/y"]);
+    world.server.put(JOB, held, "someone");
+    let (decoration, began) = (decoration(), Instant::now());
+    let run = world.hook_run(&decoration);
+    world.applier.end_failed(&release, &run).await.unwrap();
+    let first = began.elapsed();
+    world.applier.end_failed(&release, &run).await.unwrap();
+    assert_eq!((first.is_zero(), began.elapsed()), (false, first));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_hook_is_ended_unless_it_has_ended_by_itself() {
     for has_ended in [false, true] {
         let world = World::new();
