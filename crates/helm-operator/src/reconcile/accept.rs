@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::versions::{Reservation, Versions};
 use crate::hooks::extensions::Judge;
-use crate::status::Pause;
+use crate::status::PausedBy;
 use crate::view::primary::{Primary, Received, status_fields};
 use crate::watches::{AnnotationNames, Field};
 
@@ -42,7 +42,7 @@ pub(crate) struct Acceptance {
 /// What the author's code makes of a resource.
 enum Verdict {
     Served,
-    Paused(Pause),
+    Paused(PausedBy),
     Rejected,
 }
 
@@ -126,11 +126,11 @@ impl Acceptance {
             }
         }
         if panicked {
-            return Verdict::Paused(Pause::FilterPanicked);
+            return Verdict::Paused(PausedBy::FilterPanicked);
         }
         let cause = self.pauses.iter().find_map(|pauses| match ask(pauses) {
-            Some(is_paused) => is_paused.then_some(Pause::PauseWhen),
-            None => Some(Pause::PauseWhenPanicked),
+            Some(is_paused) => is_paused.then_some(PausedBy::PauseWhen),
+            None => Some(PausedBy::PauseWhenPanicked),
         });
         cause.map_or(Verdict::Served, Verdict::Paused)
     }
@@ -156,7 +156,7 @@ impl Acceptance {
 
 /// Returns whether the filters accepted a known resource. One for which a filter panicked is known, too.
 fn is_accepted(known: &Primary) -> bool {
-    known.paused_by() != Some(Pause::FilterPanicked)
+    known.paused_by() != Some(PausedBy::FilterPanicked)
 }
 
 /// Returns the `spec` as filters and conditions see it; `None` if it cannot be read. Charts read deeper than

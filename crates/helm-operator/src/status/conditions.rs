@@ -4,8 +4,8 @@ use controller::report::shorten;
 use helm_release::kube::intern;
 
 use super::{
-    Condition, DETECTED, Facts, GIVEN_UP, Health, MAX_MESSAGE, NOT_INSTALLED, Pause, RETRIES_EXCEEDED, Stall, Status,
-    UNINSTALLING, condition, summary,
+    Condition, DETECTED, Facts, GIVEN_UP, Health, MAX_MESSAGE, NOT_INSTALLED, PausedBy, RETRIES_EXCEEDED, Stall,
+    Status, UNINSTALLING, condition, summary,
 };
 
 /// The reason of conditions that are false because nothing is wrong.
@@ -133,14 +133,14 @@ fn ready(facts: &Facts) -> Condition {
     }
 }
 
-fn paused(cause: Pause) -> &'static str {
+fn paused(cause: PausedBy) -> &'static str {
     match cause {
-        Pause::Annotation => "The annotation pause is set: even a deletion waits.",
-        Pause::PauseWhen => "The operator's own rule (pause_when) pauses the resource: even a deletion waits.",
-        Pause::PauseWhenPanicked => {
+        PausedBy::Annotation => "The annotation pause is set: even a deletion waits.",
+        PausedBy::PauseWhen => "The operator's own rule (pause_when) pauses the resource: even a deletion waits.",
+        PausedBy::PauseWhenPanicked => {
             "The operator's own rule (pause_when) panicked, a bug that its log describes: even a deletion waits."
         }
-        Pause::FilterPanicked => {
+        PausedBy::FilterPanicked => {
             "The operator's own filter panicked, a bug that its log describes: the resource is left alone. The filter \
              is not asked about a deletion."
         }

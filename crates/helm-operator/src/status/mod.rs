@@ -192,7 +192,7 @@ pub(crate) struct Facts {
     /// What will prevent the next change of the resource, although nothing has failed yet.
     pub(crate) blocked: Option<Fault>,
     /// What pauses the resource.
-    pub(crate) paused: Option<Pause>,
+    pub(crate) paused: Option<PausedBy>,
     /// The limit of concurrent upgrades, if this one waits for a slot, and nothing has failed in this process.
     pub(crate) is_queued: Option<usize>,
     /// What the resource waits for, although nothing has failed in this process.
@@ -227,7 +227,7 @@ pub(crate) struct Facts {
 
 /// What pauses a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pause {
+pub(crate) enum PausedBy {
     /// The annotation `pause`.
     Annotation,
     /// The author's `pause_when`.
@@ -622,14 +622,14 @@ mod tests {
     fn a_paused_resource_says_so_and_afterwards_that_it_is_not() {
         let mut status = Status::default();
         for (cause, message) in [
-            (Pause::Annotation, "The annotation pause is set: even a deletion waits."),
-            (Pause::PauseWhen, "The operator's own rule (pause_when) pauses the resource: even a deletion waits."),
+            (PausedBy::Annotation, "The annotation pause is set: even a deletion waits."),
+            (PausedBy::PauseWhen, "The operator's own rule (pause_when) pauses the resource: even a deletion waits."),
             (
-                Pause::PauseWhenPanicked,
+                PausedBy::PauseWhenPanicked,
                 "The operator's own rule (pause_when) panicked, a bug that its log describes: even a deletion waits.",
             ),
             (
-                Pause::FilterPanicked,
+                PausedBy::FilterPanicked,
                 "The operator's own filter panicked, a bug that its log describes: the resource is left alone. The \
                  filter is not asked about a deletion.",
             ),

@@ -14,7 +14,7 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use serde_json::value::RawValue;
 
 use super::finalizers::{Finalizers, is_ours};
-use crate::status::{Fields, ListType, Pause, Status};
+use crate::status::{Fields, ListType, PausedBy, Status};
 use crate::values::Spec;
 use crate::watches::Field;
 use crate::watches::annotations::Annotations;
@@ -41,7 +41,7 @@ pub(crate) struct Primary {
     /// Whether operator-sdk left the whole manifest, including Secrets, in the status.
     pub(crate) has_manifest: bool,
     /// What about the author's code pauses it. The annotation `pause` then counts as set.
-    paused_by_code: Option<Pause>,
+    paused_by_code: Option<PausedBy>,
     /// Whether it is a canary of its kind's rollouts.
     pub(crate) is_canary: bool,
     /// Whether this shard must give it up.
@@ -132,14 +132,14 @@ impl Primary {
     }
 
     /// Pauses it as the annotation does, because of the author's code.
-    pub(crate) fn pause(&mut self, cause: Pause) {
+    pub(crate) fn pause(&mut self, cause: PausedBy) {
         self.annotations.set_pause();
         self.paused_by_code = Some(cause);
     }
 
     /// Returns what pauses it. The author's code precedes the annotation, which its reader knows of.
-    pub(crate) fn paused_by(&self) -> Option<Pause> {
-        self.paused_by_code.or_else(|| self.annotations.pause().then_some(Pause::Annotation))
+    pub(crate) fn paused_by(&self) -> Option<PausedBy> {
+        self.paused_by_code.or_else(|| self.annotations.pause().then_some(PausedBy::Annotation))
     }
 
     /// Returns the finalizers other than ours and the upstreams', as far as they are kept.
