@@ -350,12 +350,14 @@ impl Checks {
             task.is_recorded |= is_news && change.after.as_deref().is_some_and(tells);
         }
         let owner = |record: &Value| record["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"].clone();
-        let is_former = |record: &Value| {
-            let current = objects.get(&*names::resource(name)).map(|resource| resource["metadata"]["uid"].clone());
-            owner(record).is_string() && current.is_some_and(|current| current != owner(record))
-        };
+        let current = objects.get(&*names::resource(name)).map(|resource| resource["metadata"]["uid"].clone());
+        let names_another = |record: &Value| current.as_ref().is_none_or(|current| *current != owner(record));
+        let is_former = |record: &Value| owner(record).is_string() && current.is_some() && names_another(record);
         match &change.after {
-            Some(_) if &*change.by == "helm" && change.before.is_none() && is_first => resource.is_foreign = true,
+            // Helm copies the label of a revision that an uninstall has deleted meanwhile: that uninstall goes on.
+            Some(after) if &*change.by == "helm" && change.before.is_none() && is_first && names_another(after) => {
+                resource.is_foreign = true;
+            }
             // A command that began before the resource was re-created gives the release to the former resource.
             // Elsewhere, none of the operator's records are its.
             Some(after) if &*change.by == "helm" && is_former(after) => resource.is_foreign |= is_here,
