@@ -97,7 +97,7 @@ impl Acceptance {
     ///
     /// If a filter or a condition panics, the resource is paused, because what the author wants is unknown. Without a
     /// filter's answer, rejecting the resource would give up its release silently, and serving it could install a
-    /// release besides another operator's. A paused resource stays as it is, and its status shows the pause.
+    /// release beside another operator's. A paused resource stays as it is, and its status shows the pause.
     ///
     /// A `spec` that cannot be read is shown as null. Otherwise, whoever writes a resource could escape the rules that
     /// read only metadata or the time: a maintenance window would end, or another operator's resource would be served.
