@@ -132,7 +132,7 @@ pub(super) async fn record(attempt: &Attempt<'_>, mut release: Release, marks: M
 /// Ends the hooks that still run: the action was continued, and failed before it waited for them again. Returns whether
 /// none runs.
 async fn end_hooks(env: &Environment<'_>, release: &mut Release, marks: &Marks) -> bool {
-    if !release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
+    if !release.has_unfinished_hooks() {
         return true;
     }
     let records = Records { storage: env.storage, marks };

@@ -72,7 +72,7 @@ pub async fn end_tests(env: &Environment<'_>, version: u32) -> Result<Option<(Wr
     let mut release = release.into_inner();
     let records = DeployedRecord::of(env, &marks);
     let run = env.hook_run(&records);
-    if !release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
+    if !release.has_unfinished_hooks() {
         env.applier.delete_ended(&release, &run).await?;
         return Ok(None);
     }

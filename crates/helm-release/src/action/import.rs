@@ -67,9 +67,9 @@ pub enum Evidence {
 
 /// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
 /// release. Keeps the other records, and changes no object but those of hooks: before the release is recorded, the hooks
-/// of revisions that are pending elsewhere end, which their records say first. An install that did not succeed is imported only if this operator wrote its record. A
-/// deployed revision that belonged to another resource is judged as in a takeover. Repeating it is safe: a repetition
-/// writes the same record.
+/// of revisions that are pending elsewhere end, which their records say first. An install that did not succeed is
+/// imported only if this operator wrote its record. A deployed revision that belonged to another resource is judged as in
+/// a takeover. Repeating it is safe: a repetition writes the same record.
 ///
 /// # Errors
 /// The records or the objects cannot be read or decoded, or the new record exceeds a Secret.
@@ -223,7 +223,7 @@ async fn with_hooks_ended(
 async fn end_hooks_of(env: &Environment<'_>, release: &mut Release, journal: &dyn Journal) -> Result<(), Error> {
     let slot = Unreported(env.slot);
     let run = HookRun { slot: &slot, ..env.hook_run(journal) };
-    if !release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
+    if !release.has_unfinished_hooks() {
         return Ok(env.applier.delete_ended(release, &run).await?);
     }
     for hook in release.hooks.iter_mut().filter(|hook| hook.last_run.is_unfinished()) {

@@ -140,7 +140,7 @@ pub async fn end_left_uninstall(env: &Environment<'_>, version: u32) -> Result<O
 async fn end_running(env: &Environment<'_>, release: &mut Release, marks: &Marks) -> Result<bool, Error> {
     let records = Records { storage: env.storage, marks };
     let run = env.hook_run(&records);
-    if !release.hooks.iter().any(|hook| hook.last_run.is_unfinished()) {
+    if !release.has_unfinished_hooks() {
         env.applier.delete_succeeded(release, &run).await;
         env.applier.end_failed(release, &run).await?;
         return Ok(false);

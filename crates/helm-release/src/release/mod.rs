@@ -127,6 +127,11 @@ impl Release {
         key(&self.name, self.version)
     }
 
+    /// Returns whether a hook has started and no end of it is recorded.
+    pub(crate) fn has_unfinished_hooks(&self) -> bool {
+        self.hooks.iter().any(|hook| hook.last_run.is_unfinished())
+    }
+
     /// Sets status and description, as Helm's `SetStatus` does.
     pub fn set_status(&mut self, status: Status, description: impl Into<String>) {
         self.info.status = status;

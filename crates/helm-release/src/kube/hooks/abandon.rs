@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use super::clock::Clock;
 use super::decide::Left;
 use super::objects::Stamp;
-use super::{CLEAN_UP, HookError, HookRun, Patience, decide, log_cleanup, objects};
+use super::{HookError, HookRun, decide, log_cleanup, objects};
 use crate::kube::objects::object::Object;
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applier, describe};
@@ -39,9 +39,7 @@ impl Applier {
     pub(crate) fn delete_succeeded<'a>(&'a self, release: &'a Release, run: &'a HookRun<'a>) -> BoxFuture<'a, ()> {
         Box::pin(async move {
             let left = decide::left_by_succeeded(&release.hooks);
-            if !left.is_empty() {
-                log_cleanup(self.delete_left(release, &left, run).await);
-            }
+            log_cleanup(self.delete_left(release, &left, run).await);
         })
     }
 
@@ -58,7 +56,7 @@ impl Applier {
     ) -> BoxFuture<'a, Result<(), HookError>> {
         Box::pin(async move {
             let left = decide::left_by_ended(&release.hooks);
-            if left.is_empty() { Ok(()) } else { self.delete_left(release, &left, run).await }
+            self.delete_left(release, &left, run).await
         })
     }
 
@@ -78,7 +76,7 @@ impl Applier {
             if left.is_empty() {
                 return Ok(());
             }
-            let brief = HookRun { timeout: Some(CLEAN_UP), patience: Patience::Full, ..*run };
+            let brief = run.brief();
             let look = async {
                 let mut running = Vec::new();
                 for (at, policies) in left {
@@ -91,11 +89,11 @@ impl Applier {
                 Ok(running)
             };
             let running = without_slot(run.slot, look).await?;
-            if running.is_empty() { Ok(()) } else { self.delete_left(release, &running, run).await }
+            self.delete_left(release, &running, run).await
         })
     }
 
-    /// Returns whether a Job or Pod of a hook's recorded run exists that has not finished and is not being deleted.
+    /// Returns whether a hook's recorded run has a Job or Pod that is neither finished nor being deleted.
     async fn runs(&self, release: &Release, at: usize, run: &HookRun<'_>) -> Result<bool, HookError> {
         let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
         let clock = Clock::start(hook, run);
@@ -110,7 +108,10 @@ impl Applier {
     }
 
     async fn delete_left(&self, release: &Release, left: &[Left], run: &HookRun<'_>) -> Result<(), HookError> {
-        let run = HookRun { timeout: Some(CLEAN_UP), patience: Patience::Full, ..*run };
+        if left.is_empty() {
+            return Ok(());
+        }
+        let run = run.brief();
         let delete = async {
             let mut answered = Ok(());
             for (at, policies) in left {

@@ -82,8 +82,12 @@ impl HookRun<'_> {
     fn after(&self, error: &HookError) -> Self {
         // What an earlier run left is not what the hook's own time is for, nor is what has used it up.
         let is_brief = error.leaves_it_running() || matches!(error, HookError::Left { .. });
-        let timeout = if is_brief { Some(CLEAN_UP) } else { self.timeout };
-        HookRun { timeout, patience: Patience::Full, ..*self }
+        if is_brief { self.brief() } else { HookRun { patience: Patience::Full, ..*self } }
+    }
+
+    /// Returns the settings for a clean-up that must not delay what follows for long.
+    fn brief(&self) -> Self {
+        HookRun { timeout: Some(CLEAN_UP), patience: Patience::Full, ..*self }
     }
 }
 
