@@ -1,5 +1,5 @@
-//! Decides when `/healthz` fails, so that the kubelet restarts the process: nothing can interrupt an author's code on a
-//! thread of its own, so only a restart returns the thread and the memory of code that never ends.
+//! Decides when `/healthz` fails, so that the kubelet restarts the process. Nothing can interrupt an author's code on a
+//! thread of its own: code that never returns holds that thread and its memory until the process ends.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -17,7 +17,7 @@ pub(crate) const OVERDUE: Duration = Duration::from_secs(300);
 #[derive(Clone, Default)]
 pub struct Liveness(Arc<Mutex<Unfinished>>);
 
-/// Work that has not ended. Dropping it records its end.
+/// Work in progress. Dropping it records that it has ended.
 pub struct Work {
     liveness: Liveness,
     number: u64,

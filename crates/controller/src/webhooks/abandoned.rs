@@ -1,9 +1,9 @@
-//! Ends conversions whose answers nobody waits for any longer. They run on threads, which cannot be interrupted, so they
-//! ask between objects and between tries.
+//! Ends conversions that have timed out or whose clients are gone. Their threads cannot be interrupted, so they check
+//! before each object and each try.
 
 use tokio_util::sync::CancellationToken;
 
-/// Nobody waits for the answer any longer.
+/// The conversion has timed out, or its client is gone.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("nobody waits for the answer any longer")]
 pub(super) struct Abandoned;

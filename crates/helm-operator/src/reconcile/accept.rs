@@ -101,8 +101,8 @@ impl Acceptance {
     ///
     /// A `spec` that cannot be read is shown as null. Otherwise, whoever writes a resource could escape the rules that
     /// read only metadata or the time: a maintenance window would end, or another operator's resource would be served.
-    /// - Filters are not asked about a resource that they accepted before. One that reads the `spec` would reject it,
-    ///   or panic, and nobody would learn what is wrong. No release is made from the `spec`, and reconciling the
+    /// - Filters are not asked about a resource that they accepted before. One that reads the `spec` would reject it
+    ///   or panic, and no status would say what is wrong. No release is made from the `spec`, and reconciling the
     ///   resource reports why. The finalizer does not prove that they accepted it, because other operators have the
     ///   same. After a restart, it is a new resource.
     /// - A filter that panics for a new resource pauses it, as with any other `spec`: it may be another operator's.

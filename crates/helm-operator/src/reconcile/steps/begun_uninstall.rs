@@ -70,7 +70,7 @@ pub(super) async fn stop(context: &StepContext<'_>, primary: &Primary) -> Result
 }
 
 /// Ends the hooks of uninstalls that nothing continues, before the next revision: they belong to an earlier resource of the
-/// name, or somebody else's revision followed.
+/// name, or another writer has made a revision since.
 ///
 /// # Errors
 /// A record cannot be read or written.

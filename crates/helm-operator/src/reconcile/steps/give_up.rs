@@ -50,8 +50,8 @@ pub(super) async fn end_uninstall(
     Ok(())
 }
 
-/// Gives up pending revisions of ours, and uninstalls, that somebody else's revision followed. An upgrade does so with
-/// pending revisions by itself.
+/// Gives up our pending revisions and uninstalls that a revision of another writer has followed. An upgrade itself gives
+/// up pending revisions.
 pub(super) async fn give_up_followed(
     context: &StepContext<'_>,
     primary: &Primary,

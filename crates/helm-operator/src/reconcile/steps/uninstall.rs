@@ -53,7 +53,7 @@ async fn uninstall_from(context: &StepContext<'_>, primary: &Primary, beginning:
     let version = uninstalling(context).map(|at| at.version);
     let began = Instant::now();
     let deleted = delete(context, primary, beginning).await;
-    // One that waits for objects, or that stops for now, has not ended.
+    // An uninstall that waits for objects, or stops for now, is still in progress.
     if matches!(deleted, Ok(Deletion::Done) | Err(_)) {
         context.count_action(Action::Uninstall, began, deleted.as_ref().err());
     }
@@ -247,7 +247,7 @@ async fn delete(context: &StepContext<'_>, primary: &Primary, beginning: Beginni
     if let Some(why) = stopped_by(context, primary) {
         return Ok(Deletion::Stopped(why));
     }
-    // Before the next wait: the record of a revision that somebody makes from now on stays.
+    // Listed before the next wait, so that the record of a revision made during it is kept.
     let records = context.records();
     if may_have_older_records(context, at.version) {
         forget_in_status(context, primary).await?;

@@ -1,5 +1,5 @@
-//! Says why an uninstall that has begun does not go on: its resource or its values have changed since then, or somebody
-//! else has made a revision.
+//! Decides whether an uninstall that has begun must stop: its resource or its values have changed since then, or another
+//! writer has made a revision.
 
 use helm_release::action;
 
@@ -18,8 +18,8 @@ const OTHER_VALUES: &str = "stopped, because a source of values changed";
 /// The reason why it stops while the resource is to be left alone, and a deletion while the resource is paused.
 const LEFT_ALONE: &str = "stopped, because an annotation leaves the release alone";
 
-/// The reason why any uninstall stops once somebody else has made a revision, such as with `helm rollback`: its objects
-/// and its record would go.
+/// The reason why any uninstall stops once another writer has made a revision, for example with `helm rollback`:
+/// otherwise that revision's objects and record would be deleted.
 const REPLACED: &str = "stopped, because somebody else has made a revision";
 
 /// Returns why an uninstall after a failed upgrade that has deleted nothing does not go on: since it began, something
@@ -55,7 +55,7 @@ pub(super) fn stopped_by(context: &StepContext<'_>, primary: &Primary) -> Option
     }
 }
 
-/// Reads the records of the release after a wait: the event of a revision that somebody else made meanwhile may be late.
+/// Reads the records of the release after a wait, because the event of a revision that was made meanwhile may be late.
 /// Without the right to list records, only events show it.
 pub(super) async fn read_records(context: &StepContext<'_>, primary: &Primary) -> Result<(), action::Error> {
     match context.storage.history(primary.namespace(), primary.name()).await {
