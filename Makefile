@@ -268,8 +268,8 @@ bench-render: ## Time rendering against Helm's engine; CHARTS="DIR…" adds char
 	CORPUS='$(CORPUS)' HEAVIEST='$(HEAVIEST)' hack/bench-render $(CHARTS)
 
 .PHONY: simulate
-simulate: ## Play random scripts against whole managers in memory for MINUTES (10); SEED=N plays one, TRACE=1 prints every step, TWICE=1 compares two runs of each seed, NEAR=FILE plays the script in it at other times.
-	cargo run --quiet --profile simulation -p simulation $(CARGO_FLAGS) -- $(if $(SEED),--seed '$(SEED)',--minutes '$(or $(MINUTES),10)') $(if $(TRACE),--trace) $(if $(TWICE),--twice) $(if $(NEAR),--near '$(NEAR)')
+simulate: ## Play random scripts against whole managers in memory for MINUTES (10), from seed FROM (1) on; SEED=N plays one, TRACE=1 prints every step, TWICE=1 compares two runs of each seed, NEAR=FILE plays the script in it at other times.
+	cargo run --quiet --profile simulation -p simulation $(CARGO_FLAGS) -- $(if $(SEED),--seed '$(SEED)',--minutes '$(or $(MINUTES),10)' $(if $(FROM),--from '$(FROM)')) $(if $(TRACE),--trace) $(if $(TWICE),--twice) $(if $(NEAR),--near '$(NEAR)')
 
 .PHONY: simulate-mutants
 simulate-mutants: ## Show which seeded faults the simulation finds, and how soon; SECONDS_EACH (120), ONLY="01 17" selects.
