@@ -4,6 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use controller::metrics::ReconcileResult;
+use controller::runtime::priority::Priority;
 use helm_release::kube::Error;
 use helm_release::release::Status;
 use serde_json::{Value, json};
@@ -12,8 +14,9 @@ use tokio::time::sleep;
 use super::failure_policy::{refuse, uids, uninstalling};
 use super::helm_commands::{helm_applies, helm_writes, manifest};
 use super::hooks::{self, JOBS, complete, count, hook, killed_after, last, phases, reconcile_while, with_hooks};
-use crate::charts::tests::{PRIMARY, Stub, World, record_path};
+use crate::charts::tests::{PRIMARY, Stub, World, key, record_path};
 use crate::reconcile::controller_context::Settings;
+use crate::reconcile::reconcile;
 use crate::watches::OnFailure;
 
 const FAREWELL: &str = "/apis/batch/v1/namespaces/ns/jobs/farewell";
@@ -166,6 +169,32 @@ async fn a_persons_rollback_whose_event_is_late_is_not_lost_sight_of_by_a_deleti
         assert_eq!((uids(&world), phases(&world, 1).await), (before, vec!["farewell Succeeded".to_owned()]), "{event}");
         is_uninstalled_later(&world).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_reads_the_records_until_it_succeeds_after_its_hook_has_ended() {
+    let world = deleted("pre-delete").await;
+    let key = key();
+    let unaware = || reconcile(&world.shared, &key, &(), Priority::Retry);
+    let later = async {
+        sleep(Duration::from_secs(10)).await;
+        roll_back(&world, 2);
+        world.server.refuse(|call| {
+            let is_list = call.body.is_none() && call.path.contains("/secrets?");
+            is_list.then(|| Error::from_status(500, "InternalError", "etcd is away"))
+        });
+        complete(&world.server, "farewell");
+        uids(&world)
+    };
+    world.feed();
+    let (ended, before) = tokio::join!(unaware(), later);
+    assert_eq!(ended, ReconcileResult::Error);
+    world.server.accept();
+    unaware().await;
+    assert_eq!(world.history(), ["1 uninstalling", "2 pending-rollback"]);
+    assert_eq!((uids(&world), phases(&world, 1).await), (before, vec!["farewell Succeeded".to_owned()]));
+    world.feed();
+    is_uninstalled_later(&world).await;
 }
 
 #[tokio::test(start_paused = true)]

@@ -219,7 +219,8 @@ async fn delete(context: &StepContext<'_>, primary: &Primary, beginning: Beginni
         cache_hook_records(context, &at);
         publish_skipped_hooks(context, primary, &ran?).await;
     }
-    if is_after_failure || (inventory.delete_hooks && !inventory.hooks_done) {
+    // Even if the hooks ended before: this read may have failed then.
+    if is_after_failure || inventory.delete_hooks {
         read_records(context, primary).await?;
     }
     let stopped = match is_after_failure {
