@@ -80,10 +80,15 @@ impl Error {
         kube::reached_server(self)
     }
 
-    /// Returns whether an object that is recreated is still being deleted, and only Kubernetes' own finalizers keep it. Even
-    /// so, its deletion may never end: Kubernetes may be waiting for an object with another finalizer.
+    /// Returns whether an object that is recreated is still being deleted, and only Kubernetes' own finalizers keep it, or
+    /// one that a hook replaces. Even so, its deletion may never end: Kubernetes may be waiting for an object with another
+    /// finalizer.
     pub fn is_slow_deletion(&self) -> bool {
-        matches!(self, Error::Apply(error) if error.is_slow_deletion())
+        match self {
+            Error::Apply(error) => error.is_slow_deletion(),
+            Error::Hook(error) => error.is_slow_deletion(),
+            _ => false,
+        }
     }
 
     /// Returns whether the caller's slot ended the wait for a hook or a group.
@@ -93,6 +98,11 @@ impl Error {
             Error::Group(error) => error.is_interruption(),
             _ => false,
         }
+    }
+
+    /// Returns whether a hook may still run, because an outage left its end open.
+    pub(super) fn leaves_hook_running(&self) -> bool {
+        matches!(self, Error::Hook(error) if error.is_outage() && !matches!(error, HookError::Record { .. }))
     }
 
     /// Returns the revision that has ended meanwhile, so that the action started from an outdated state. Read its record,

@@ -1158,6 +1158,30 @@ async fn a_failure_of_a_post_delete_hook_counts_although_the_answer_to_its_recor
     assert_eq!(again.marks.failed_post_deletes, 2);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_hook_whose_end_was_recorded_before_an_outage_is_read_again() {
+    let mut world = World::new();
+    let manifest = "apiVersion: batch/v1\nkind: Job\nmetadata: {name: h}\n".to_owned();
+    let job = Hook { kind: "Job".into(), manifest, ..sample::hook("h", &[HookEvent::PreDelete]) };
+    let candidate = Candidate { hooks: vec![job], ..candidate(&[map("a", "1")]) };
+    let installed = world.install(&candidate).await;
+    let mut at =
+        Uninstalling { version: 1, marks: installed.inventory, packed: installed.packed, resource_version: None };
+    world.options.hook_timeout = Some(Duration::from_secs(60));
+    let fail = |method: http::Method| {
+        move |call: &Call| {
+            let is_of_job = call.method == method && call.path.ends_with("/jobs/h");
+            is_of_job.then(|| kube::Error::from_status(500, "InternalError", "away"))
+        }
+    };
+    world.server.refuse(fail(http::Method::GET));
+    run_pre_delete(&world.env(), &mut at).await.unwrap_err();
+    assert!(at.packed.is_some(), "as written");
+    world.server.refuse(fail(http::Method::DELETE));
+    assert!(end_delete_hooks(&world.env(), &mut at).await.unwrap_err().is_unanswered());
+    assert!(at.packed.is_none(), "its hook has ended since then");
+}
+
 #[tokio::test]
 async fn an_uninstall_by_the_chart_runs_its_hooks_although_those_of_an_earlier_uninstall_have_run() {
     let (world, mut at) = installed_with(&[HookEvent::PreDelete]).await;

@@ -58,13 +58,7 @@ pub enum PostDelete {
 /// A hook failed, and the record names it: do not delete anything yet. Or the record cannot be read or written.
 pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<Vec<HookError>, Error> {
     if env.options.disable_hooks {
-        match end_delete_hooks(env, at).await {
-            // Disabling hooks is the remedy for that.
-            Err(Error::Hook(error)) if error.is_outage() && !matches!(error, HookError::Record { .. }) => {
-                tracing::warn!(release = env.decoration.release, %error, "cannot end a hook that may still run");
-            }
-            ended => ended?,
-        }
+        leave_unended(env, end_delete_hooks(env, at).await)?;
         return Ok(Vec::new());
     }
     let mut release = at.read(env).await?;
@@ -96,6 +90,21 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     Ok(left_out)
 }
 
+/// Returns how hooks were ended before an action; `None` if one may still run because its end was not answered, and hooks
+/// are disabled: that is the remedy, so the action goes on.
+///
+/// # Errors
+/// Any other.
+pub fn leave_unended<T>(env: &Environment<'_>, ended: Result<T, Error>) -> Result<Option<T>, Error> {
+    match ended {
+        Err(error) if env.options.disable_hooks && error.leaves_hook_running() => {
+            tracing::warn!(release = env.decoration.release, %error, "cannot end a hook that may still run");
+            Ok(None)
+        }
+        ended => ended.map(Some),
+    }
+}
+
 /// Ends the uninstall's hooks that are still running according to the record, and deletes what succeeded hooks left.
 /// Objects of hooks that failed by themselves stay for their owner to inspect. If the record is lost or damaged, no
 /// hook is ended, because disabling hooks is the remedy for that. The record still says that the uninstall has begun.
@@ -107,6 +116,8 @@ pub async fn end_delete_hooks(env: &Environment<'_>, at: &mut Uninstalling) -> R
     if release.info.status != Status::Uninstalling {
         return Ok(());
     }
+    // The hooks' end is recorded even if this fails after that.
+    at.packed = None;
     if end_running(env, &mut release, &at.marks).await? {
         at.take(env.storage.update(&release, &at.marks).await)?;
     }
@@ -304,7 +315,7 @@ pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Re
         Ok(left_out) => return Ok(PostDelete::Done(left_out)),
         Err(error) => error,
     };
-    if !error.is_unanswered() && !error.is_interruption() {
+    if (!error.is_unanswered() || error.is_slow_deletion()) && !error.is_interruption() {
         at.marks.failed_post_deletes += 1;
     }
     if let Err(error) = at.take(env.storage.update(&release, &at.marks).await) {

@@ -19,6 +19,7 @@ use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, events, key, rec
 use crate::reconcile;
 use crate::reconcile::controller_context::Settings;
 use crate::reconcile::decide::action_room::{ActionStart, Guest, Reservation};
+use crate::reconcile::steps::uninstall::WITHOUT_HOOKS;
 
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
@@ -1253,6 +1254,32 @@ async fn disabling_hooks_ends_one_that_a_dead_process_started() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn disabling_hooks_leaves_one_that_a_dead_process_started_and_that_cannot_be_ended() {
+    let refuse_ends = |world: &World| {
+        world.server.refuse(|call| {
+            let is_end = call.method == http::Method::DELETE && call.path.starts_with(JOBS);
+            is_end.then(|| Error::from_status(500, "InternalError", "failed calling webhook"))
+        });
+    };
+    // With the same values, the revision is continued; with others, it is given up.
+    for (value, history) in [("1", vec!["1 deployed"]), ("2", vec!["1 pending-install", "2 deployed"])] {
+        let world = World::new(with_hooks(json!([hook("migrate", "pre-install")])));
+        killed_after(&world, 30).await;
+        let running = uid_of(&world, "migrate");
+        assert!(running.is_string());
+        world.edit(|p| {
+            p["spec"]["value"] = value.into();
+            p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/install-disable-hooks": "true"})
+        });
+        let world = World::on(world.server);
+        refuse_ends(&world);
+        world.reconcile().await;
+        assert_eq!((world.history(), world.maps().len()), (history.iter().map(|s| s.to_string()).collect(), 3));
+        assert_eq!((uid_of(&world, "migrate"), world.value_of("a")), (running, json!(value)));
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn disabling_the_hooks_of_a_deletion_ends_one_that_a_dead_process_started() {
     let world = World::new(with_hooks(json!([hook("farewell", "pre-delete")])));
     world.reconcile().await;
@@ -1266,6 +1293,32 @@ async fn disabling_the_hooks_of_a_deletion_ends_one_that_a_dead_process_started(
     let world = World::on(world.server);
     world.reconcile().await;
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn disabling_the_hooks_of_a_deletion_leaves_one_that_a_dead_process_started_and_that_cannot_be_ended() {
+    let world = World::new(with_hooks(json!([hook("migrate", "pre-upgrade")])));
+    world.reconcile().await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    killed_after(&world, 30).await;
+    let running = uid_of(&world, "migrate");
+    assert!(running.is_string());
+    world.server.refuse(|call| {
+        let is_end = call.method == http::Method::DELETE && call.path.starts_with(JOBS);
+        is_end.then(|| Error::from_status(500, "InternalError", "failed calling webhook"))
+    });
+    let world = World::on(world.server);
+    world.delete();
+    world.reconcile().await;
+    let said = world.condition("ReleaseFailed").unwrap();
+    assert!(said.ends_with(WITHOUT_HOOKS), "{said}");
+    assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
+    world.edit(|p| {
+        p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"})
+    });
+    world.reconcile().await;
+    assert_eq!(world.server.paths(), [format!("{JOBS}/migrate")], "{:#?}", world.server.log());
+    assert_eq!(uid_of(&world, "migrate"), running);
 }
 
 /// The first attempts leave the history, which has room for three revisions.

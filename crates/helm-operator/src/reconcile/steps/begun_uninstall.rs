@@ -79,7 +79,7 @@ pub(super) async fn end_left(context: &StepContext<'_>, primary: &Primary) -> Re
         return Ok(());
     }
     let env = context.environment(primary, Action::Uninstall);
-    let ended = give_up::end_uninstalls(context, &env, None).await;
+    let ended = give_up::end_uninstalls(context, &env).await;
     ended.map_err(|error| Failed::of_step(&error, condition::RELEASE_FAILED, Reason::UninstallError))
 }
 

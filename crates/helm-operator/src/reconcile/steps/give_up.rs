@@ -9,33 +9,35 @@ use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
 /// Gives up an action, another uninstall or tests that another process left unfinished, before the uninstall or the removal
-/// of a failed install. Their hooks must neither run beside those of the uninstall nor outlive the record.
+/// of a failed install. Their hooks must neither run beside those of the uninstall nor outlive the record, unless the
+/// resource is deleted without hooks.
 pub(super) async fn give_up_unfinished(
     context: &StepContext<'_>,
     primary: &Primary,
     env: &Environment<'_>,
 ) -> Result<(), action::Error> {
-    end_tests(context, primary, env).await?;
+    let or_left = |ended: Result<(), action::Error>| match primary.deleting {
+        true => action::leave_unended(env, ended).map(|_| ()),
+        false => ended,
+    };
+    or_left(end_tests(context, primary, env).await)?;
     let release = context.release().unwrap_or_default();
     let unfinished = release.unfinished().map(|(version, _)| version);
     for version in release.abandoned().into_iter().chain(unfinished) {
-        give_up(context, primary, env, (version, "Interrupted by the uninstall")).await?;
+        or_left(give_up(context, primary, env, (version, "Interrupted by the uninstall")).await)?;
     }
     let release = context.release().unwrap_or_default();
     let own = release.base().filter(|(_, base)| base.is_marked_for(primary.uid())).map(|(version, _)| version);
-    end_uninstalls(context, env, own).await
+    for version in release.uninstalling().into_iter().filter(|version| Some(*version) != own) {
+        or_left(end_uninstall(context, env, version).await)?;
+    }
+    Ok(())
 }
 
-/// Ends the hooks of all uninstalls but that of the `own` revision, which goes on.
-pub(super) async fn end_uninstalls(
-    context: &StepContext<'_>,
-    env: &Environment<'_>,
-    own: Option<u32>,
-) -> Result<(), action::Error> {
+/// Ends the hooks of all uninstalls.
+pub(super) async fn end_uninstalls(context: &StepContext<'_>, env: &Environment<'_>) -> Result<(), action::Error> {
     for version in context.release().unwrap_or_default().uninstalling() {
-        if Some(version) != own {
-            end_uninstall(context, env, version).await?;
-        }
+        end_uninstall(context, env, version).await?;
     }
     Ok(())
 }
@@ -60,7 +62,7 @@ pub(super) async fn give_up_followed(
     for version in context.release().unwrap_or_default().abandoned() {
         give_up(context, primary, env, (version, action::FOLLOWED)).await?;
     }
-    end_uninstalls(context, env, None).await
+    end_uninstalls(context, env).await
 }
 
 /// Gives up a pending revision, for the reason that its record then shows.

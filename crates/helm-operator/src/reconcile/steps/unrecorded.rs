@@ -92,7 +92,7 @@ pub(super) async fn delete_lost(
                 Err(error) if error.is_taken_over() => return leave_to_successor(env, primary).await,
                 recorded => recorded?.unwrap_or_default(),
             };
-            action::end_hooks_elsewhere(env).await?;
+            action::leave_unended(env, action::end_hooks_elsewhere(env).await)?;
             add_found(env, primary, &mut recorded).await?;
             recorded
         }

@@ -21,6 +21,7 @@ use super::keys::keyed;
 use super::last::RecordedBases;
 use super::remains::renewed;
 use super::resume::{Interrupted, await_next, has, resume};
+use super::uninstall::leave_unended;
 use super::{Candidate, Completed, Current, Environment, Error, Failure, Records, failure};
 use crate::kube::{Applied, Decoration, ObjectKey};
 use crate::release::{HookEvent, Release, Status};
@@ -134,7 +135,8 @@ impl Attempt<'_> {
         let (env, kind) = (self.env, &self.kind);
         if env.options.disable_hooks {
             let records = Records { storage: env.storage, marks: ahead };
-            return Ok(env.applier.abandon_hooks(release, &env.hook_run(&records)).await?);
+            let ended = env.applier.abandon_hooks(release, &env.hook_run(&records)).await;
+            return leave_unended(env, ended.map_err(Error::from)).map(|_| ());
         }
         if !has(&release.hooks, kind.before) {
             return Ok(());

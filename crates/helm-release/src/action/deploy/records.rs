@@ -4,6 +4,7 @@ use super::objects::note;
 use super::{ActionKind, Attempt, Changes, Observations};
 use crate::action::give_up::{FOLLOWED, GivenUp, end_tests, give_up};
 use crate::action::resume::{await_next, has, has_delete_hooks};
+use crate::action::uninstall::leave_unended;
 use crate::action::{Candidate, Completed, Current, Environment, Error, Failure, RecordedFailure, failure};
 use crate::kube::{Applied, Decoration, Found, Object, ObjectKey, Owner, intern};
 use crate::release::{HookEvent, Info, Release, Status};
@@ -128,15 +129,15 @@ impl Attempt<'_> {
             written.map_err(|error| failure::unwritten(error, release.version))?
         } else {
             if let Some(version) = pending
-                && let GivenUp::Ended = give_up(self.env, version, FOLLOWED).await?
+                && let Some(GivenUp::Ended) = leave_unended(self.env, give_up(self.env, version, FOLLOWED).await)?
             {
                 return Err(Error::Ended { version }.into());
             }
             for version in self.current.map(|current| &*current.abandoned).unwrap_or_default() {
-                give_up(self.env, *version, FOLLOWED).await?;
+                leave_unended(self.env, give_up(self.env, *version, FOLLOWED).await)?;
             }
             if let Some(version) = self.under_test() {
-                end_tests(self.env, version).await?;
+                leave_unended(self.env, end_tests(self.env, version).await)?;
             }
             let written = storage.create(release, ahead).await;
             written.map_err(|error| failure::unconfirmed(error, release, ahead))?

@@ -6,7 +6,6 @@ use super::clock::Clock;
 use super::decide::Left;
 use super::objects::Stamp;
 use super::{HookError, HookRun, decide, log_cleanup, objects};
-use crate::kube::objects::object::Object;
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applier, describe};
 use crate::release::{Hook, HookPhase, Release};
@@ -126,8 +125,7 @@ impl Applier {
     }
 }
 
-/// Returns whether what a hook that has ended made may still run: it was ended from outside. A hook may be a list.
+/// Returns whether what a hook that has ended made may still run: it was ended from outside.
 fn may_run(hook: &Hook) -> bool {
-    let has_any = |all: Vec<Object>| all.iter().any(|object| decide::runs_to_an_end(&object.kind));
-    hook.last_run.phase == HookPhase::Failed && objects::of(hook).is_ok_and(has_any)
+    hook.last_run.phase == HookPhase::Failed && decide::has_an_end(hook)
 }

@@ -17,6 +17,9 @@ use crate::release::{Hook, HookPhase};
 const REQUEST_LIMIT: Duration = Duration::from_secs(30);
 /// Maximum pause between creates that the server keeps rejecting with transient errors.
 const LAST_REFUSED_PAUSE: Duration = Duration::from_secs(15);
+/// How long the server may keep rejecting a request with transient errors before the action gives up, or before an
+/// interruption is heeded. The server is up, so what would follow may be answered.
+pub(super) const REFUSED_LIMIT: Duration = Duration::from_secs(120);
 
 /// The time budget of a hook.
 pub(super) struct Clock<'a> {
@@ -40,7 +43,8 @@ impl<'a> Clock<'a> {
         self.before + self.started.elapsed()
     }
 
-    /// Repeats a request until it succeeds or fails permanently.
+    /// Repeats a request until it succeeds or fails permanently. Once the server has rejected it for [`REFUSED_LIMIT`], for
+    /// example because a webhook fails, the hook may be interrupted.
     pub(super) async fn retry<T, F>(&self, what: &str, ask: impl FnMut() -> F) -> Result<T, HookError>
     where
         F: Future<Output = Result<T, Error>>,
@@ -65,7 +69,8 @@ impl<'a> Clock<'a> {
             let answer = tokio::time::timeout(REQUEST_LIMIT, ask()).await;
             let is_refusal = matches!(answer, Ok(Err(Error::Refused { .. })));
             refused_since = is_refusal.then(|| refused_since.unwrap_or_else(Instant::now));
-            let over = refused.zip(refused_since).is_some_and(|(limit, since)| since.elapsed() >= limit);
+            let is_over = |limit: Duration| refused_since.is_some_and(|since| since.elapsed() >= limit);
+            let over = refused.is_some_and(is_over);
             let trouble = match answer {
                 Ok(Ok(answer)) => return Ok(answer),
                 Ok(Err(error)) if error.is_transient() && !over => error.named(),
@@ -73,12 +78,15 @@ impl<'a> Clock<'a> {
                 Err(_) => format!("no answer within {} s", REQUEST_LIMIT.as_secs()),
             };
             tracing::debug!(hook = self.hook.path, what, trouble, "waiting for the API server");
+            if is_over(REFUSED_LIMIT) {
+                self.check(&format!("{what} ({trouble})"))?;
+            }
             self.wait(what, Some(&trouble), &mut pause).await?;
         }
     }
 
-    /// Pauses before the next poll; fails if the hook timed out or was interrupted. Ignores interruptions while the
-    /// server does not answer: the action that would follow would not be answered either.
+    /// Pauses before the next poll; fails if the hook timed out or was interrupted. Ignores interruptions in `trouble`: if
+    /// the server does not answer, it would not answer the action that would follow either.
     pub(super) async fn wait(&self, what: &str, trouble: Option<&str>, pause: &mut Pause) -> Result<(), HookError> {
         self.wait_on(what, trouble, None, pause).await
     }

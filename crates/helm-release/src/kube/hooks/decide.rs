@@ -4,7 +4,7 @@ use jiff::Timestamp;
 use outside::group_of;
 use serde_json::Value;
 
-use super::{INTERRUPTED, SUCCEEDED};
+use super::{INTERRUPTED, SUCCEEDED, objects};
 use crate::kube::objects::expiry::expires;
 use crate::kube::objects::object::Object;
 use crate::release::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
@@ -118,9 +118,10 @@ pub(super) fn left_by_succeeded(hooks: &[Hook]) -> Vec<Left> {
     begun.filter(|(_, hook)| goes(hook)).map(|(at, _)| (at, SUCCEEDED)).collect()
 }
 
-/// Returns whether a hook's objects are deleted when a later hook fails, and are needed for another attempt.
+/// Returns whether a hook's objects are deleted when a later hook fails, and are needed for another attempt. A list with a
+/// Job is not: it has run.
 fn goes_with_a_failure(hook: &Hook) -> bool {
-    hook.delete_policies.contains(&DeletePolicy::HookSucceeded) && !runs_to_an_end(&hook.kind)
+    hook.delete_policies.contains(&DeletePolicy::HookSucceeded) && !has_an_end(hook)
 }
 
 /// The facts about a hook's object that does not exist.
@@ -212,6 +213,11 @@ pub(super) fn in_the_way(made_by: Option<&str>, policies: &[DeletePolicy]) -> &'
 /// Returns whether a hook's object of this kind runs and finishes. Any other is done once it exists.
 pub(super) fn runs_to_an_end(kind: &str) -> bool {
     matches!(kind, "Job" | "Pod")
+}
+
+/// Returns whether any object of a hook runs and finishes. A hook may be a list.
+pub(super) fn has_an_end(hook: &Hook) -> bool {
+    objects::of(hook).is_ok_and(|all| all.iter().any(|object| runs_to_an_end(&object.kind)))
 }
 
 /// Whether an object is deleted without a request of ours.

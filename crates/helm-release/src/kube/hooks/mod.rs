@@ -177,6 +177,16 @@ pub enum HookError {
         limit: String,
         what: String,
     },
+    /// What an earlier run left is still being deleted, for example because its node is lost.
+    #[error(
+        "hook {path} cannot begin: after {limit}, it still waits for {what}; find out what keeps that, such as a finalizer or a lost node"
+    )]
+    StillDeleting {
+        path: String,
+        /// The timeout in Go's notation.
+        limit: String,
+        what: String,
+    },
     /// Its run was ended from outside ([`Slot::interruption`]).
     #[error("hook {path} was interrupted while waiting for {what}: {why}")]
     Interrupted { path: String, what: String, why: &'static str },
@@ -197,10 +207,13 @@ impl HookError {
     }
 
     /// Returns whether the hook's outcome is unknown, because a request or a write of the record failed: it may be
-    /// running or have succeeded, and the next attempt finds out.
+    /// running or have succeeded, and the next attempt finds out. Or it has not begun, and the next attempt begins it.
     pub(crate) fn is_unanswered(&self) -> bool {
         match self {
-            HookError::Record { .. } | HookError::Unanswered { .. } | HookError::Unended { .. } => true,
+            HookError::Record { .. }
+            | HookError::Unanswered { .. }
+            | HookError::StillDeleting { .. }
+            | HookError::Unended { .. } => true,
             error => outside::is_unanswered(error),
         }
     }
@@ -211,6 +224,19 @@ impl HookError {
             HookError::Unanswered { .. } => true,
             HookError::Unended { source, .. } => source.is_outage(),
             error => outside::is_outage(error),
+        }
+    }
+
+    /// Returns whether an object is still being deleted, which may last for ever.
+    pub(crate) fn is_slow_deletion(&self) -> bool {
+        matches!(self, HookError::StillDeleting { .. })
+    }
+
+    /// Returns the error of a deletion that was waited for.
+    fn of_deletion(self) -> HookError {
+        match self {
+            HookError::TimedOut { path, limit, what } => HookError::StillDeleting { path, limit, what },
+            error => error,
         }
     }
 
@@ -380,10 +406,11 @@ impl Applier {
 
     /// Deletes what the recorded runs of an event's hooks with the policy `hook-succeeded` made, in reverse order, and
     /// waits until it is gone. Leaves out hooks that have begun again at `next`, the action's next event: they are
-    /// cleaned up after that event. Repeating it is safe, also while the hooks of `next` run.
+    /// cleaned up after that event. Repeating it is safe, also while the hooks of `next` run. An object that is not gone
+    /// within the hook's timeout is only logged: its hook has ended.
     ///
     /// # Errors
-    /// An object belongs to someone else, or cannot be deleted within the hook's timeout.
+    /// An object belongs to someone else, or cannot be deleted.
     pub(crate) fn clean_up_hooks<'a>(
         &'a self,
         release: &'a Release,
@@ -395,7 +422,10 @@ impl Applier {
             let order = decide::to_clean_up(&release.hooks, event, next);
             let delete = async {
                 for at in order.iter().rev() {
-                    self.delete_run(release, *at, SUCCEEDED, run).await?;
+                    match self.delete_run(release, *at, SUCCEEDED, run).await {
+                        Err(error) if error.is_slow_deletion() => log_cleanup(Err(error)),
+                        deleted => deleted?,
+                    }
                 }
                 Ok(())
             };

@@ -173,12 +173,12 @@ impl Applier {
                 return Ok(());
             }
             if live.deleting {
-                clock.wait(&what, None, &mut pause).await?;
+                clock.wait(&what, None, &mut pause).await.map_err(HookError::of_deletion)?;
                 continue;
             }
             check_ours(&live, &metadata, object, namespace, clock)?;
             if !clock.retry(&what, || self.delete_if_unchanged(object, &path, &live)).await? {
-                clock.wait(&what, None, &mut pause).await?;
+                clock.wait(&what, None, &mut pause).await.map_err(HookError::of_deletion)?;
             }
         }
         Ok(())

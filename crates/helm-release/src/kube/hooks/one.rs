@@ -1,11 +1,9 @@
 //! Runs one hook: records the run, creates or finds its objects, and waits until they finish or time out.
 
-use std::time::Duration;
-
 use outside::{Call, Error, Response, intern, is_transient};
 use serde_json::Value;
 
-use super::clock::Clock;
+use super::clock::{Clock, REFUSED_LIMIT};
 use super::decide::{
     Absence, Evidence, Expiry, HookResult, absence, created, evidence, expiry, outcome, recorded_expiry, runs_to_an_end,
 };
@@ -16,10 +14,6 @@ use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::HookObject;
 use crate::kube::writes::apply::{Applier, describe, key_of};
 use crate::release::{DeletePolicy, HookEvent, HookPhase, LastRun, Release};
-
-/// How long to retry a create that the server keeps rejecting. The server is up, so the action fails and is retried
-/// later.
-const REFUSED_LIMIT: Duration = Duration::from_secs(120);
 
 impl Applier {
     /// Runs a hook. Sets `judged` to the object that decided how the hook ended, if there is one.

@@ -192,6 +192,13 @@ fn put_job(server: &MemoryApi, stamp: &str, spec: Value) {
     );
 }
 
+/// Gives the Job somebody's finalizer.
+fn hold(server: &MemoryApi) {
+    let mut held = server.object(JOB).unwrap();
+    held["metadata"]["finalizers"] = json!(["x/y"]);
+    server.put(JOB, held, "someone");
+}
+
 #[tokio::test(start_paused = true)]
 async fn hooks_run_by_weight_and_are_deleted_by_policy() {
     let world = World::new();
@@ -413,12 +420,28 @@ async fn what_cannot_run_or_may_not_be_read_or_deleted_holds_up_nothing_that_fol
     }
 }
 
+/// Returns a hook that is a list with a Job.
+fn job_in_list() -> Hook {
+    let manifest = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: batch/v1, kind: Job, metadata: {name: j}}\n";
+    Hook { kind: "List".into(), manifest: manifest.into(), ..job("") }
+}
+
+#[test]
+fn a_job_that_has_run_does_not_run_again_after_a_later_failure_even_in_a_list() {
+    for (hook, is_again) in [(map("a", 0), true), (job(""), false), (job_in_list(), false)] {
+        let kind = hook.kind.clone();
+        let ended = |hook, phase| Hook { last_run: LastRun { phase, ..LastRun::default() }, ..hook };
+        let first = Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..hook };
+        let mut hooks = [ended(first, HookPhase::Succeeded), ended(job(""), HookPhase::Failed)];
+        decide::expect_again(&mut hooks, &[0, 1]);
+        assert_eq!(hooks[0].last_run.phase == HookPhase::NotRun, is_again, "{kind}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_job_in_a_list_is_ended_as_any_other() {
     let world = World::new();
-    let manifest = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: batch/v1, kind: Job, metadata: {name: j}}\n";
-    let list = Hook { kind: "List".into(), manifest: manifest.into(), ..job("") };
-    let (mut release, stamp) = begun(list, HookPhase::Running, Duration::from_secs(60));
+    let (mut release, stamp) = begun(job_in_list(), HookPhase::Running, Duration::from_secs(60));
     put_job(&world.server, &stamp, json!({}));
     fail_deletions(&world.server);
     assert!(world.abandon(&mut release).await.unwrap_err().is_unanswered());
@@ -432,9 +455,7 @@ async fn a_failed_hook_whose_job_is_being_deleted_is_not_waited_for() {
     let world = World::new();
     let (release, stamp) = begun(job(""), HookPhase::Failed, Duration::from_secs(60));
     put_job(&world.server, &stamp, json!({}));
-    let mut held = world.server.object(JOB).unwrap();
-    held["metadata"]["finalizers"] = json!(["x/y"]);
-    world.server.put(JOB, held, "someone");
+    hold(&world.server);
     let (decoration, began) = (decoration(), Instant::now());
     let run = world.hook_run(&decoration);
     world.applier.end_failed(&release, &run).await.unwrap();
@@ -1444,9 +1465,7 @@ async fn a_hook_of_helms_without_a_namespace_is_replaced_once_it_is_annotated_as
 async fn deletions_are_awaited_and_sent_once() {
     let world = World::new();
     put_job(&world.server, "2.long ago", json!({}));
-    let mut held = world.server.object(JOB).unwrap();
-    held["metadata"]["finalizers"] = json!(["x/y"]);
-    world.server.put(JOB, held, "someone");
+    hold(&world.server);
     let mut release = release(vec![job("")]);
     let later = async {
         sleep(Duration::from_secs(20)).await;
@@ -1457,6 +1476,36 @@ async fn deletions_are_awaited_and_sent_once() {
     tokio::join!(world.run(&mut release), later).0.unwrap();
     assert_eq!(world.writes(), [format!("DELETE {JOB}"), format!("POST {JOBS}")]);
     assert!(world.notes.waits.lock().unwrap()[0].contains("waiting for Job \"j\" to be deleted"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_earlier_job_that_is_still_being_deleted_is_no_failure_of_the_hook() {
+    let world = World::new();
+    put_job(&world.server, "2.long ago", json!({}));
+    hold(&world.server);
+    let mut release = release(vec![job("")]);
+    let error = world.run(&mut release).await.unwrap_err();
+    assert!(error.is_unanswered() && error.is_slow_deletion(), "{error}");
+    assert_eq!(
+        error.to_string(),
+        "hook c/templates/j.yaml cannot begin: after 5m0s, it still waits for Job \"j\" to be deleted; find out what keeps that, such as a finalizer or a \
+         lost node"
+    );
+    assert_eq!(release.hooks[0].last_run.phase, HookPhase::NotRun);
+    world.server.remove(JOB);
+    world.run_while(&mut release, 5, complete).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_succeeded_job_that_is_still_being_deleted_does_not_fail_its_action() {
+    let world = World::new();
+    let mut release = release(vec![Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..job("") }]);
+    let held = |server: &MemoryApi| {
+        hold(server);
+        complete(server);
+    };
+    world.run_while(&mut release, 5, held).await.unwrap();
+    assert!(world.server.object(JOB).unwrap()["metadata"]["deletionTimestamp"].is_string());
 }
 
 /// Stores the ConfigMap of an earlier run of the hook `a`.
@@ -1745,6 +1794,19 @@ async fn no_hook_is_interrupted_while_the_server_does_not_answer() {
     let mut release = release(vec![job("")]);
     let error = world.run(&mut release).await.unwrap_err();
     assert!(matches!(error, HookError::Unanswered { .. }), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_is_interrupted_once_the_server_has_refused_a_request_for_long() {
+    let world = World { timeout: None, ..World::new() };
+    put_job(&world.server, "2.long ago", json!({}));
+    fail_deletions(&world.server);
+    *world.notes.interrupted.lock().unwrap() = Some("the resource is deleted");
+    let began = Instant::now();
+    let error = world.run(&mut release(vec![job("")])).await.unwrap_err();
+    assert!(error.is_interruption(), "{error}");
+    let took = began.elapsed().as_secs();
+    assert!((120..140).contains(&took), "{took} s");
 }
 
 /// Returns a Job with the policy to delete it after a failure, and an account that it needs.
