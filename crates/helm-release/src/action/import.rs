@@ -13,7 +13,9 @@ use super::uninstall::{lists_no_objects, marks_of};
 use super::{Environment, Error, Records};
 use crate::kube::{HookError, HookRun, Journal, ObjectKey, Owner, Slot, intern};
 use crate::release::{HookPhase, Packed, Release, Status};
-use crate::storage::{Elsewhere, Listing, MarkedObject, Marks, Pending, Record, Stored, Unsuccessful, Written};
+use crate::storage::{
+    Elsewhere, Listing, MarkedObject, Marks, Pending, Record, Storage, Stored, Unsuccessful, Written,
+};
 
 /// An imported release.
 #[derive(Clone, Debug)]
@@ -89,7 +91,7 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
     // Before the record: once that exists, nothing looks for them again.
     end_hooks(env, pending).await?;
     let Some((version, status)) = becomes else { return Ok(None) };
-    let release = with_hooks_ended(env, release, marks, status).await?;
+    let release = with_hooks_ended(env, release, marks.as_ref(), status).await?;
     let release = if successor(env, &known).is_some() { release.map(with_tests_to_run) } else { release };
     let known = as_owners(env, known, &others).await?;
     let marks = Marks { none_deployed_before: is_begun || known.none_deployed_before, ..known };
@@ -188,7 +190,7 @@ async fn record(
 async fn end_hooks(env: &Environment<'_>, pending: Vec<Pending>) -> Result<(), Error> {
     let Some(beside) = env.storage.beside_releases() else { return Ok(()) };
     for Pending { mut release, marks } in pending {
-        end_hooks_of(env, &mut release, &Records { storage: &beside, marks: &marks }).await?;
+        end_hooks_beside(env, &mut release, (&beside, &marks)).await?;
     }
     Ok(())
 }
@@ -198,23 +200,52 @@ async fn end_hooks(env: &Environment<'_>, pending: Vec<Pending>) -> Result<(), E
 async fn with_hooks_ended(
     env: &Environment<'_>,
     release: Stored<Release>,
-    marks: Option<Marks>,
+    marks: Option<&Marks>,
     becomes: Status,
 ) -> Result<Stored<Release>, Error> {
-    let beside = env.storage.beside_releases().filter(|_| release.is_sealed());
-    let Some((beside, marks)) = beside.zip(marks) else { return Ok(release) };
-    let mut facts = release.facts().clone();
-    match becomes {
-        Status::Failed if facts.info.status.is_pending() => {
-            end_hooks_of(env, &mut facts, &Records { storage: &beside, marks: &marks }).await?;
-            Ok(release.map(|_| facts))
-        }
-        Status::Deployed if is_under_test(&facts, &marks) => {
-            end_hooks_of(env, &mut facts, &DeployedRecord::at(&beside, &env.decoration, &marks)).await?;
-            Ok(release.map(with_tests_to_run))
-        }
-        _ => Ok(release),
+    // The imported revision continues the action, and waits for its hooks.
+    if matches!(becomes, Status::PendingInstall | Status::Uninstalling) {
+        return Ok(release);
     }
+    let ended = end_hooks_of_base(env, &release, marks).await?;
+    Ok(match ended {
+        Some(_) if becomes == Status::Deployed => release.map(with_tests_to_run),
+        Some(ended) => release.map(|_| ended),
+        None => release,
+    })
+}
+
+/// Ends the hooks of the revision that the live objects come from. Returns the revision with their end, or `None` if this
+/// operator did not record it beside the release, or none of its hooks may run.
+async fn end_hooks_of_base(
+    env: &Environment<'_>,
+    release: &Stored<Release>,
+    marks: Option<&Marks>,
+) -> Result<Option<Release>, Error> {
+    let beside = env.storage.beside_releases().filter(|_| release.is_sealed());
+    let Some((beside, marks)) = beside.zip(marks) else { return Ok(None) };
+    let mut ended = release.facts().clone();
+    let has_ended = end_hooks_beside(env, &mut ended, (&beside, marks)).await?;
+    Ok(has_ended.then_some(ended))
+}
+
+/// Ends the hooks of a revision that is recorded beside the release if they may run: those of an unfinished action, or
+/// tests, during which a person's helm may replace the revision. Returns `false` if none may run.
+async fn end_hooks_beside(
+    env: &Environment<'_>,
+    release: &mut Release,
+    (beside, marks): (&Storage, &Marks),
+) -> Result<bool, Error> {
+    let unfinished = Records { storage: beside, marks };
+    let deployed = DeployedRecord::at(beside, &env.decoration, marks);
+    let journal: &dyn Journal = match release.info.status {
+        Status::Deployed if is_under_test(release, marks) => &deployed,
+        Status::Uninstalling => &unfinished,
+        status if status.is_pending() => &unfinished,
+        _ => return Ok(false),
+    };
+    end_hooks_of(env, release, journal).await?;
+    Ok(true)
 }
 
 /// Ends the hooks of a revision that is recorded beside the release. Its record says so first: if the import fails and the
@@ -248,28 +279,25 @@ fn is_never_recorded(error: &HookError) -> bool {
 }
 
 /// Ends the hooks of a release that is recorded elsewhere and deleted without being imported, as if an uninstall without
-/// hooks had found it here. Repeating it is safe.
+/// hooks had found it here. Returns its inventory, or `None` if there is no such release, or if the server forbids to look
+/// for it. If its record is lost or damaged, its marks count; without them, the inventory is empty. Repeating it is safe.
 ///
 /// # Errors
-/// The records cannot be read or written.
-pub async fn end_hooks_elsewhere(env: &Environment<'_>) -> Result<(), Error> {
+/// The records cannot be read or written, or discovery fails.
+pub async fn end_hooks_elsewhere(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
     let found = match elsewhere(env, 0).await {
-        Err(error) if error.is_forbidden_list() || lists_no_objects(&error) => return Ok(()),
+        Err(error) if lists_no_objects(&error) => return marked_inventory(env).await,
+        // Without the right to look there, the operator hardly wrote there.
+        Err(error) if error.is_forbidden_list() => return Ok(None),
         found => found?,
     };
-    let Some(Elsewhere { release, marks, pending, .. }) = found else { return Ok(()) };
-    end_hooks(env, pending).await?;
-    let beside = env.storage.beside_releases().filter(|_| release.is_sealed());
-    let Some((beside, marks)) = beside.zip(marks) else { return Ok(()) };
-    let mut release = release.facts().clone();
-    match release.info.status {
-        Status::Deployed if is_under_test(&release, &marks) => {
-            end_hooks_of(env, &mut release, &DeployedRecord::at(&beside, &env.decoration, &marks)).await
-        }
-        Status::PendingInstall | Status::Uninstalling => {
-            end_hooks_of(env, &mut release, &Records { storage: &beside, marks: &marks }).await
-        }
-        _ => Ok(()),
+    let Some(mut found) = found else { return Ok(None) };
+    // Before any other request: the journals write what was read.
+    end_hooks(env, std::mem::take(&mut found.pending)).await?;
+    end_hooks_of_base(env, &found.release, found.marks.as_ref()).await?;
+    match recorded_inventory(env, found).await {
+        Err(error) if lists_no_objects(&error) => marked_inventory(env).await,
+        recorded => recorded.map(Some),
     }
 }
 
@@ -298,34 +326,21 @@ fn imported(mut release: Release, version: u32, status: Status) -> Release {
     release
 }
 
-/// Returns the inventory of a release that is recorded elsewhere, or `None` if there is no such release, or if the server
-/// forbids to look for it. If its record is lost or damaged, its marks count; without them, the inventory is empty.
-///
-/// # Errors
-/// The records cannot be read, or discovery fails.
-pub async fn imported_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
-    match recorded_inventory(env).await {
-        Err(error) if lists_no_objects(&error) => marked_inventory(env).await,
-        // Without the right to look there, the operator hardly wrote there.
-        Err(error) if error.is_forbidden_list() => Ok(None),
-        recorded => recorded,
-    }
-}
-
-async fn recorded_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
-    let Some(Elsewhere { release, marks, unsuccessful, .. }) = elsewhere(env, 0).await? else { return Ok(None) };
+/// Returns the inventory of a release that is recorded elsewhere.
+async fn recorded_inventory(env: &Environment<'_>, found: Elsewhere) -> Result<Marks, Error> {
+    let Elsewhere { release, marks, unsuccessful, .. } = found;
     let known = match marks {
         Some(marks) if marks.complete => marks,
         marks => marks_of(env, release.facts(), marks.as_ref()).await?,
     };
-    Ok(Some(with_unsuccessful(env, known, unsuccessful).await?))
+    with_unsuccessful(env, known, unsuccessful).await
 }
 
 /// Adds to the inventory that a revision's manifest lists, if it was imported, the objects of the revisions that did not
 /// succeed before: no record here lists them, unless its marks do.
 ///
 /// # Errors
-/// As [`imported_inventory`].
+/// As [`end_hooks_elsewhere`].
 pub async fn with_unsuccessful_before(env: &Environment<'_>, version: u32, known: Marks) -> Result<Marks, Error> {
     let of = (&*env.decoration.namespace, &*env.decoration.release);
     match env.storage.unsuccessful_before_import(of, owner_of(env), version).await? {
