@@ -58,9 +58,14 @@ impl Default for Timing {
     }
 }
 
-/// How long writes in flight may delay the release of the lease. Together with the pause between renewals, it stays
-/// below the renew deadline.
-const SETTLING: Duration = Duration::from_secs(2);
+/// How long after the end of the term writes in flight may delay the release of the lease. Together with the pause
+/// between renewals, it stays below the renew deadline, and together with the grace period below the scaffold's
+/// `terminationGracePeriodSeconds`, 10.
+pub(crate) const SETTLING: Duration = Duration::from_millis(1_500);
+
+/// How long after the end of the term writes in flight may delay the stop of the controllers. The rest of [`SETTLING`]
+/// is for the stop, and for the writes that it abandons: they may take a second to arrive.
+pub(crate) const ANSWERS: Duration = Duration::from_millis(300);
 
 /// The leader could not renew its lease, or another candidate took it: this process must stop its controllers at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -228,22 +233,23 @@ impl Election {
         Lost
     }
 
-    /// Ends the term, and waits until the writes in flight have ended. From then on the client sends no write but the
-    /// lease's.
+    /// Ends the term, and waits a moment for the answers to the writes in flight. From then on the client sends no write
+    /// but the lease's.
     pub async fn end_term(&mut self) {
-        self.term.set_end(Instant::now());
-        self.term.settle(SETTLING).await;
+        let ended = self.term.end();
+        self.term.settle_by(ended + ANSWERS).await;
     }
 
-    /// Releases the lease, so that the next leader need not wait for it to expire. Ends the term first, because no
-    /// write of this process may arrive after the next leader's first write. Does nothing if another candidate holds
-    /// the lease.
+    /// Releases the lease, so that the next leader need not wait for it to expire. Ends the term first, unless it has
+    /// ended, because no write of this process may arrive after the next leader's first write. Leaves the lease to expire
+    /// if one still may by a deadline that counts from the end of the term. Does nothing if another candidate holds the
+    /// lease.
     pub async fn release(&mut self) {
         let Some(observed) = self.observed.take().filter(|o| o.held_by(&self.claimant)) else { return };
-        self.term.set_end(Instant::now());
+        let ended = self.term.end();
         // The sharder deletes released leases, which is no sign of a restored server.
         self.written = None;
-        if !self.term.settle(SETTLING).await {
+        if !self.term.settle_by(ended + SETTLING).await {
             tracing::warn!(lease = self.name, "Leaving the lease to expire: a write has not been answered");
             return;
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use http::Request;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::{Instant, sleep_until, timeout_at};
 
 use super::Lost;
 
@@ -43,6 +43,16 @@ impl Term {
     /// Allows writes until `end`.
     pub fn set_end(&self, end: Instant) {
         self.0.send_modify(|state| state.end = Some(end));
+    }
+
+    /// Ends the term now, unless it has ended before; returns when it ended.
+    pub(super) fn end(&self) -> Instant {
+        let mut ended = Instant::now();
+        self.0.send_modify(|state| {
+            ended = state.end.map_or(ended, |end| end.min(ended));
+            state.end = Some(ended);
+        });
+        ended
     }
 
     /// Allows the write that releases the lease with this path.
@@ -97,15 +107,17 @@ impl Term {
         state.under_way == 0 && state.abandoned.is_none_or(|at| Instant::now() >= at + ON_THE_WAY)
     }
 
-    /// Waits until no write is in flight; returns whether that happened within the limit.
-    pub(crate) async fn settle(&self, limit: Duration) -> bool {
+    /// Waits until no write is in flight, until the deadline at most; returns whether none is.
+    pub(crate) async fn settle_by(&self, deadline: Instant) -> bool {
         let mut state = self.0.subscribe();
         let settled = async {
             // This cannot fail: the sender, `self`, is alive.
             let ended = state.wait_for(|state| state.under_way == 0).await.ok().and_then(|state| state.abandoned);
             sleep_until(ended.map_or_else(Instant::now, |at| at + ON_THE_WAY)).await;
         };
-        timeout(limit, settled).await.is_ok()
+        // The state decides, because after the deadline the timeout may be first although nothing is in flight.
+        _ = timeout_at(deadline, settled).await;
+        self.is_settled()
     }
 }
 
@@ -166,15 +178,41 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn it_is_settled_once_every_write_is_answered_or_long_gone() {
         let (term, began) = (Term::default(), Instant::now());
-        assert!(term.settle(SECOND).await && began.elapsed() < SECOND / 100, "nothing is under way");
+        let within = |seconds: u32| Instant::now() + seconds * SECOND;
+        assert!(term.settle_by(within(1)).await && began.elapsed() < SECOND / 100, "nothing is under way");
         let (one, other) = (write(&term).unwrap().unwrap(), write(&term).unwrap().unwrap());
         one.answered();
-        assert!(!term.settle(5 * SECOND).await, "one is not answered");
+        assert!(!term.settle_by(within(5)).await, "one is not answered");
         let (waits, gave_up) = (term.clone(), Instant::now());
-        let waiting = tokio::spawn(async move { waits.settle(5 * SECOND).await });
+        let until = within(5);
+        let waiting = tokio::spawn(async move { waits.settle_by(until).await });
         tokio::task::yield_now().await;
         drop(other);
         assert!(waiting.await.unwrap());
         assert!(gave_up.elapsed() >= ON_THE_WAY && gave_up.elapsed() < 2 * SECOND, "{:?}", gave_up.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn after_the_deadline_it_is_settled_if_nothing_is_in_flight() {
+        let (term, deadline) = (Term::default(), Instant::now());
+        tokio::time::advance(SECOND).await;
+        assert!(term.settle_by(deadline).await);
+        let one = write(&term).unwrap().unwrap();
+        assert!(!term.settle_by(deadline).await, "it is not answered");
+        drop(one);
+        assert!(!term.settle_by(deadline).await, "it may still arrive");
+        tokio::time::advance(ON_THE_WAY).await;
+        assert!(term.settle_by(deadline).await);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_once() {
+        let (term, began) = (Term::default(), Instant::now());
+        term.set_end(began + 10 * SECOND);
+        tokio::time::advance(SECOND).await;
+        let ended = term.end();
+        assert!(ended < began + 2 * SECOND && write(&term).is_err());
+        tokio::time::advance(SECOND).await;
+        assert_eq!(term.end(), ended);
     }
 }

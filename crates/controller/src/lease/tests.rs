@@ -336,6 +336,42 @@ async fn a_write_under_way_delays_the_release_and_prevents_it_if_it_hangs() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_stop_of_the_controllers_and_the_writes_in_flight_delay_the_release_until_one_deadline() {
+    let after = |milliseconds| tokio::time::sleep(Duration::from_millis(milliseconds));
+    // When the server answers; how long the stop takes, and whether it abandons the write; and when the release ends.
+    for (behaviour, answers, (stop, abandons), holder, ends) in [
+        ("answered before the stop", 200, (0, true), "", 200),
+        ("answered during the stop", 900, (1_000, false), "", 1_300),
+        ("answered after the stop", 1_200, (0, false), "", 1_200),
+        ("abandoned by the stop", 60_000, (0, true), "", 1_300),
+        ("abandoned by a slow stop", 60_000, (1_000, true), "a", 1_500),
+        ("on a blocked thread", 60_000, (1_000, false), "a", 1_500),
+    ] {
+        let (server, term) = (Server::default(), Term::default());
+        let mut a = Election { term: term.clone(), ..server.election("a") };
+        a.acquire().await;
+        let in_flight = std::cell::Cell::new(term.begin(&write()).unwrap());
+        let asked = Instant::now();
+        let end = async {
+            a.end_term().await;
+            after(stop).await;
+            if abandons {
+                drop(in_flight.take());
+            }
+            a.release().await;
+            asked.elapsed().as_millis()
+        };
+        let answer = async {
+            after(answers).await;
+            in_flight.take().into_iter().for_each(UnderWay::answered);
+        };
+        let (took, ()) = futures::future::join(end, answer).await;
+        assert_eq!(server.holder(), holder, "{behaviour}");
+        assert!((ends..ends + 20).contains(&took), "{behaviour}: {took} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_lease_that_is_given_back_may_be_taken_again_even_if_it_is_deleted() {
     let (server, term) = (Server::default(), Term::default());
     let mut a = Election { term: term.clone(), ..server.election("a") };

@@ -455,6 +455,41 @@ fn reconciles_that_block_their_threads_delay_neither_lease_nor_probes() {
     drop(release);
 }
 
+/// The write may still arrive, so the lease is left to expire.
+#[test]
+fn a_process_with_a_write_in_flight_on_blocked_threads_ends_within_the_scaffolds_grace_period() {
+    let threads = Threads::start().unwrap();
+    let (release, released) = mpsc::channel();
+    let (blocks, blocked) = mpsc::channel();
+    let [metrics, probes] = free_addresses("127.0.0.5");
+    let released = Arc::new(Mutex::new(released));
+    let blocking = (0..4).map(|_| Box::new(Blocking(released.clone(), blocks.clone())) as Box<dyn Controller>);
+    let manager = Manager::new(serving(&metrics, &probes)).controllers(blocking);
+    let manager = manager.controllers_on(threads.workers().clone());
+    let _in_flight = manager.term.begin_write().unwrap();
+    let count = threads.workers().metrics().num_workers();
+    let (releases, shutdown) = (Arc::new(AtomicUsize::new(0)), CancellationToken::new());
+    let (counted, stop) = (releases.clone(), shutdown.clone());
+    let (ended, took) = threads.run(async move {
+        let client = storing(move |lease| {
+            counted.fetch_add(usize::from(lease["spec"]["holderIdentity"] == ""), Relaxed);
+        });
+        let mut running = std::pin::pin!(manager.run_until(client, shutdown));
+        tokio::select! {
+            ended = &mut running => panic!("{ended:?}"),
+            () = wait_until_blocked(&blocked, count) => {}
+        }
+        tokio::time::pause();
+        let asked = tokio::time::Instant::now();
+        stop.cancel();
+        (running.await, asked.elapsed())
+    });
+    assert!(matches!(ended, Err(Error::Grace(_))), "{ended:?}");
+    assert!(took < Duration::from_secs(10), "{took:?}");
+    assert_eq!(releases.load(Relaxed), 0);
+    drop(release);
+}
+
 /// A collector of a process with these workers, which blocks the thread of a scrape until the test ends.
 #[derive(Debug)]
 struct BlockingCollector(Mutex<mpsc::Receiver<()>>, mpsc::Sender<()>, Handle);

@@ -142,8 +142,8 @@ impl Shard {
     /// Ends the right to write for a resource, for all controllers of its kind, and waits until the writes in flight are
     /// answered. Returns whether all were answered: only then may another shard begin.
     pub async fn settled(&self, key: &ResourceKey) -> bool {
-        let terms = self.controllers.end(key);
-        join_all(terms.iter().map(|term| term.settle(SETTLING))).await.into_iter().all(|is_settled| is_settled)
+        let (terms, until) = (self.controllers.end(key), Instant::now() + SETTLING);
+        join_all(terms.iter().map(|term| term.settle_by(until))).await.into_iter().all(|is_settled| is_settled)
     }
 
     /// Returns a connection that sends writes for this resource only while this shard serves it.

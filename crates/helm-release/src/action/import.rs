@@ -9,11 +9,13 @@ use super::give_up::is_under_test;
 use super::remains::{expect_jobs_of_former, something_remains};
 use super::resume::with_tests_to_run;
 use super::test::DeployedRecord;
-use super::uninstall::{lists_no_objects, marks_of};
+use super::uninstall::{leave_unended, lists_no_objects, marks_of};
 use super::{Environment, Error, Records};
 use crate::kube::{HookError, HookRun, Journal, ObjectKey, Owner, Slot, intern};
 use crate::release::{HookPhase, Packed, Release, Status};
-use crate::storage::{Elsewhere, Listing, MarkedObject, Marks, Pending, Record, Stored, Unsuccessful, Written};
+use crate::storage::{
+    Elsewhere, Listing, MarkedObject, Marks, Record, Storage, Stored, Unended, Unsuccessful, Written,
+};
 
 /// An imported release.
 #[derive(Clone, Debug)]
@@ -67,7 +69,7 @@ pub enum Evidence {
 
 /// Imports a release that is recorded elsewhere by writing our own record, or returns `None` if there is no such
 /// release. Keeps the other records, and changes no object but those of hooks: before the release is recorded, the hooks
-/// of revisions that are pending elsewhere end, which their records say first. An install that did not succeed is
+/// of other unended revisions elsewhere end, which their records say first. An install that did not succeed is
 /// imported only if this operator wrote its record. A deployed revision that belonged to another resource is judged as in
 /// a takeover. Repeating it is safe: a repetition writes the same record.
 ///
@@ -78,7 +80,7 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
     if found.is_begun && !found.release.is_sealed() {
         return Ok(None);
     }
-    let Elsewhere { release, marks, newest, is_begun, unsuccessful, pending } = found;
+    let Elsewhere { release, marks, newest, is_begun, unsuccessful, unended } = found;
     let known = inventory(env, release.facts(), marks.clone()).await?;
     let others = all_listed(env, unsuccessful).await?;
     let known = with_others(known, &others);
@@ -87,9 +89,9 @@ pub async fn import(env: &Environment<'_>, sought: Sought) -> Result<Option<Impo
         false => established_as(env, sought.evidence, (&release, newest), &known).await?,
     };
     // Before the record: once that exists, nothing looks for them again.
-    end_hooks(env, pending).await?;
+    end_hooks(env, unended).await?;
     let Some((version, status)) = becomes else { return Ok(None) };
-    let release = with_hooks_ended(env, release, marks, status).await?;
+    let release = with_hooks_ended(env, release, marks.as_ref(), status).await?;
     let release = if successor(env, &known).is_some() { release.map(with_tests_to_run) } else { release };
     let known = as_owners(env, known, &others).await?;
     let marks = Marks { none_deployed_before: is_begun || known.none_deployed_before, ..known };
@@ -184,11 +186,11 @@ async fn record(
     }
 }
 
-/// Ends the hooks of pending revisions that are recorded beside the release.
-async fn end_hooks(env: &Environment<'_>, pending: Vec<Pending>) -> Result<(), Error> {
+/// Ends the hooks of revisions that are recorded beside the release and did not end.
+async fn end_hooks(env: &Environment<'_>, unended: Vec<Unended>) -> Result<(), Error> {
     let Some(beside) = env.storage.beside_releases() else { return Ok(()) };
-    for Pending { mut release, marks } in pending {
-        end_hooks_of(env, &mut release, &Records { storage: &beside, marks: &marks }).await?;
+    for Unended { mut release, marks } in unended {
+        end_hooks_beside(env, &mut release, (&beside, &marks)).await?;
     }
     Ok(())
 }
@@ -198,23 +200,52 @@ async fn end_hooks(env: &Environment<'_>, pending: Vec<Pending>) -> Result<(), E
 async fn with_hooks_ended(
     env: &Environment<'_>,
     release: Stored<Release>,
-    marks: Option<Marks>,
+    marks: Option<&Marks>,
     becomes: Status,
 ) -> Result<Stored<Release>, Error> {
-    let beside = env.storage.beside_releases().filter(|_| release.is_sealed());
-    let Some((beside, marks)) = beside.zip(marks) else { return Ok(release) };
-    let mut facts = release.facts().clone();
-    match becomes {
-        Status::Failed if facts.info.status.is_pending() => {
-            end_hooks_of(env, &mut facts, &Records { storage: &beside, marks: &marks }).await?;
-            Ok(release.map(|_| facts))
-        }
-        Status::Deployed if is_under_test(&facts, &marks) => {
-            end_hooks_of(env, &mut facts, &DeployedRecord::at(&beside, &env.decoration, &marks)).await?;
-            Ok(release.map(with_tests_to_run))
-        }
-        _ => Ok(release),
+    // The imported revision continues the action, and waits for its hooks.
+    if matches!(becomes, Status::PendingInstall | Status::Uninstalling) {
+        return Ok(release);
     }
+    let ended = end_hooks_of_base(env, &release, marks).await?;
+    Ok(match ended {
+        Some(_) if becomes == Status::Deployed => release.map(with_tests_to_run),
+        Some(ended) => release.map(|_| ended),
+        None => release,
+    })
+}
+
+/// Ends the hooks of the revision that the live objects come from. Returns the revision with their end, or `None` if this
+/// operator did not record it beside the release, or none of its hooks may run.
+async fn end_hooks_of_base(
+    env: &Environment<'_>,
+    release: &Stored<Release>,
+    marks: Option<&Marks>,
+) -> Result<Option<Release>, Error> {
+    let beside = env.storage.beside_releases().filter(|_| release.is_sealed());
+    let Some((beside, marks)) = beside.zip(marks) else { return Ok(None) };
+    let mut ended = release.facts().clone();
+    let has_ended = end_hooks_beside(env, &mut ended, (&beside, marks)).await?;
+    Ok(has_ended.then_some(ended))
+}
+
+/// Ends the hooks of a revision that is recorded beside the release if they may run: those of an unfinished action, or
+/// tests, during which a person's helm may replace the revision. Returns `false` if none may run.
+async fn end_hooks_beside(
+    env: &Environment<'_>,
+    release: &mut Release,
+    (beside, marks): (&Storage, &Marks),
+) -> Result<bool, Error> {
+    let unfinished = Records { storage: beside, marks };
+    let deployed = DeployedRecord::at(beside, &env.decoration, marks);
+    let journal: &dyn Journal = match release.info.status {
+        Status::Deployed if is_under_test(release, marks) => &deployed,
+        Status::Uninstalling => &unfinished,
+        status if status.is_pending() => &unfinished,
+        _ => return Ok(false),
+    };
+    end_hooks_of(env, release, journal).await?;
+    Ok(true)
 }
 
 /// Ends the hooks of a revision that is recorded beside the release. Its record says so first: if the import fails and the
@@ -224,19 +255,21 @@ async fn end_hooks_of(env: &Environment<'_>, release: &mut Release, journal: &dy
     let slot = Unreported(env.slot);
     let run = HookRun { slot: &slot, ..env.hook_run(journal) };
     if !release.has_unfinished_hooks() {
-        return Ok(env.applier.delete_ended(release, &run).await?);
+        let ended = env.applier.delete_ended(release, &run).await;
+        return leave_unended(env, ended.map_err(Error::from)).map(|_| ());
     }
     for hook in release.hooks.iter_mut().filter(|hook| hook.last_run.is_unfinished()) {
         // When it started: an import that is repeated finds its own record only if it would write the same one.
         (hook.last_run.phase, hook.last_run.completed_at) = (HookPhase::Failed, hook.last_run.started_at);
     }
-    match env.applier.abandon_hooks(release, &run).await {
+    let ended = match env.applier.abandon_hooks(release, &run).await {
         Err(error) if is_never_recorded(&error) => {
             tracing::warn!(release = release.name, %error, "cannot record the end of hooks where the records were before");
-            Ok(env.applier.delete_ended(release, &run).await?)
+            env.applier.delete_ended(release, &run).await
         }
-        ended => Ok(ended?),
-    }
+        ended => ended,
+    };
+    leave_unended(env, ended.map_err(Error::from)).map(|_| ())
 }
 
 /// Returns whether the end of a revision's hooks cannot be recorded, however often it is tried: the record is gone or too
@@ -248,28 +281,25 @@ fn is_never_recorded(error: &HookError) -> bool {
 }
 
 /// Ends the hooks of a release that is recorded elsewhere and deleted without being imported, as if an uninstall without
-/// hooks had found it here. Repeating it is safe.
+/// hooks had found it here. Returns its inventory, or `None` if there is no such release, or if the server forbids to look
+/// for it. If its record is lost or damaged, its marks count; without them, the inventory is empty. Repeating it is safe.
 ///
 /// # Errors
-/// The records cannot be read or written.
-pub async fn end_hooks_elsewhere(env: &Environment<'_>) -> Result<(), Error> {
+/// The records cannot be read or written, or discovery fails.
+pub async fn end_hooks_elsewhere(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
     let found = match elsewhere(env, 0).await {
-        Err(error) if error.is_forbidden_list() || lists_no_objects(&error) => return Ok(()),
+        Err(error) if lists_no_objects(&error) => return marked_inventory(env).await,
+        // Without the right to look there, the operator hardly wrote there.
+        Err(error) if error.is_forbidden_list() => return Ok(None),
         found => found?,
     };
-    let Some(Elsewhere { release, marks, pending, .. }) = found else { return Ok(()) };
-    end_hooks(env, pending).await?;
-    let beside = env.storage.beside_releases().filter(|_| release.is_sealed());
-    let Some((beside, marks)) = beside.zip(marks) else { return Ok(()) };
-    let mut release = release.facts().clone();
-    match release.info.status {
-        Status::Deployed if is_under_test(&release, &marks) => {
-            end_hooks_of(env, &mut release, &DeployedRecord::at(&beside, &env.decoration, &marks)).await
-        }
-        Status::PendingInstall | Status::Uninstalling => {
-            end_hooks_of(env, &mut release, &Records { storage: &beside, marks: &marks }).await
-        }
-        _ => Ok(()),
+    let Some(mut found) = found else { return Ok(None) };
+    // Before any other request: the journals write what was read.
+    end_hooks(env, std::mem::take(&mut found.unended)).await?;
+    end_hooks_of_base(env, &found.release, found.marks.as_ref()).await?;
+    match recorded_inventory(env, found).await {
+        Err(error) if lists_no_objects(&error) => marked_inventory(env).await,
+        recorded => recorded.map(Some),
     }
 }
 
@@ -298,34 +328,21 @@ fn imported(mut release: Release, version: u32, status: Status) -> Release {
     release
 }
 
-/// Returns the inventory of a release that is recorded elsewhere, or `None` if there is no such release, or if the server
-/// forbids to look for it. If its record is lost or damaged, its marks count; without them, the inventory is empty.
-///
-/// # Errors
-/// The records cannot be read, or discovery fails.
-pub async fn imported_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
-    match recorded_inventory(env).await {
-        Err(error) if lists_no_objects(&error) => marked_inventory(env).await,
-        // Without the right to look there, the operator hardly wrote there.
-        Err(error) if error.is_forbidden_list() => Ok(None),
-        recorded => recorded,
-    }
-}
-
-async fn recorded_inventory(env: &Environment<'_>) -> Result<Option<Marks>, Error> {
-    let Some(Elsewhere { release, marks, unsuccessful, .. }) = elsewhere(env, 0).await? else { return Ok(None) };
+/// Returns the inventory of a release that is recorded elsewhere.
+async fn recorded_inventory(env: &Environment<'_>, found: Elsewhere) -> Result<Marks, Error> {
+    let Elsewhere { release, marks, unsuccessful, .. } = found;
     let known = match marks {
         Some(marks) if marks.complete => marks,
         marks => marks_of(env, release.facts(), marks.as_ref()).await?,
     };
-    Ok(Some(with_unsuccessful(env, known, unsuccessful).await?))
+    with_unsuccessful(env, known, unsuccessful).await
 }
 
 /// Adds to the inventory that a revision's manifest lists, if it was imported, the objects of the revisions that did not
 /// succeed before: no record here lists them, unless its marks do.
 ///
 /// # Errors
-/// As [`imported_inventory`].
+/// As [`end_hooks_elsewhere`].
 pub async fn with_unsuccessful_before(env: &Environment<'_>, version: u32, known: Marks) -> Result<Marks, Error> {
     let of = (&*env.decoration.namespace, &*env.decoration.release);
     match env.storage.unsuccessful_before_import(of, owner_of(env), version).await? {

@@ -98,9 +98,7 @@ pub use environment::{Environment, HOOK_TIMEOUT, Options};
 pub use error::Error;
 pub use failure::{Refusal, Unpruned};
 pub use give_up::{FOLLOWED, GivenUp, end_tests, give_up};
-pub use import::{
-    Begun, Evidence, Imported, Sought, end_hooks_elsewhere, import, imported_inventory, with_unsuccessful_before,
-};
+pub use import::{Begun, Evidence, Imported, Sought, end_hooks_elsewhere, import, with_unsuccessful_before};
 pub use inspect::inspect;
 pub use install::{install, replace_crds};
 pub use keys::deduplicated;

@@ -16,9 +16,9 @@ use crate::kube::{
     self, Adopt, Adopted, Applier, ApplyMethod, Call, CrdPolicy, Decoration, Disturbance, IgnoreRule, Live, Mark,
     MemoryApi, Object, ObjectKey, Policy,
 };
-use crate::release::{ChartDocument, DeletePolicy, Hook, HookEvent, Packed, Release, Status};
+use crate::release::{ChartDocument, DeletePolicy, Hook, HookEvent, HookPhase, LastRun, Packed, Release, Status};
 use crate::sample;
-use crate::storage::{Content, Known, MarkedObject, Marks, RecordMeta, Sealed, Storage, Stored};
+use crate::storage::{Content, Home, Known, MarkedObject, Marks, RecordMeta, Sealed, Storage, Stored, Tests};
 
 const MAPS: &str = "/api/v1/namespaces/ns/configmaps";
 const RECORD: &str = "/api/v1/namespaces/ns/secrets/sh.helm.release.v1.web.v1";
@@ -739,6 +739,40 @@ async fn a_revision_that_has_ended_is_not_given_up() {
     let before = world.server.object(RECORD);
     assert!(matches!(give_up(&world.env(), 1, "Interrupted").await.unwrap(), GivenUp::Ended));
     assert_eq!(world.server.object(RECORD), before);
+}
+
+/// Returns a hook that is running.
+fn running(event: HookEvent) -> Hook {
+    let last_run = LastRun { started_at: Some(Timestamp::UNIX_EPOCH), phase: HookPhase::Running, ..LastRun::default() };
+    Hook { last_run, delete_policies: vec![DeletePolicy::BeforeHookCreation], ..sample::hook("h", &[event]) }
+}
+
+#[tokio::test]
+async fn a_release_that_is_recorded_elsewhere_is_found_once_to_end_its_hooks_and_to_list_its_objects() {
+    for (status, event, tests, expected) in [
+        (Status::PendingInstall, HookEvent::PreInstall, None, HookPhase::Failed),
+        (Status::Uninstalling, HookEvent::PreDelete, None, HookPhase::Failed),
+        (Status::Deployed, HookEvent::Test, Some(Tests::Due), HookPhase::Failed),
+        (Status::Deployed, HookEvent::Test, Some(Tests::Failed), HookPhase::Running),
+        (Status::Failed, HookEvent::PreInstall, None, HookPhase::Running),
+    ] {
+        let mut world = World::new();
+        let manifest = format!("---\n{}\n", map("a", "1"));
+        let mut release = Release { manifest, hooks: vec![running(event)], ..sample::release() };
+        release.info.status = status;
+        let marks = Marks { owner: "u1".into(), tests, ..Marks::default() };
+        let beside = world.storage.clone();
+        beside.create(&release, &marks).await.unwrap();
+        world.storage = beside.clone().at(Home::in_namespace("records"));
+        let since = world.server.log().len();
+        let inventory = end_hooks_elsewhere(&world.env()).await.unwrap().unwrap();
+        assert_eq!(names(&inventory), ["a"], "{status:?}");
+        let lists = world.server.log()[since..].iter().filter(|line| line.ends_with("/secrets")).count();
+        assert_eq!(lists, 1, "{status:?}: {:#?}", world.server.log());
+        let read = beside.get("ns", "web", 1).await.unwrap().release;
+        let read = (read.facts().info.status, read.facts().hooks[0].last_run.phase);
+        assert_eq!(read, (status, expected), "tests {tests:?}");
+    }
 }
 
 impl World {

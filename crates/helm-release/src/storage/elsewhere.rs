@@ -24,13 +24,13 @@ pub(crate) struct Elsewhere {
     pub(crate) is_begun: bool,
     /// The other revisions whose objects may be live.
     pub(crate) unsuccessful: Unsuccessful<Listing>,
-    /// Those of them that this operator left pending, so that their hooks may still run.
-    pub(crate) pending: Vec<Pending>,
+    /// Other revisions that this operator left pending or was uninstalling, so that their hooks may still run.
+    pub(crate) unended: Vec<Unended>,
 }
 
-/// A pending revision that this operator made.
+/// A revision that this operator left pending or was uninstalling.
 #[derive(Debug)]
-pub(crate) struct Pending {
+pub(crate) struct Unended {
     pub(crate) release: Release,
     pub(crate) marks: Marks,
 }
@@ -108,20 +108,22 @@ impl Storage {
             if is_current && is_held {
                 check_rest(name, &all, outside::now())?;
             }
+            let unended = unended(&all);
             if is_held && let Some(Listed { base, newest, is_begun, unsuccessful }) = listed_or_begun(all) {
                 if !is_current {
                     return Ok(None);
                 }
-                let pending = beside.pending(namespace, name, &unsuccessful).await?;
+                let others = unended.into_iter().filter(|version| *version != base.version);
+                let unended = beside.read_unended(namespace, name, others).await?;
                 let unsuccessful = beside.listings(namespace, name, unsuccessful).await?;
                 let Record { release, marks, .. } = beside.get(namespace, name, base.version).await?;
-                return Ok(Some(Elsewhere { release, newest, marks, is_begun, unsuccessful, pending }));
+                return Ok(Some(Elsewhere { release, newest, marks, is_begun, unsuccessful, unended }));
             }
         }
         let chunked = self.chunked(namespace, name, at_least).await?;
         Ok(chunked.map(|(Record { release, marks, .. }, newest)| {
             let unsuccessful = Unsuccessful::none();
-            Elsewhere { release, newest, marks, is_begun: false, unsuccessful, pending: Vec::new() }
+            Elsewhere { release, newest, marks, is_begun: false, unsuccessful, unended: Vec::new() }
         }))
     }
 
@@ -210,26 +212,25 @@ impl Storage {
         }
     }
 
-    /// Reads the revisions among these that this operator left pending. One that cannot be decoded names no hooks.
-    async fn pending(
+    /// Reads these revisions, as far as this operator wrote them. One that cannot be decoded names no hooks.
+    async fn read_unended(
         &self,
         namespace: &str,
         name: &str,
-        unsuccessful: &Unsuccessful<RecordMeta>,
-    ) -> Result<Vec<Pending>, Error> {
-        let all = unsuccessful.before.iter().chain(&unsuccessful.later);
-        let mut pending = Vec::new();
-        for meta in all.filter(|meta| meta.marks.is_some() && meta.status.is_pending()) {
-            match self.get(namespace, name, meta.version).await {
+        versions: impl Iterator<Item = u32>,
+    ) -> Result<Vec<Unended>, Error> {
+        let mut all = Vec::new();
+        for version in versions {
+            match self.get(namespace, name, version).await {
                 Err(error) if error.is_missing() || error.is_damage() => {}
                 record => {
                     let Record { release, marks, .. } = record?;
                     let release = release.sealed().map(Sealed::into_inner);
-                    pending.extend(release.zip(marks).map(|(release, marks)| Pending { release, marks }));
+                    all.extend(release.zip(marks).map(|(release, marks)| Unended { release, marks }));
                 }
             }
         }
-        Ok(pending)
+        Ok(all)
     }
 
     async fn listings(
@@ -288,6 +289,13 @@ fn listed(mut all: Vec<RecordMeta>) -> Option<Listed> {
     let base = all.pop()?;
     let before = left_before(&base, all);
     Some(Listed { base, newest, is_begun: false, unsuccessful: Unsuccessful { before, later } })
+}
+
+/// Returns the revisions that this operator left pending or was uninstalling. Another writer's revision may have followed.
+fn unended(all: &[RecordMeta]) -> Vec<u32> {
+    let has_not_ended = |status: Status| status.is_pending() || status == Status::Uninstalling;
+    let of_ours = all.iter().filter(|meta| meta.marks.is_some() && has_not_ended(meta.status));
+    of_ours.map(|meta| meta.version).collect()
 }
 
 /// Checks that Helm is not changing the release with these records, as for records in place.

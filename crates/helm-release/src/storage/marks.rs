@@ -10,7 +10,8 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use crate::kube::{
-    Adopted, Applied, ApplyMethod, DriftPolicy, Mark, Object, ObjectDigest, ObjectKey, Owner, Tie, intern, is_kept,
+    Adopted, Applied, ApplyMethod, DriftPolicy, Former, Mark, Object, ObjectDigest, ObjectKey, Owner, Tie, intern,
+    is_kept,
 };
 
 /// The key of the annotation that holds [`Marks`].
@@ -220,12 +221,37 @@ impl Marks {
         }
     }
 
-    /// Returns the former resources once this owner has the release; a recreated resource replaces none.
+    /// Returns the uids of the former resources once this owner has the release: of the [`former_owners`] of this revision.
     pub fn former_for(&self, owner: &Owner) -> Vec<Arc<str>> {
-        let is_another = !self.owner.is_empty() && *self.owner_type != *owner.annotated_type();
-        let last = is_another.then(|| self.owner.clone());
-        let all: Vec<Arc<str>> = self.former.iter().cloned().chain(last).filter(|uid| **uid != *owner.uid).collect();
-        all[all.len().saturating_sub(MAX_FORMER)..].to_vec()
+        former_owners([self], owner).into_iter().map(|former| former.uid).collect()
+    }
+}
+
+/// Returns the resources other than this owner that had a release, according to the marks of these revisions, which begin
+/// with the oldest. A recreated resource replaces none. Only the last eight count, oldest first: what belongs to an
+/// earlier one is then somebody else's, and is left.
+pub fn former_owners<'a>(revisions: impl IntoIterator<Item = &'a Marks>, owner: &Owner) -> Vec<Former> {
+    let (own_type, mut all) = (owner.annotated_type(), Vec::new());
+    for marks in revisions {
+        let is_another = !marks.owner.is_empty() && *marks.owner_type != *own_type;
+        let last = is_another.then(|| Former { uid: marks.owner.clone(), kind: marks.owner_type.clone() });
+        let earlier = marks.former.iter().map(|uid| Former { uid: uid.clone(), kind: Arc::default() });
+        let former = earlier.chain(last).filter(|former| *former.uid != *owner.uid);
+        former.for_each(|former| add_former(&mut all, former));
+    }
+    all
+}
+
+/// Adds a former resource as the last one, with the kind that an earlier entry may have.
+fn add_former(all: &mut Vec<Former>, last: Former) {
+    let known = all.iter().position(|former| former.uid == last.uid).map(|at| all.remove(at));
+    let kind = match known {
+        Some(known) if last.kind.is_empty() => known.kind,
+        _ => last.kind,
+    };
+    all.push(Former { uid: last.uid, kind });
+    if all.len() > MAX_FORMER {
+        all.remove(0);
     }
 }
 
@@ -289,7 +315,7 @@ impl RejectedBy {
     }
 }
 
-/// Maximum number of former resources that a record names: resources may take a release from each other without end.
+/// Maximum number of former resources that count: resources may take a release from each other without end.
 const MAX_FORMER: usize = 8;
 
 /// An object in a release's inventory.

@@ -29,11 +29,11 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 pub use elsewhere::PATIENCE;
-pub(crate) use elsewhere::{Elsewhere, Listing, Pending, Unsuccessful};
+pub(crate) use elsewhere::{Elsewhere, Listing, Unended, Unsuccessful};
 pub use error::Error;
 pub use home::Home;
 pub use left_behind::{Maker, left_behind};
-pub use marks::{Before, MARKS_ANNOTATION, MarkedObject, Marks, Rejected, RejectedBy, Tests};
+pub use marks::{Before, MARKS_ANNOTATION, MarkedObject, Marks, Rejected, RejectedBy, Tests, former_owners};
 pub use meta::{Proof, RecordMeta, RecordSecret};
 pub use proof::{Sealed, Stored, Unproven};
 pub use record::{Body, Known, Precondition, Record, Written};

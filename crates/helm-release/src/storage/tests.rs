@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use helm::sequence::Turn;
 
 use super::*;
-use crate::kube::{Adopted, Disturbance, DriftPolicy, Mark, MemoryApi, Object, ObjectDigest, ObjectKey, Owner};
+use crate::kube::{
+    Adopted, Decoration, Disturbance, DriftPolicy, Live, Mark, MemoryApi, Object, ObjectDigest, ObjectKey, Owner,
+};
 use crate::release::{ChartDocument, Info};
 use crate::sample;
 
@@ -144,6 +146,83 @@ fn a_new_owner_of_a_release_has_neither_passed_its_tests_nor_upgraded_it() {
     }
     let untested = Marks { tests: None, ..marks() };
     assert_eq!(untested.taken_by(&sample::decoration().owner.unwrap()).tests, None);
+}
+
+/// Returns the marks of a revision of this owner, with the uids of former ones.
+fn owned_by(uid: &str, kind: &str, former: &[&str]) -> Marks {
+    let former = former.iter().map(|uid| (*uid).into()).collect();
+    Marks { owner: uid.into(), owner_type: kind.into(), former, ..Marks::default() }
+}
+
+#[test]
+fn the_last_resources_that_had_a_release_before_its_owner_are_its_former_ones() {
+    const OWN: &str = "Memcached.cache.my.domain";
+    let owner = sample::decoration().owner.unwrap();
+    let eight = ["1", "2", "3", "4", "5", "6", "7", "8"];
+    let takeovers = eight.map(|uid| owned_by(uid, "K", &[])).to_vec();
+    let with = |last: Marks| takeovers.iter().cloned().chain([last]).collect::<Vec<_>>();
+    for (behaviour, revisions, expected) in [
+        ("nobody's", vec![owned_by("", "", &[])], ""),
+        ("the owner's", vec![owned_by("u1", OWN, &[])], ""),
+        ("an earlier resource's of its name", vec![owned_by("u0", OWN, &[])], ""),
+        ("another's", vec![owned_by("a", "A", &[])], "a A"),
+        ("another's, after others", vec![owned_by("b", "B", &["u1", "a"])], "a, b B"),
+        (
+            "taken over again",
+            vec![owned_by("a", "A", &[]), owned_by("b", "B", &["a"]), owned_by("a", "A", &["b"])],
+            "b B, a A",
+        ),
+        ("of a kind that an older revision names", vec![owned_by("a", "A", &[]), owned_by("u1", OWN, &["a"])], "a A"),
+        ("eight", vec![owned_by("8", "K", &eight[..7])], "1, 2, 3, 4, 5, 6, 7, 8 K"),
+        ("nine", vec![owned_by("9", "K", &eight)], "2, 3, 4, 5, 6, 7, 8, 9 K"),
+        ("nine revisions", with(owned_by("9", "L", &[])), "2 K, 3 K, 4 K, 5 K, 6 K, 7 K, 8 K, 9 L"),
+        ("nine revisions of eight", with(owned_by("1", "K", &[])), "2 K, 3 K, 4 K, 5 K, 6 K, 7 K, 8 K, 1 K"),
+        ("those of the newest", with(owned_by("b", "L", &["3", "a"])), "4 K, 5 K, 6 K, 7 K, 8 K, 3 K, a, b L"),
+    ] {
+        let former = former_owners(&revisions, &owner);
+        let named: Vec<String> = former.iter().map(|one| format!("{} {}", one.uid, one.kind)).collect();
+        let named: Vec<&str> = named.iter().map(|one| one.trim_end()).collect();
+        assert_eq!(named.join(", "), expected, "{behaviour}");
+        if let [marks] = &revisions[..] {
+            let uids: Vec<_> = former.into_iter().map(|one| one.uid).collect();
+            assert_eq!(marks.former_for(&owner), uids, "{behaviour}");
+        }
+    }
+}
+
+/// Returns a live object of the release that this operator has written for a resource with this uid: its controller, or
+/// only named in annotations.
+fn made_for(uid: usize, is_controlled: bool) -> Live {
+    let mut metadata = json!({
+        "name": "web", "managedFields": [{"manager": FIELD_MANAGER, "operation": "Apply", "fieldsV1": {}}],
+        "annotations": {"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"},
+    });
+    let kind = format!("Other{uid}");
+    if is_controlled {
+        let uid = uid.to_string();
+        metadata["ownerReferences"] =
+            json!([{"apiVersion": "a.b/v1", "kind": kind, "name": "web", "uid": uid, "controller": true}]);
+    } else {
+        metadata["annotations"]["operator-sdk/primary-resource"] = "ns/web".into();
+        metadata["annotations"]["operator-sdk/primary-resource-type"] = format!("{kind}.a.b").into();
+    }
+    serde_json::from_value(json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata})).unwrap()
+}
+
+#[test]
+fn what_belongs_to_a_former_resource_beyond_the_limit_is_somebody_elses() {
+    let others = Some(Adopted::Claimed);
+    for (takeovers, uid, expected) in [(8, 1, None), (9, 1, others), (9, 2, None), (9, 9, None), (9, 10, others)] {
+        let took = |uid: usize| owned_by(&uid.to_string(), &format!("Other{uid}.a.b"), &[]);
+        let records: Vec<Marks> = (1..=takeovers).map(took).collect();
+        let decoration = sample::decoration();
+        let former = former_owners(&records, decoration.owner.as_ref().unwrap());
+        let decoration = Decoration { former, ..decoration };
+        for is_controlled in [false, true] {
+            let made = decoration.made_by_others(&made_for(uid, is_controlled));
+            assert_eq!(made, expected, "{uid} of {takeovers}, {is_controlled}");
+        }
+    }
 }
 
 #[test]

@@ -47,7 +47,7 @@ fn roll_back(world: &World, version: u32) {
 }
 
 /// Ends a person's rollback to a revision with these ConfigMaps.
-fn end_rollback(world: &World, version: u32, maps: &[&str]) {
+pub(super) fn end_rollback(world: &World, version: u32, maps: &[&str]) {
     maps.iter().for_each(|name| helm_applies(world, name, "1"));
     helm_writes(world, version, Status::Deployed, &manifest(maps, "1"), Duration::ZERO);
 }

@@ -2,6 +2,7 @@
 
 use helm_release::kube::{CHART_LABEL, Disturbance, Policy};
 
+use super::followed_uninstalls::end_rollback;
 use super::hooks::{self, JOBS};
 use super::*;
 use crate::watches::OnFailure;
@@ -371,6 +372,25 @@ async fn a_hook_of_an_upgrade_that_was_interrupted_when_its_records_moved_ends()
         hooks::reconcile(&world, "Complete").await;
         assert_eq!(world.history(), ["3 deployed"], "no revision followed, {first:?}");
         assert_eq!(world.server.object(&path), None, "{first:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_of_an_uninstall_that_a_persons_rollback_followed_ends_when_its_records_move() {
+    for first in FIRST_IMPORTS {
+        let world = World::new(hooks::with_hooks(json!([hooks::hook("farewell", "pre-delete")])));
+        world.reconcile().await;
+        world.delete();
+        hooks::killed_after(&world, 30).await;
+        let path = format!("{JOBS}/farewell");
+        assert!(world.server.object(&path).is_some());
+        end_rollback(&world, 2, &["a", "b", "c"]);
+        world.edit(|p| p["spec"]["hooks"] = json!([hooks::hook("goodbye", "pre-delete")]));
+        let world = moved(world.server, Stub::default, first).await;
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!((world.server.object(PRIMARY), world.server.object(&path)), (None, None), "{first:?}");
+        let (ends, begins) = (format!("DELETE {path}"), format!("POST {JOBS}"));
+        assert!(hooks::last(&world, &ends) < hooks::last(&world, &begins), "{:#?}", world.server.log());
     }
 }
 

@@ -4,7 +4,7 @@
 use helm::sequence::Turn;
 use helm_release::kube::{Adopt, Former, Owner};
 use helm_release::release::Status;
-use helm_release::storage::{Maker, MarkedObject, Marks, PATIENCE, left_behind};
+use helm_release::storage::{Maker, MarkedObject, Marks, PATIENCE, former_owners, left_behind};
 use jiff::Timestamp;
 
 use super::state::Recorded;
@@ -142,17 +142,7 @@ impl ReleaseRecords {
 
     /// Returns the other resources that had the release, according to its records.
     pub(crate) fn former_owners(&self, owner: &Owner) -> Vec<Former> {
-        let own_type = owner.annotated_type();
-        let mut all = Vec::new();
-        for marks in self.revisions.values().filter_map(|revision| revision.marks.as_ref()) {
-            let is_another = !marks.owner.is_empty() && *marks.owner_type != *own_type;
-            all.extend(is_another.then(|| Former { uid: marks.owner.clone(), kind: marks.owner_type.clone() }));
-            let earlier = marks.former.iter().filter(|uid| ***uid != *owner.uid);
-            all.extend(earlier.map(|uid| Former { uid: uid.clone(), kind: "".into() }));
-        }
-        all.sort_unstable();
-        all.dedup();
-        all
+        former_owners(self.revisions.values().filter_map(|revision| revision.marks.as_deref()), owner)
     }
 
     /// Returns whether Helm created one of the revisions.

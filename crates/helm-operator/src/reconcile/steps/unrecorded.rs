@@ -88,11 +88,10 @@ pub(super) async fn delete_lost(
         Some(known) => known,
         None if is_displaced => search(env, primary, Naming::Resource).await?,
         None => {
-            let mut recorded = match action::imported_inventory(env).await {
+            let mut recorded = match action::end_hooks_elsewhere(env).await {
                 Err(error) if error.is_taken_over() => return leave_to_successor(env, primary).await,
                 recorded => recorded?.unwrap_or_default(),
             };
-            action::leave_unended(env, action::end_hooks_elsewhere(env).await)?;
             add_found(env, primary, &mut recorded).await?;
             recorded
         }

@@ -89,12 +89,13 @@ pub struct Decoration {
     pub owner: Option<Owner>,
     /// How objects name the owner.
     pub tie: Tie,
-    /// Other resources that had the release before: it may have made what belongs to them.
+    /// Other resources that had the release before: it may have made what belongs to them. What belongs to one that is
+    /// missing here counts as somebody else's.
     pub former: Vec<Former>,
 }
 
 /// Another resource that had a release before.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Former {
     /// Its uid.
     pub uid: Arc<str>,
