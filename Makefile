@@ -156,6 +156,10 @@ semver: ## Find changes of the published crates' API that the version does not a
 release: ## Build programs, images, charts and notes of VERSION in target/dist; UBI_BASE=IMAGE adds images on that base. No Docker.
 	@UBI_BASE='$(UBI_BASE)' PROCESSORS='$(PROCESSORS)' hack/release '$(VERSION)'
 
+.PHONY: regctl
+regctl: ## Install only the writer of images that a release has, for the test of an image on another base. Needs Go.
+	@hack/release regctl
+
 .PHONY: hot-functions
 hot-functions: cluster ## Find the functions that a released program runs, which the next release links side by side. Needs valgrind.
 	hack/hot-functions

@@ -212,7 +212,7 @@ fn regctl() -> Option<PathBuf> {
     if folder.join("regctl").is_file() {
         return Some(folder);
     }
-    eprintln!("skipped: no regctl in {}, which `make release` installs", folder.display());
+    eprintln!("skipped: no regctl in {}, which `make regctl` installs", folder.display());
     None
 }
 
