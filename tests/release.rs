@@ -322,6 +322,19 @@ fn workflows_test_with_the_history_that_upgrades_of_charts_need() {
 }
 
 #[test]
+fn a_release_without_a_registry_fails_before_it_builds() {
+    let workflow: Value = serde_yaml::from_str(&read(".github/workflows/release.yml")).unwrap();
+    let steps = workflow["jobs"]["release"]["steps"].as_array().unwrap();
+    let first = steps.iter().find(|step| step["run"].is_string()).unwrap();
+    assert_eq!(first["env"], json!({"REGISTRY": "${{ vars.REGISTRY }}"}));
+    for (registry, passes) in [("", false), ("registry.example.com/operators", true)] {
+        let mut bash = Command::new("bash");
+        bash.args(["-ec", first["run"].as_str().unwrap()]).env("REGISTRY", registry);
+        assert_eq!(bash.output().unwrap().status.success(), passes, "{registry}");
+    }
+}
+
+#[test]
 fn e2e_node_is_skipped_where_something_is_missing_but_fails_in_ci() {
     let elsewhere = "uname() { echo Other; }; export -f uname; hack/e2e-node";
     for (ci, wanted) in [("", 0), ("true", 1)] {
