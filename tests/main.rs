@@ -71,5 +71,6 @@ mod time;
 mod traces;
 mod tutorials;
 mod values;
+mod version;
 mod walks;
 mod webhook;

@@ -12,6 +12,7 @@ use crate::chart_kinds::define;
 use crate::operator::Operator;
 use crate::resource::Kind;
 use crate::shards::{kubeconfig, list, own_cluster};
+use crate::version::shared_since;
 
 const WIDGET: Kind = Kind("Widget");
 
@@ -22,8 +23,10 @@ const HIGH: &str = "shardRange(object.metadata.uid, '0x8000000000000000', '0x100
 /// How long anything may take on a busy machine.
 const LIMIT: Duration = Duration::from_secs(600);
 
-/// Returns a control plane whose API server filters; `None` without binaries, or if another cluster is configured.
+/// Returns a control plane whose API server filters; `None` without binaries, if another cluster is configured, or with an
+/// older API server, which exits if it does not know the feature gate.
 fn filtering() -> Option<TestCluster> {
+    shared_since(36, "ShardedListAndWatch is a feature gate since")?;
     let feature_gates = vec!["ShardedListAndWatch".to_owned()];
     own_cluster(Options { audit: true, feature_gates, ..Options::default() })
 }

@@ -212,7 +212,7 @@ fn regctl() -> Option<PathBuf> {
     if folder.join("regctl").is_file() {
         return Some(folder);
     }
-    eprintln!("skipped: no regctl in {}, which `make release` installs", folder.display());
+    eprintln!("skipped: no regctl in {}, which `make regctl` installs", folder.display());
     None
 }
 
@@ -318,6 +318,19 @@ fn workflows_test_with_the_history_that_upgrades_of_charts_need() {
         let workflow: Value = serde_yaml::from_str(&read(&format!(".github/workflows/{file}"))).unwrap();
         let depth = &workflow["jobs"][job]["steps"][0]["with"]["fetch-depth"];
         assert_eq!(*depth, 0, "{file}: a shallow clone lacks the earlier chart, so no upgrade from it is tested");
+    }
+}
+
+#[test]
+fn a_release_without_a_registry_fails_before_it_builds() {
+    let workflow: Value = serde_yaml::from_str(&read(".github/workflows/release.yml")).unwrap();
+    let steps = workflow["jobs"]["release"]["steps"].as_array().unwrap();
+    let first = steps.iter().find(|step| step["run"].is_string()).unwrap();
+    assert_eq!(first["env"], json!({"REGISTRY": "${{ vars.REGISTRY }}"}));
+    for (registry, passes) in [("", false), ("registry.example.com/operators", true)] {
+        let mut bash = Command::new("bash");
+        bash.args(["-ec", first["run"].as_str().unwrap()]).env("REGISTRY", registry);
+        assert_eq!(bash.output().unwrap().status.success(), passes, "{registry}");
     }
 }
 

@@ -27,7 +27,7 @@ const FILES: [(&str, &str); 7] = files![
 ];
 
 /// Builds the binaries that are missing or out of date, and returns their folder. The first time on a machine takes
-/// about ten minutes on two cores, with one line of progress per binary on standard error; later calls take less than a
+/// 10 to 15 minutes on two cores, with one line of progress per binary on standard error; later calls take less than a
 /// second. Processes that build at the same time wait for each other. Does nothing if `USE_KUBECONFIG` or
 /// `KUBEBUILDER_ASSETS` is set.
 ///

@@ -13,7 +13,7 @@ use test_cluster::{Options, RealNode, TestCluster};
 
 const USAGE: &str = "usage: cluster build | up | down | run [--keep] [--audit] COMMAND [ARGUMENT...]
 
-build build missing binaries, which takes about ten minutes the first time
+build build missing binaries, which takes 10 to 15 minutes the first time
 up    start a cluster, leave it running and print its export KUBECONFIG line
 down  stop it
 run   run COMMAND with KUBECONFIG set to its own cluster, which stops with the command;
