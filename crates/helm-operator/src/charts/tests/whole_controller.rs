@@ -6,10 +6,14 @@ use controller::context::{Context, ControllerConfig};
 use controller::reconciler::Controller;
 use controller::runtime::namespaces::Namespaces;
 use controller::testing::{Requests, client};
-use helm_release::kube::{CHART_LABEL, Disturbance};
+use futures::future::join_all;
+use helm_release::kube::{CHART_LABEL, Call, Disturbance};
+use http::{Request as HttpRequest, Response, StatusCode};
 use k8s_openapi::api::core::v1::{ConfigMap, ObjectReference};
-use kube::ResourceExt as _;
+use kube::client::Body;
+use kube::{Client, ResourceExt as _};
 use tokio_util::sync::CancellationToken;
+use tower::BoxError;
 
 use crate::charts::chart_controller::ChartController;
 use crate::charts::cluster::Cluster;
@@ -32,20 +36,40 @@ impl Running {
     fn with(server: Arc<MemoryApi>, config: ControllerConfig) -> Running {
         let asked = Requests::default();
         let client = client(&server, &asked);
+        Running::through(client, server, asked, config)
+    }
+
+    /// Creates a process whose watches deliver the writes of others.
+    fn watching(server: Arc<MemoryApi>) -> Running {
+        let asked = Requests::default();
+        let client = watching_client(&server, &asked);
+        Running::through(client, server, asked, ControllerConfig::default())
+    }
+
+    fn through(client: Client, server: Arc<MemoryApi>, asked: Requests, config: ControllerConfig) -> Running {
         let context = Context::new(client, config, Metrics::default(), CancellationToken::new());
         Running { server, asked, context: context.for_controller("memcached-controller") }
     }
 
     /// Runs the controller until `so` holds, then waits for its orderly end.
     async fn until(&self, controller: ChartController, so: impl Fn() -> bool) {
-        let condition = async {
-            while !so() {
-                tokio::time::sleep(Duration::from_millis(100)).await;
-            }
+        self.during(vec![controller], holds(so)).await;
+    }
+
+    /// Runs the controllers of one process until `what` is over, then waits for their orderly end.
+    async fn during(&self, controllers: Vec<ChartController>, what: impl Future<Output = ()>) {
+        let running = controllers.into_iter().map(|controller| {
+            let context = self.context.for_controller(controller.name());
+            Box::new(controller).run(context)
+        });
+        let what = async {
+            what.await;
             self.context.shutdown.cancel();
         };
-        let both = async { tokio::join!(Box::new(controller).run(self.context.clone()), condition).0 };
-        tokio::time::timeout(Duration::from_secs(100), both).await.expect("it comes to its end").unwrap();
+        let both = async { tokio::join!(join_all(running), what).0 };
+        for ended in tokio::time::timeout(Duration::from_secs(100), both).await.expect("it comes to its end") {
+            ended.unwrap();
+        }
     }
 
     fn asked(&self, what: &str) -> bool {
@@ -53,9 +77,72 @@ impl Running {
     }
 
     fn is_ready(&self) -> bool {
-        let conditions = self.server.object(PRIMARY).unwrap()["status"]["conditions"].clone();
-        conditions.as_array().into_iter().flatten().any(|c| c["type"] == "Ready" && c["status"] == "True")
+        condition(&self.server, PRIMARY, "Ready")["status"] == "True"
     }
+}
+
+/// Waits until this holds.
+async fn holds(so: impl Fn() -> bool) {
+    while !so() {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+/// Returns a condition of a resource; null if it has none.
+fn condition(server: &MemoryApi, path: &str, kind: &str) -> Value {
+    let conditions = server.object(path).unwrap()["status"]["conditions"].clone();
+    conditions.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned().unwrap_or_default()
+}
+
+/// How long the server keeps a watch open that has nothing to deliver.
+const WATCH: Duration = Duration::from_secs(5);
+
+/// Returns a client whose watches deliver the writes of all clients. Each ends after its next events, or after a while;
+/// the server may refuse the one that follows, as it may refuse a list.
+fn watching_client(server: &Arc<MemoryApi>, asked: &Requests) -> Client {
+    let (server, asked) = (server.clone(), asked.clone());
+    let service = tower::service_fn(move |request: HttpRequest<Body>| {
+        let (server, asked) = (server.clone(), asked.clone());
+        async move {
+            asked.lock().unwrap().push(format!("{} {}", request.method(), request.uri()));
+            let call = Call::received(request).await?;
+            let answer = match call.path.contains("watch=true") {
+                true => next_events(&server, &call).await,
+                false => server.send(call).await.map(|answer| answer.body),
+            };
+            let (code, body) = match answer {
+                Ok(body) => (200, body),
+                Err(error) => error.to_response().ok_or(error)?,
+            };
+            let mut response = Response::new(Body::from(body));
+            *response.status_mut() = StatusCode::from_u16(code)?;
+            Ok::<_, BoxError>(response)
+        }
+    });
+    Client::new(service, "default")
+}
+
+/// Returns the next events of a watch as the body of its response; none if nothing happens for a while.
+async fn next_events(server: &MemoryApi, call: &Call) -> Result<Vec<u8>, Error> {
+    // The server's own decision whether the collection may be read.
+    server.send(call.clone()).await?;
+    let (mut written, mut watch) = (server.subscribe(), server.watch(call)?);
+    let next = async {
+        loop {
+            written.borrow_and_update();
+            let events = server.events(&mut watch)?;
+            if !events.is_empty() {
+                return Ok::<Vec<u8>, Error>(events.iter().map(line_of).collect::<String>().into_bytes());
+            }
+            written.changed().await.expect("the server outlives its watches");
+        }
+    };
+    tokio::time::timeout(WATCH, next).await.unwrap_or(Ok(Vec::new()))
+}
+
+/// Formats an event as a line; `type` comes first, as on a real server.
+fn line_of(event: &Value) -> String {
+    format!("{{\"type\":{},\"object\":{}}}\n", event["type"], event["object"])
 }
 
 fn controller(rest: &str) -> ChartController {
@@ -243,10 +330,7 @@ async fn a_chart_that_broke_a_release_reaches_no_other_while_the_first_ones_name
         Running::with(server.clone(), ControllerConfig { namespaces, ..ControllerConfig::default() })
     };
     let limited = |chart| rendering(", maxParallelUpgrades: 1", Arc::new(Stub { chart, ..Stub::default() }));
-    let condition = |path: &str, kind: &str| {
-        let conditions = server.object(path).unwrap()["status"]["conditions"].clone();
-        conditions.as_array().into_iter().flatten().find(|c| c["type"] == kind).cloned().unwrap_or_default()
-    };
+    let condition = |path: &str, kind: &str| condition(&server, path, kind);
     let running = serving(&["ns", "late"]);
     running.until(limited("v1"), || running.is_ready() && condition(&late, "Ready")["status"] == "True").await;
     refuse(&server, "late");
@@ -314,6 +398,45 @@ async fn sources_are_watched_once_by_their_metadata_however_many_resources_have_
     running.until(controller(sources), || running.is_ready() && watched()).await;
     assert_eq!(count(&running, "fieldSelector=type"), 2, "a list and a watch: {:#?}", running.asked.lock().unwrap());
     assert_eq!(count(&running, "GET /api/v1/namespaces/ns/secrets/web"), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_watch_of_sources_that_the_server_refuses_later_is_reported_until_it_allows_it_again() {
+    let server = server();
+    let mut resource = server.object(PRIMARY).unwrap();
+    resource["spec"] = json!({"maps": ["a"]});
+    server.put(PRIMARY, resource, "user");
+    let set = |value: &str| {
+        let data = json!({"values.yaml": ByteString(format!("value: {value}").into_bytes())});
+        let secret = json!({"metadata": {"name": "shared", "namespace": "ns"}, "data": data});
+        server.put(&format!("{SECRETS}/shared"), secret, "user");
+    };
+    set("one");
+    let running = Running::watching(server.clone());
+    let value = || server.object(&format!("{MAPS}/a")).unwrap_or_default()["data"]["value"].clone();
+    let is_watched = || {
+        let asked = running.asked.lock().unwrap();
+        asked.iter().any(|line| line.contains("watch=true") && line.contains("fieldSelector=type%21%3D"))
+    };
+    let what = async {
+        holds(|| running.is_ready() && is_watched()).await;
+        assert_eq!(value(), "one");
+        // The right to list and watch Secrets is taken away. The watch goes on until the server ends it.
+        server.refuse(|call| {
+            let is_sources = call.path.contains("/secrets?") && call.path.contains("fieldSelector=type!=");
+            is_sources.then(|| Error::from_status(403, "Forbidden", "secrets is forbidden"))
+        });
+        holds(|| condition(&server, PRIMARY, "Ready")["reason"] == "ValuesSourceForbidden").await;
+        set("two");
+        tokio::time::sleep(12 * SECOND).await;
+        let ready = condition(&server, PRIMARY, "Ready");
+        assert_eq!((value(), &ready["status"]), (json!("one"), &json!("False")), "{ready}");
+        let message = ready["message"].as_str().unwrap();
+        assert!(message.contains("add this rule to the operator's role"), "{message}");
+        server.accept();
+        holds(|| running.is_ready() && value() == "two").await;
+    };
+    running.during(vec![controller(", valuesFrom: [{kind: Secret, name: shared}]")], what).await;
 }
 
 #[tokio::test(start_paused = true)]
