@@ -150,7 +150,11 @@ fn controller(rest: &str) -> ChartController {
 }
 
 fn rendering(rest: &str, renderer: Arc<dyn Renderer>) -> ChartController {
-    let text = format!("- {{group: cache.my.domain, version: v1, kind: Memcached, chart: x{rest}}}");
+    serving("Memcached", rest, renderer)
+}
+
+fn serving(kind: &str, rest: &str, renderer: Arc<dyn Renderer>) -> ChartController {
+    let text = format!("- {{group: cache.my.domain, version: v1, kind: {kind}, chart: x{rest}}}");
     let watch = watches::parse(&text, |_| None).unwrap().watches.remove(0);
     ChartController::with_renderer(watch, renderer)
 }
@@ -437,6 +441,53 @@ async fn a_watch_of_sources_that_the_server_refuses_later_is_reported_until_it_a
         holds(|| running.is_ready() && value() == "two").await;
     };
     running.during(vec![controller(", valuesFrom: [{kind: Secret, name: shared}]")], what).await;
+}
+
+/// Changes the metadata of the resource as its user would.
+fn edit_metadata(server: &MemoryApi, change: impl FnOnce(&mut Value)) {
+    let mut resource = server.object(PRIMARY).unwrap();
+    change(&mut resource["metadata"]);
+    server.put(PRIMARY, resource, "user");
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_two_kinds_that_adopt_one_release_the_last_keeps_it_and_the_other_says_so_instead_of_taking_it_back() {
+    const OTHER: &str = "/apis/cache.my.domain/v1/namespaces/ns/redises/web";
+    for both_adopt in [false, true] {
+        let server = server();
+        server.serve("cache.my.domain/v1", "Redis", "redises");
+        let adopts = json!({"helm.sdk.operatorframework.io/adopt": "true"});
+        if both_adopt {
+            edit_metadata(&server, |metadata| metadata["annotations"] = adopts.clone());
+        }
+        let running = Running::watching(server.clone());
+        let maps = || ["a", "b", "c"].map(|name| server.object(&format!("{MAPS}/{name}")));
+        let newest = || {
+            let paths = server.paths().into_iter();
+            let versions = paths.filter_map(|path| path.rsplit_once("sh.helm.release.v1.web.v")?.1.parse::<u32>().ok());
+            versions.max()
+        };
+        let what = async {
+            holds(|| running.is_ready()).await;
+            let metadata = json!({"name": "web", "namespace": "ns", "generation": 1, "annotations": adopts});
+            let spec = json!({"maps": ["a", "b", "c"], "value": "2"});
+            let other =
+                json!({"apiVersion": "cache.my.domain/v1", "kind": "Redis", "metadata": metadata, "spec": spec});
+            server.put(OTHER, other, "user");
+            let is_refused = || condition(&server, PRIMARY, "Irreconcilable")["reason"] == "ReleaseConflict";
+            holds(|| is_refused() && condition(&server, OTHER, "Ready")["status"] == "True").await;
+            let before = (newest(), maps());
+            tokio::time::sleep(60 * SECOND).await;
+            assert_eq!((newest(), maps()), before, "both adopt: {both_adopt}");
+            assert!(newest().is_some_and(|newest| newest <= 3), "{:?}", newest());
+            let message = condition(&server, PRIMARY, "Irreconcilable")["message"].to_string();
+            assert!(message.contains("What another resource took over from this one is not taken back"), "{message}");
+            assert_eq!(condition(&server, OTHER, "Irreconcilable"), Value::Null);
+        };
+        let rest = ", adopt: any, reconcilePeriod: 5s";
+        let kinds = ["Memcached", "Redis"].map(|kind| serving(kind, rest, Arc::new(random())));
+        running.during(kinds.into(), what).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
