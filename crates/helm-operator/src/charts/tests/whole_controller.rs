@@ -491,6 +491,33 @@ async fn of_two_kinds_that_adopt_one_release_the_last_keeps_it_and_the_other_say
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_that_leaves_the_selector_keeps_its_release_and_its_finalizer_until_it_is_selected_again() {
+    let server = server();
+    let label = |labels: Value| edit_metadata(&server, |metadata| metadata["labels"] = labels);
+    label(json!({"tier": "prod"}));
+    let running = Running::watching(server.clone());
+    let state = || {
+        let paths = server.paths().into_iter().filter(|path| !path.contains("/events/"));
+        paths.map(|path| (server.object(&path), path)).collect::<Vec<_>>()
+    };
+    let what = async {
+        holds(|| running.is_ready()).await;
+        label(json!({}));
+        tokio::time::sleep(10 * SECOND).await;
+        edit_metadata(&server, |metadata| metadata["deletionTimestamp"] = "2026-01-01T00:00:00Z".into());
+        let before = state();
+        tokio::time::sleep(40 * SECOND).await;
+        assert_eq!(state(), before, "nobody says that the deletion waits");
+        let resource = server.object(PRIMARY).unwrap();
+        assert_eq!(resource["metadata"]["finalizers"], json!([FINALIZER]));
+        label(json!({"tier": "prod"}));
+        holds(|| server.object(PRIMARY).is_none()).await;
+        assert_eq!(["a", "b", "c"].map(|name| server.object(&format!("{MAPS}/{name}"))), [None, None, None]);
+    };
+    running.during(vec![controller(", selector: {matchLabels: {tier: prod}}, reconcilePeriod: 10s")], what).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_controller_waits_for_its_kind_to_be_served_until_the_shutdown() {
     let server = Arc::new(MemoryApi::new());
     let running = Running::new(server.clone());
