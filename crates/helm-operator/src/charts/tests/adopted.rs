@@ -704,6 +704,46 @@ async fn a_deletion_uninstalls_no_release_that_was_never_taken_over() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deletion_runs_no_hook_of_another_resources_release_that_was_never_taken_over() {
+    for is_suspended in [false, true] {
+        let chart_hooks = json!([hooks::hook("farewell", "pre-delete"), hooks::hook("drop", "post-delete")]);
+        let world = World::new(hooks::with_hooks(chart_hooks));
+        world.reconcile().await;
+        let record = world.server.object(&record_path(1)).unwrap();
+        put_as_anothers(&world.server, &record_path(1), record);
+        for path in world.maps().iter().map(|name| format!("{MAPS}/{name}")) {
+            let mut object = world.server.object(&path).unwrap();
+            object["metadata"]["annotations"]["operator-sdk/primary-resource-type"] = "Redis.cache.my.domain".into();
+            world.server.put(&path, object, "other");
+        }
+        disown_status(&world);
+        match is_suspended {
+            true => world.edit(|p| {
+                p["metadata"]["annotations"]["helm.sdk.operatorframework.io/suspend"] = "true".into();
+            }),
+            false => world.edit(|p| p["spec"]["broken"] = true.into()),
+        }
+        let world = granting(world.server, Adopt::Any);
+        let others = || {
+            let paths = world.server.paths().into_iter().filter(|path| path != PRIMARY && !path.contains("/events/"));
+            paths.map(|path| (world.server.object(&path), path)).collect::<Vec<_>>()
+        };
+        let before = others();
+        world.reconcile().await;
+        if is_suspended {
+            assert_eq!(world.state("Suspended"), "True/SuspendAnnotation");
+        } else {
+            assert_eq!(world.state("Irreconcilable"), "True/RenderError", "it tried, and failed");
+        }
+        world.delete();
+        hooks::reconcile(&world, "Complete").await;
+        assert!(world.server.object(PRIMARY).is_none(), "the finalizer is gone: suspended: {is_suspended}");
+        assert_eq!(others(), before, "suspended: {is_suspended}");
+        assert_eq!(hooks::count(&world, &format!("POST {}", hooks::JOBS)), 0, "suspended: {is_suspended}");
+    }
+}
+
 /// How a resource goes whose takeover of a release failed half-way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum StepsBack {
