@@ -1,6 +1,6 @@
 //! Tests that objects which existed before the release, or outlive it, keep their identity.
 
-use helm_release::kube::{Adopt, CHART_LABEL, Error, FIELD_MANAGER, Policy};
+use helm_release::kube::{Adopt, CHART_LABEL, CrdPolicy, Error, FIELD_MANAGER, Policy};
 
 use super::*;
 use crate::watches::OnFailure;
@@ -152,6 +152,45 @@ async fn a_definition_that_moves_to_the_crds_folder_stays_wherever_the_upgrade_i
             assert!(writes > 3, "the scenario wrote nothing");
             return;
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_of_another_release_is_not_written_by_a_chart_that_ships_it_and_a_condition_names_the_owner() {
+    const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/dbs.x.y";
+    let (api_version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let definition = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "dbs.x.y"}});
+    let install = json!({"crds": [definition], "maps": ["a", "b", "c"], "value": "1"});
+    // It comes with the install, with an upgrade that changes nothing else, and with one that does.
+    for (first, upgrade) in [(install, None), (spec(), Some("1")), (spec(), Some("2"))] {
+        let server = World::new(first).server;
+        server.serve_cluster_scoped(api_version, kind, "customresourcedefinitions");
+        let mut theirs = definition.clone();
+        theirs["metadata"]["annotations"] =
+            json!({"meta.helm.sh/release-name": "other", "meta.helm.sh/release-namespace": "ns"});
+        server.put(DEFINITION, theirs, "helm");
+        let before = server.object(DEFINITION);
+        let replaces = |settings: &mut Settings| settings.crds = CrdPolicy::CreateOrReplace;
+        let world = World::with_events(server, Arc::new(Stub::default()), replaces);
+        world.reconcile().await;
+        if let Some(value) = upgrade {
+            assert_eq!(world.history(), ["1 deployed"]);
+            world.edit(|p| (p["spec"]["crds"], p["spec"]["value"]) = (json!([definition]), value.into()));
+            world.reconcile().await;
+            assert_eq!((world.history(), world.value_of("a")), (vec!["1 deployed".to_owned()], json!("1")));
+        } else {
+            assert_eq!((world.history(), world.maps()), (vec![], vec![]), "nothing else is written either");
+        }
+        assert_eq!(world.server.object(DEFINITION), before, "{upgrade:?}");
+        let log = world.server.log().into_iter().filter(|line| line.ends_with(DEFINITION));
+        let writes: Vec<String> = log.filter(|line| !line.starts_with("GET ")).collect();
+        assert_eq!(writes, Vec::<String>::new(), "{upgrade:?}");
+        let owner = "it belongs to release \"other\" in namespace \"ns\"";
+        let expected = format!("cannot replace CustomResourceDefinition \"dbs.x.y\": {owner}");
+        let faults = [world.condition("ReleaseFailed"), world.condition("Irreconcilable")];
+        assert!(faults.iter().flatten().any(|fault| fault.contains(&expected)), "{upgrade:?}: {faults:?}");
+        let events = reporting::published(&world).await;
+        assert!(events.iter().any(|event| event.starts_with("Warning ") && event.contains(&expected)), "{events:?}");
     }
 }
 
