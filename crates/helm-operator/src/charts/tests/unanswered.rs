@@ -3,12 +3,15 @@
 
 use std::sync::atomic::AtomicBool;
 
+use helm::engine::Engine;
 use helm_release::kube::{Call, Disturbance};
 
 use super::finished_jobs::{LOAD, feed_jobs, loading};
 use super::hooks::{JOBS, complete, count, hook, with_hooks};
 use super::*;
 use crate::hooks::{Error as Failure, Mapping};
+use crate::rendering::discovered::Discovered;
+use crate::rendering::renderer::EngineRenderer;
 use crate::values_from::ValuesSource;
 use crate::view::releases::ReleaseListener;
 use crate::watches::OnFailure;
@@ -192,6 +195,47 @@ async fn a_render_that_was_not_answered_is_no_attempt_and_none_removes_what_was_
             assert!(world.condition("Irreconcilable").unwrap().starts_with("True/Unanswered/lookup: no answer"));
         }
     }
+}
+
+/// A template with a value that another object of the namespace has.
+const LOOKING_UP: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  value: {{ .Values.value | quote }}\n  \
+    password: {{ (lookup \"v1\" \"ConfigMap\" .Release.Namespace \"guard\").data.password | quote }}\n";
+
+#[tokio::test(start_paused = true)]
+async fn a_lookup_that_is_not_answered_uses_up_no_retry_and_removes_nothing() {
+    let server = World::new(json!({"value": "1"})).server;
+    let guard = json!({"metadata": {"name": "guard"}, "data": {"password": "known"}});
+    server.put(&format!("{MAPS}/guard"), guard, "user");
+    let files = [("Chart.yaml", "apiVersion: v2\nname: memcached\nversion: 1.0.0\n"), ("templates/a.yaml", LOOKING_UP)];
+    let engine = Arc::new(Engine::new(Chart::from_files(files).unwrap()));
+    let discovered = Arc::new(Discovered::read(&Applier::new(server.clone())).await.unwrap());
+    let renderer = Arc::new(EngineRenderer::new(engine, Overrides::default(), discovered).unwrap());
+    let world = World::with_events(server, renderer, |settings| settings.retries = Some(1));
+    let looks_up = |call: &Call| call.method == http::Method::GET && call.path.contains("/configmaps/guard");
+    let password = || world.server.object(&format!("{MAPS}/a")).unwrap()["data"]["password"].clone();
+
+    without_answers(&world, looks_up, 500).await;
+    let counts_none = |world: &World| {
+        let condition = world.condition("Irreconcilable").unwrap();
+        assert!(condition.starts_with("True/Unanswered/"), "{condition}");
+        assert_eq!(world.shared.memory.of(&key()).failure.as_ref().map(|failure| failure.attempts), Some(0));
+        assert_eq!((world.condition("Stalled"), world.condition("ReleaseFailed")), (None, None));
+    };
+    counts_none(&world);
+    assert_eq!((world.maps(), world.history()), (vec!["guard".to_owned()], vec![]));
+    world.reconcile().await;
+    assert_eq!((world.history(), password()), (vec!["1 deployed".to_owned()], json!("known")));
+
+    let before = identities(&world);
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    without_answers(&world, looks_up, 500).await;
+    counts_none(&world);
+    assert_eq!((identities(&world), deletions(&world)), (before.clone(), vec![]));
+    assert_eq!(world.history(), ["1 deployed"]);
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), world.history().last().unwrap().as_str()), (json!("2"), "2 deployed"));
+    assert_eq!((identities(&world)[0].1.clone(), password()), (before[0].1.clone(), json!("known")));
+    assert_eq!((world.condition("Irreconcilable"), deletions(&world)), (None, vec![]));
 }
 
 #[tokio::test(start_paused = true)]
