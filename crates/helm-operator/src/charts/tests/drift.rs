@@ -101,6 +101,26 @@ async fn drift_that_is_switched_off_is_neither_read_nor_reported() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_restart_undoes_drift_in_a_release_with_too_many_objects_for_its_marks_whatever_the_policy() {
+    for policy in [DriftPolicy::Detect, DriftPolicy::Off] {
+        let world = world(spec(), policy).await;
+        change(&world, "b", "mine", "kubectl");
+        omit_objects(&world.server, 1);
+        let set = |settings: &mut Settings| settings.drift.policy = policy;
+        let world = World::with_events(world.server, Arc::new(Stub::default()), set);
+        world.reconcile().await;
+        assert_eq!((world.value_of("b"), world.history()), (json!("1"), vec!["1 deployed".to_owned()]), "{policy:?}");
+        assert_eq!((world.condition("Drifted"), detected(&world).await), (None, vec![]), "{policy:?}");
+        assert_eq!(corrected(&world).await, Vec::<String>::new(), "nobody says so: {policy:?}");
+        // Until the next restart, the policy counts.
+        change(&world, "b", "mine", "kubectl");
+        world.reconcile().await;
+        assert_eq!(world.value_of("b"), "mine", "{policy:?}");
+        assert_eq!(world.condition("Drifted").is_some(), policy == DriftPolicy::Detect);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_rules_of_an_aggregated_role_are_no_drift_and_stay() {
     const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/all";
     let role = json!({
