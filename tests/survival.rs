@@ -42,6 +42,19 @@ fn create_sentinel(namespace: &Namespace<'_>, of: &str) {
     namespace.apply(&json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}).to_string()).unwrap();
 }
 
+/// Returns a ConfigMap as a manifest.
+fn map_of(name: &str, data: &Value) -> String {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": data}).to_string()
+}
+
+/// Waits until the events of a resource say that its failed upgrade was rolled back.
+fn wait_rolled_back(events: impl Fn() -> String) {
+    eventually("rollback", || match events() {
+        events if events.contains("RolledBack") => Ok(()),
+        events => Err(events),
+    });
+}
+
 fn wait_gone(namespace: &Namespace<'_>, kind: &str, name: &str) {
     eventually("its end", || match get(namespace, [kind, name]) {
         Value::Null => Ok(()),
@@ -83,32 +96,42 @@ fn a_backup_hook_runs_before_a_foreground_deletion_takes_the_workloads() {
 }
 
 #[test]
-fn a_failed_install_leaves_what_it_adopted_and_so_does_the_garbage_collector() {
+fn a_failed_install_or_upgrade_leaves_what_it_adopted_and_so_does_the_garbage_collector() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("adopted").unwrap();
     let _operator = start(cluster, &namespace);
-    let precious =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web-precious"}, "data": {"theirs": "x"}});
-    namespace.apply(&precious.to_string()).unwrap();
-    let before = map(&namespace, "web-precious");
-    let adopts =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web-precious"}, "data": {"ours": "y"}});
-    let refused =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web-refused"}, "data": {"no/key": "z"}});
-    let widget = json!({
-        "apiVersion": "test.my.domain/v1", "kind": "Widget",
-        "metadata": {"name": "web", "annotations": {"helm.sdk.operatorframework.io/adopt": "true"}},
-        "spec": {"extra": format!("{adopts}\n---\n{refused}\n")},
-    });
-    namespace.apply(&widget.to_string()).unwrap();
-    wait_said(&namespace, "web", "ReleaseFailed", "web-refused");
-    create_sentinel(&namespace, "web");
-    namespace.kubectl(["delete", "widget", "web", "--timeout=60s"]).unwrap();
-    wait_gone(&namespace, "configmap", "sentinel");
-    let left = map(&namespace, "web-precious");
-    assert_eq!((uid(&left), &left["data"]["theirs"]), (uid(&before), &json!("x")));
-    assert_eq!(left["metadata"]["ownerReferences"], Value::Null);
-    assert_eq!(map(&namespace, "web"), Value::Null);
+    let set = |name: &str, extra: String| {
+        let annotations = json!({"helm.sdk.operatorframework.io/adopt": "true"});
+        let widget = json!({
+            "apiVersion": "test.my.domain/v1", "kind": "Widget", "metadata": {"name": name, "annotations": annotations},
+            "spec": {"extra": extra},
+        });
+        namespace.apply(&widget.to_string()).unwrap();
+    };
+    for (name, is_upgrade) in [("web", false), ("older", true)] {
+        let (precious, refused) = (format!("{name}-precious"), format!("{name}-refused"));
+        if is_upgrade {
+            set(name, String::new());
+            wait_for(&namespace, name, "Ready");
+        }
+        namespace.apply(&map_of(&precious, &json!({"theirs": "x"}))).unwrap();
+        let before = map(&namespace, &precious);
+        let adopts = map_of(&precious, &json!({"ours": "y"}));
+        set(name, format!("{adopts}\n---\n{}\n", map_of(&refused, &json!({"no/key": "z"}))));
+        if is_upgrade {
+            // It drops what the failed upgrade has adopted.
+            wait_rolled_back(|| events_of(&namespace, name));
+        }
+        wait_said(&namespace, name, "ReleaseFailed", &refused);
+        assert_eq!(uid(&map(&namespace, &precious)), uid(&before), "{name}");
+        create_sentinel(&namespace, name);
+        namespace.kubectl(["delete", "widget", name, "--timeout=60s"]).unwrap();
+        wait_gone(&namespace, "configmap", "sentinel");
+        let left = map(&namespace, &precious);
+        assert_eq!((uid(&left), &left["data"]["theirs"]), (uid(&before), &json!("x")), "{name}");
+        assert_eq!(left["metadata"]["ownerReferences"], Value::Null, "{name}");
+        assert_eq!(map(&namespace, name), Value::Null);
+    }
 }
 
 #[test]
