@@ -168,23 +168,34 @@ fn fields_of_a_manager_called_manager_survive_a_failed_upgrade_and_a_good_one() 
 }
 
 #[test]
-fn what_the_live_object_keeps_survives_the_resource_and_the_garbage_collector() {
+fn what_live_objects_keep_survives_an_upgrade_that_drops_it_the_resource_and_the_garbage_collector() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("kept").unwrap();
     let _operator = start(cluster, &namespace);
-    set(&namespace, "web", json!({}));
+    set(&namespace, "web", json!({"extra": map_of("web-dropped", &json!({"theirs": "x"}))}));
     wait_for(&namespace, "web", "Ready");
-    namespace.kubectl(["annotate", "configmap", "web", "helm.sh/resource-policy=keep"]).unwrap();
+    namespace.kubectl(["annotate", "configmap", "web", "web-dropped", "helm.sh/resource-policy=keep"]).unwrap();
+    let maps = || ["web", "web-dropped"].map(|name| map(&namespace, name));
+    let before = maps();
+    let uids = before.each_ref().map(uid);
+    set(&namespace, "web", json!({"colour": "green"}));
+    wait_for(&namespace, "web", "Ready");
+    eventually("the upgrade", || match map(&namespace, "web")["data"]["colour"].clone() {
+        colour if colour == "green" => Ok(()),
+        colour => Err(colour),
+    });
+    let upgraded = maps();
+    assert_eq!(upgraded.each_ref().map(uid), uids, "the one that is dropped stays");
+    assert_eq!(upgraded[1]["metadata"]["ownerReferences"], Value::Null);
     create_sentinel(&namespace, "web");
-    let before = map(&namespace, "web");
     namespace.kubectl(["delete", "widget", "web", "--timeout=60s"]).unwrap();
     wait_gone(&namespace, "configmap", "sentinel");
-    let left = map(&namespace, "web");
-    assert_eq!(uid(&left), uid(&before));
-    assert_eq!(
-        (&left["metadata"]["ownerReferences"], &left["metadata"]["deletionTimestamp"]),
-        (&Value::Null, &Value::Null)
-    );
+    let left = maps();
+    assert_eq!(left.each_ref().map(uid), uids);
+    for kept in &left {
+        let metadata = &kept["metadata"];
+        assert_eq!((&metadata["ownerReferences"], &metadata["deletionTimestamp"]), (&Value::Null, &Value::Null));
+    }
 }
 
 /// Grants the operator permissions on Jobs that are not hooks: the chart's templates have none.
