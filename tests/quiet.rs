@@ -430,7 +430,7 @@ fn an_autoscaler_may_own_fields_that_the_chart_leaves_unset_and_is_named_when_th
 }
 
 /// Certificates in base64-encoded PEM: an injector's, and one of a chart that knows its CA. The server parses them.
-static INJECTED: LazyLock<String> = LazyLock::new(authority);
+pub(crate) static INJECTED: LazyLock<String> = LazyLock::new(authority);
 static RENEWED: LazyLock<String> = LazyLock::new(authority);
 static KNOWN: LazyLock<String> = LazyLock::new(authority);
 

@@ -11,7 +11,9 @@ use test_cluster::{Component, Namespace, Options, TestCluster, eventually_within
 use crate::chart::{condition, get};
 use crate::chart_kinds::{define, events_of, serve, set, start, wait_for, writes};
 use crate::hooks::{finish, pod_of, wait_said};
-use crate::operator::eventually;
+use crate::operator::{Operator, eventually};
+use crate::ownership::{HOLDER, install_kind};
+use crate::quiet::INJECTED;
 
 fn uid(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().unwrap_or_default()
@@ -134,37 +136,94 @@ fn a_failed_install_or_upgrade_leaves_what_it_adopted_and_so_does_the_garbage_co
     }
 }
 
+/// Names that managers of fields have by default: those of a kubebuilder project, and of `kubectl apply`.
+const MANAGERS: [&str; 2] = ["manager", "kubectl-client-side-apply"];
+
 #[test]
-fn fields_of_a_manager_called_manager_survive_a_failed_upgrade_and_a_good_one() {
+fn fields_of_managers_with_a_default_name_survive_a_failed_upgrade_and_a_good_one() {
     let Some(cluster) = TestCluster::shared_or_skip() else { return };
     let namespace = cluster.namespace("managers").unwrap();
     let _operator = start(cluster, &namespace);
     set(&namespace, "web", json!({"colour": "green"}));
     wait_for(&namespace, "web", "Ready");
-    let theirs = json!({"metadata": {"finalizers": ["test.my.domain/held"], "annotations": {"theirs": "1"}}, "data": {"added": "x"}});
-    let patch = ["patch", "configmap", "web", "--type=merge", "--field-manager=manager", "-p", &theirs.to_string()];
-    namespace.kubectl(patch).unwrap();
+    let finalizers = MANAGERS.map(|manager| format!("test.my.domain/{manager}"));
+    for (n, manager) in MANAGERS.into_iter().enumerate() {
+        let metadata = json!({"finalizers": finalizers[..=n], "annotations": {manager: "1"}});
+        let theirs = json!({"metadata": metadata, "data": {manager: "x"}}).to_string();
+        let manager = format!("--field-manager={manager}");
+        namespace.kubectl(["patch", "configmap", "web", "--type=merge", &manager, "-p", &theirs]).unwrap();
+    }
     let before = map(&namespace, "web");
     let check = |colour: &str| {
         let now = map(&namespace, "web");
         assert_eq!((uid(&now), &now["data"]["colour"]), (uid(&before), &json!(colour)));
-        assert_eq!(now["data"]["added"], "x");
-        assert_eq!(now["metadata"]["annotations"]["theirs"], "1");
-        assert_eq!(now["metadata"]["finalizers"], json!(["test.my.domain/held"]));
+        for manager in MANAGERS {
+            assert_eq!(now["data"][manager], "x", "{now}");
+            assert_eq!(now["metadata"]["annotations"][manager], "1", "{now}");
+        }
+        assert_eq!(now["metadata"]["finalizers"], json!(finalizers));
     };
-    let refused =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "web-refused"}, "data": {"no/key": "z"}});
-    set(&namespace, "web", json!({"colour": "yellow", "extra": refused.to_string()}));
-    eventually("rollback", || match events_of(&namespace, "web") {
-        events if events.contains("RolledBack") => Ok(()),
-        events => Err(events),
-    });
+    let refused = map_of("web-refused", &json!({"no/key": "z"}));
+    set(&namespace, "web", json!({"colour": "yellow", "extra": refused}));
+    wait_rolled_back(|| events_of(&namespace, "web"));
     check("green");
     set(&namespace, "web", json!({"colour": "blue"}));
     wait_for(&namespace, "web", "Ready");
     check("blue");
     let release = json!({"metadata": {"finalizers": null}}).to_string();
     namespace.kubectl(["patch", "configmap", "web", "--type=merge", "-p", &release]).unwrap();
+}
+
+#[test]
+fn ca_bundles_that_managers_with_a_default_name_inject_survive_a_failed_upgrade_and_a_good_one() {
+    const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/quiet");
+    let Some(cluster) = TestCluster::shared_or_skip() else { return };
+    install_kind(cluster);
+    let namespace = cluster.namespace("injected").unwrap();
+    let watch = json!([{
+        "group": "test.my.domain", "version": "v1", "kind": "Holder", "chart": CHART, "objects": {"clusterScoped": "any"},
+    }]);
+    let _operator = Operator::start_in(cluster, &[&namespace], &watch.to_string());
+    let webhooks = MANAGERS.map(|manager| {
+        json!({
+            "name": format!("{manager}.my.domain"), "admissionReviewVersions": ["v1"], "sideEffects": "None",
+            "clientConfig": {"service": {"name": "nobody", "namespace": namespace.name()}},
+            "rules": [{"apiGroups": ["nothing.my.domain"], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["nothings"]}],
+        })
+    });
+    // A name for this test alone: the object is the whole cluster's.
+    let kind = "validatingwebhookconfiguration";
+    let set = |colour: &str, more: &[String]| {
+        let metadata = json!({"name": namespace.name(), "annotations": {"colour": colour}});
+        let configuration = json!({
+            "apiVersion": "admissionregistration.k8s.io/v1", "kind": "ValidatingWebhookConfiguration",
+            "metadata": metadata, "webhooks": webhooks,
+        });
+        let objects = [&[configuration.to_string()], more].concat();
+        HOLDER.set(&namespace, "web", &json!({"objects": objects}));
+    };
+    set("green", &[]);
+    HOLDER.wait_for(&namespace, "web", "Ready");
+    for (n, manager) in MANAGERS.into_iter().enumerate() {
+        let path = format!("/webhooks/{n}/clientConfig/caBundle");
+        let patch = json!([{"op": "add", "path": path, "value": *INJECTED}]).to_string();
+        let manager = format!("--field-manager={manager}");
+        cluster.kubectl(["patch", kind, namespace.name(), "--type=json", &manager, "-p", &patch]).unwrap();
+    }
+    let before = get(&namespace, [kind, namespace.name()]);
+    let check = |colour: &str| {
+        let now = get(&namespace, [kind, namespace.name()]);
+        assert_eq!((uid(&now), &now["metadata"]["annotations"]["colour"]), (uid(&before), &json!(colour)));
+        let bundles = [0_usize, 1].map(|n| now["webhooks"][n]["clientConfig"]["caBundle"].clone());
+        assert_eq!(bundles, [json!(*INJECTED), json!(*INJECTED)], "{now}");
+    };
+    set("yellow", &[map_of("web-refused", &json!({"no/key": "z"}))]);
+    wait_rolled_back(|| HOLDER.events_of(&namespace, "web"));
+    check("green");
+    set("blue", &[]);
+    HOLDER.wait_for(&namespace, "web", "Ready");
+    check("blue");
+    namespace.kubectl(["delete", "holder", "web", "--timeout=60s"]).unwrap();
 }
 
 #[test]
