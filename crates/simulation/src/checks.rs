@@ -133,15 +133,6 @@ impl Checks {
         }
     }
 
-    /// Records that the server refused to show this object. If it is a hook, its action fails, and the next one runs it
-    /// again.
-    pub fn hide(&mut self, path: &str) {
-        let resource = names::owner(path).filter(|_| path.ends_with("-hook"));
-        if let Some(resource) = resource.and_then(|name| self.resources.get_mut(name)) {
-            resource.hook = None;
-        }
-    }
-
     /// Records that a process may start with another configuration.
     pub fn setup_changes(&mut self) {
         self.setups += 1;
