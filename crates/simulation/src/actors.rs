@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::names::{self, API_VERSION, NAMES, OTHER};
 use crate::script::Action;
-use crate::world::World;
+use crate::world::{World, is_going};
 
 /// Maximum time until controllers notice a change.
 const NOTICE: Duration = Duration::from_millis(400);
@@ -55,7 +55,7 @@ pub enum Deployments {
 pub async fn control(world: Arc<World>, deployments: Deployments) {
     let seed = world.state().random.u64(..);
     let mut all: Vec<(&str, Box<dyn Controller + Send>)> = vec![
-        ("kubelet", Box::new(Kubelet::new(fates(seed, deployments)))),
+        ("kubelet", Box::new(Kubelet::new(fates(world.clone(), seed, deployments)))),
         ("gc", Box::new(Collector)),
         ("ttl", Box::new(TimeToLive)),
         ("namespaces", Box::new(Namespaces)),
@@ -76,16 +76,16 @@ pub async fn control(world: Arc<World>, deployments: Deployments) {
                     sleep(world.pause(PACE)).await;
                 }
             }
-            is_busy |= let_go(&world) || look_after(&world);
+            is_busy |= let_go(&world) || look_after(&world) || hold(&world);
         }
         let elapsed = world.elapsed();
         world.state().trace.poll(elapsed);
     }
 }
 
-/// Decides the outcome of workloads: Jobs succeed after a while, and Deployments become ready, except those of the
-/// chart that never does.
-fn fates(seed: u64, deployments: Deployments) -> impl FnMut(&str, &Value) -> Fate + Send {
+/// Decides the outcome of workloads: Jobs succeed after a while, unless hooks have trouble, and Deployments become ready,
+/// except those of the chart that never does.
+fn fates(world: Arc<World>, seed: u64, deployments: Deployments) -> impl FnMut(&str, &Value) -> Fate + Send {
     let (mut random, mut ends) = (fastrand::Rng::with_seed(seed), BTreeMap::<(String, u64), Instant>::new());
     move |path, object| {
         let is_deployment = path.contains("/deployments/");
@@ -100,18 +100,40 @@ fn fates(seed: u64, deployments: Deployments) -> impl FnMut(&str, &Value) -> Fat
         let generation = if is_deployment { metadata["generation"].as_u64().unwrap_or_default() } else { 0 };
         let uid = (metadata["uid"].as_str().unwrap_or_default().to_owned(), generation);
         let end = ends.entry(uid).or_insert_with(|| Instant::now() + Duration::from_millis(random.u64(0..JOB)));
-        if *end <= Instant::now() { Fate::Ready } else { Fate::Waits }
+        match *end <= Instant::now() {
+            true if names::is_hook(path) => world.state().hooks.fate(),
+            true => Fate::Ready,
+            false => Fate::Waits,
+        }
     }
 }
 
-/// Removes the other operator's finalizer from objects that are being deleted. Returns whether it acted.
+/// Removes the other operator's finalizer from objects that are being deleted, except from Jobs that linger. Returns
+/// whether it acted.
 fn let_go(world: &World) -> bool {
-    let mut acted = false;
+    let (mut acted, linger) = (false, world.state().hooks.linger());
     for (path, object) in world.objects() {
         let finalizers = object["metadata"]["finalizers"].as_array().cloned().unwrap_or_default();
-        if object["metadata"]["deletionTimestamp"].is_string() && finalizers.iter().any(|one| one == FINALIZER) {
+        let is_free = is_going(&object) && !(linger && names::is_hook(&path));
+        if is_free && finalizers.iter().any(|one| one == FINALIZER) {
             let others: Vec<Value> = finalizers.into_iter().filter(|one| one != FINALIZER).collect();
             let body = json!({"metadata": {"finalizers": others}}).to_string().into_bytes();
+            acted |= world.write("other", &Call::merge(format!("{path}?fieldManager=manager"), body)).is_some();
+        }
+    }
+    acted
+}
+
+/// Sets a finalizer on the Jobs of hooks while they linger, so that they stay once they are deleted. Returns whether it
+/// acted.
+fn hold(world: &World) -> bool {
+    let mut acted = false;
+    if !world.state().hooks.linger() {
+        return acted;
+    }
+    for (path, job) in world.objects() {
+        if names::is_hook(&path) && !is_going(&job) && job["metadata"]["finalizers"].is_null() {
+            let body = json!({"metadata": {"finalizers": [FINALIZER]}}).to_string().into_bytes();
             acted |= world.write("other", &Call::merge(format!("{path}?fieldManager=manager"), body)).is_some();
         }
     }
@@ -170,8 +192,7 @@ pub fn act(world: &World, action: &Action) {
 }
 
 fn patch(world: &World, by: &str, manager: &str, path: &str, change: &Value) {
-    let is_going = |object: Arc<Value>| object["metadata"]["deletionTimestamp"].is_string();
-    if world.object(path).is_none_or(is_going) {
+    if world.object(path).is_none_or(|object| is_going(&object)) {
         return;
     }
     _ = world.write(by, &Call::merge(format!("{path}?fieldManager={manager}"), change.to_string().into_bytes()));

@@ -9,6 +9,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use crate::helm::Command;
+use crate::hooks::may_be_removed;
 use crate::jobs::{self, Task, inputs, names_a_job};
 use crate::names::{self, NAMES, OBJECTS, OTHER, SOME, is_of};
 use crate::order::{Order, Owner, is_pending};
@@ -56,6 +57,8 @@ pub struct Checks {
     pub is_pulled: bool,
     /// Whether the chart's digest is given.
     pub is_pinned: bool,
+    /// Whether a process limits how long a hook may take.
+    pub limits_hooks: bool,
     /// Where processes keep records.
     pub places: Places,
 }
@@ -111,6 +114,8 @@ pub(crate) struct Resource {
     guarded: Option<Instant>,
     /// The revision and values of the last hook.
     pub(crate) hook: Option<String>,
+    /// How often a hook failed.
+    pub(crate) failed_hooks: u32,
     /// The newest Job of the chart.
     pub(crate) task: Option<Task>,
     /// Whether the newest Job of each image has finished.
@@ -155,13 +160,14 @@ impl Checks {
         (self.is_pulled, self.is_pinned) = (now.is_pulled, now.is_pinned);
         (self.setups, self.ends, self.last_end) = (now.setups, now.ends, now.last_end);
         (self.losses, self.last_loss) = (now.losses, now.last_loss);
-        self.places = now.places;
+        (self.places, self.limits_hooks) = (now.places, now.limits_hooks);
         self.rollout.is_limited = now.rollout.is_limited;
         (self.order.is_on, self.order.may_fail) = (now.order.is_on, now.order.may_fail);
         self.touched.extend(now.touched);
         for (name, now) in now.resources {
             let resource = self.resources.entry(name).or_default();
             resource.judged |= now.judged;
+            resource.remember_failures(now.failed_hooks);
             resource.may_go.extend(now.may_go);
             // A person's command that has begun keeps running.
             resource.is_unrecorded |= now.is_unrecorded;
@@ -220,6 +226,7 @@ impl Checks {
         self.note_record(change, objects);
         self.note_move(change, objects);
         self.note_kept(change, objects);
+        self.note_hook(change);
         let is_operator = change.by.starts_with("op-");
         if self.is_emptied && change.path.contains(&*format!("/namespaces/{OTHER}/")) {
             return None;
@@ -398,7 +405,8 @@ impl Checks {
             resource.lost_guarded |= change.path.ends_with("-guarded");
             return None;
         }
-        let is_own = resource.judged && !resource.before.contains(&*change.path);
+        let has_failed = resource.judged || may_be_removed(name, resource, objects);
+        let is_own = has_failed && !resource.before.contains(&*change.path);
         let may_go = !resource.exists || resource.may_go.contains(&*change.path) || is_own;
         // What is made after it is the release's.
         resource.before.remove(&*change.path);

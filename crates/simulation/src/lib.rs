@@ -6,7 +6,8 @@
 //! is the cluster, `network` the connection to it, `faults` the failures of that connection, `registry` has charts,
 //! `process` is a manager, `actors` and `helm` everyone else who acts. `checks` holds the invariants of every write
 //! (`rollout`: of rollouts, `order`: of groups, `jobs`: of Jobs, `hooks`: of hooks that failed, `others`: of what others
-//! wrote, `places`: of where records are), `quiet` those of rests and of the end, and `trace` the log. See docs/decisions/0057-simulation.md.
+//! wrote, `places`: of where records are), `quiet` those of rests and of the end, and `trace` the log. See
+//! docs/decisions/0057-simulation.md.
 
 pub mod actors;
 pub mod checks;

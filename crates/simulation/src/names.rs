@@ -87,6 +87,11 @@ pub fn is_of(path: &str, name: &str) -> bool {
     owner(path) == Some(name) && !path.contains("/jobs/")
 }
 
+/// Returns whether this is the Job of a hook.
+pub fn is_hook(path: &str) -> bool {
+    path.contains("/jobs/") && (path.ends_with("-hook") || path.ends_with("-farewell"))
+}
+
 /// Returns the release and the revision of a record's path.
 pub fn record(path_of_object: &str) -> Option<(&str, &str)> {
     let (recorded, revision) = recorded(path_of_object)?;

@@ -57,6 +57,10 @@ impl End {
         if self.is_blind && !is_ready {
             return Vec::new();
         }
+        // A hook failed in the last attempt that `retries` and `onFailure` allow, and the resource says so.
+        if self.gives_up && seen.failed_hooks > 0 && !is_ready && why.contains("hook ") {
+            return Vec::new();
+        }
         // A person gave one of its objects to another release, and the resource says so.
         let is_others = |object: &str| others::is_of_another_release(objects, &names::path(object, name), name);
         if why.contains("ReleaseConflict") && OBJECTS.into_iter().any(is_others) {

@@ -152,6 +152,7 @@ impl Processes {
         let (is_mixed, is_limited) = (self.is_mixed(), self.is_limited());
         let (is_ordered, may_fail) = (self.is_ordered(), self.may_fail());
         let (is_pulled, is_pinned) = (self.is_pulled(), self.is_pinned());
+        let limits_hooks = self.limits_hooks();
         let checks = &mut self.world.state().checks;
         if moves {
             checks.places.moves += 2;
@@ -164,6 +165,7 @@ impl Processes {
         checks.rollout.is_limited = is_limited;
         checks.order.is_on &= is_ordered;
         checks.order.may_fail |= may_fail;
+        checks.limits_hooks |= limits_hooks;
         checks.is_pulled |= is_pulled;
         checks.is_pinned &= is_pinned;
     }
@@ -182,6 +184,10 @@ impl Processes {
 
     fn is_pinned(&self) -> bool {
         self.all.iter().all(|place| place.setup.chart == "pinned")
+    }
+
+    fn limits_hooks(&self) -> bool {
+        self.all.iter().any(|place| place.setup.limits_hooks())
     }
 
     fn is_limited(&self) -> bool {
@@ -257,6 +263,7 @@ async fn simulate(script: Script, trace: Trace) -> (Report, Vec<String>) {
         checks.rollout.is_limited = processes.is_limited();
         checks.order.is_on = processes.is_ordered();
         checks.order.may_fail = processes.may_fail();
+        checks.limits_hooks = processes.limits_hooks();
         checks.is_pulled = processes.is_pulled();
         checks.is_pinned = processes.is_pinned();
     }
@@ -283,6 +290,7 @@ async fn simulate(script: Script, trace: Trace) -> (Report, Vec<String>) {
     }
     processes.until(began + script.end()).await;
     world.state().faults.end();
+    world.state().hooks.end();
     world.state().registry.recover();
     settle(&world, &mut processes).await;
     controllers.abort();
@@ -335,6 +343,7 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
     }
     match action {
         Action::Fault(fault) => world.state().faults.begin(fault.clone(), elapsed),
+        Action::Hooks(trouble, for_ms) => world.state().hooks.begin(*trouble, *for_ms),
         Action::Forbid(which, namespace) => world.state().faults.forbid(*which, namespace),
         Action::RestartServer(away, loading) => restart(world, (*away, *loading), elapsed),
         Action::Backup => world.back_up(),

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::faults::{Fault, Which};
 use crate::helm::Command;
+use crate::hooks::Trouble;
 use crate::process::Setup;
 use crate::registry::Mood;
 use crate::{draw, moves, newer, stories, timing, unseen};
@@ -78,6 +79,8 @@ pub enum Action {
     Fault(Fault),
     /// The server forbids requests for a namespace from now on.
     Forbid(Which, String),
+    /// The Jobs of hooks have this trouble for this many milliseconds.
+    Hooks(Trouble, u64),
     /// All running watches break.
     Cut,
     /// The server compacts its history, so running watches expire.
@@ -123,6 +126,7 @@ impl Action {
             Action::Fault(fault) => vec![&mut fault.for_ms],
             Action::RestartServer(away, loading) | Action::Restore(away, loading) => vec![away, loading],
             Action::Registry(_, time)
+            | Action::Hooks(_, time)
             | Action::KillAfter(_, _, time)
             | Action::Kill(_, time)
             | Action::Suspend(time)

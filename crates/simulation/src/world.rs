@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::checks::Checks;
 use crate::faults::Faults;
+use crate::hooks::Hooks;
 use crate::names::{self, API_VERSION, NAMES, OBJECTS, OTHER, SHARED};
 use crate::network::VERY_LATE;
 use crate::registry::Registry;
@@ -72,6 +73,8 @@ pub struct State {
     pub stirred: Option<Instant>,
     /// The active faults.
     pub faults: Faults,
+    /// The trouble of hooks.
+    pub hooks: Hooks,
     /// The registry with charts.
     pub registry: Registry,
     /// The steps so far, as a hash and, on request, as text.
@@ -108,6 +111,7 @@ impl World {
             changes: 0,
             stirred: None,
             faults: Faults::default(),
+            hooks: Hooks::default(),
             registry: Registry::default(),
             trace,
             checks: Checks::new(),
