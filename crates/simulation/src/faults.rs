@@ -39,6 +39,8 @@ pub enum Which {
     ObjectWatches,
     /// Reads, lists and watches of Deployments.
     Deployments,
+    /// Deletions of Jobs.
+    JobDeletions,
 }
 
 /// The effect of a fault on a request.
@@ -211,5 +213,6 @@ fn concerns(which: Which, call: &Call) -> bool {
             is_read && is_list && !is_other
         }
         Which::Deployments => is_read && path.contains("/deployments"),
+        Which::JobDeletions => call.method == http::Method::DELETE && path.contains("/jobs/"),
     }
 }

@@ -12,7 +12,7 @@ use crate::helm::Command;
 use crate::hooks::Trouble;
 use crate::process::Setup;
 use crate::registry::Mood;
-use crate::{draw, moves, newer, stories, timing, unseen};
+use crate::{draw, hook_stories, moves, newer, stories, timing, unseen};
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -199,6 +199,7 @@ impl Script {
         moves::add(&mut fastrand::Rng::with_seed(seed.rotate_left(48)), &mut script);
         newer::add_jobs(&mut fastrand::Rng::with_seed(!seed.rotate_left(16)), &mut script);
         unseen::add(&mut fastrand::Rng::with_seed(seed.rotate_left(4)), &mut script);
+        hook_stories::add(&mut fastrand::Rng::with_seed(!seed.rotate_left(48)), &mut script);
         script
     }
 
