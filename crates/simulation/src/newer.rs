@@ -76,6 +76,14 @@ pub fn add_jobs(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
+/// Lets the caches of the server lag in some scripts. This shows that the operator never relies on a list at any version: a
+/// release whose record such a list lacks would be installed anew.
+pub fn add_lag(random: &mut fastrand::Rng, script: &mut Script) {
+    if random.u8(0..16) == 0 {
+        script.insert(0, Action::Lag(random.u64(1..100)));
+    }
+}
+
 /// Restores the server from a backup in the middle of other actions.
 fn restore(random: &mut fastrand::Rng, script: &mut Script) {
     // All processes have started by then.

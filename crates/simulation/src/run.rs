@@ -346,6 +346,7 @@ fn perform(world: &Arc<World>, processes: &mut Processes, action: &Action) {
         Action::Hooks(trouble, for_ms) => world.state().hooks.begin(*trouble, *for_ms),
         Action::Forbid(which, namespace) => world.state().faults.forbid(*which, namespace),
         Action::RestartServer(away, loading) => restart(world, (*away, *loading), elapsed),
+        Action::Lag(versions) => world.server().set_lag(*versions),
         Action::Backup => world.back_up(),
         Action::Restore(away, loading) => {
             if world.restore() {

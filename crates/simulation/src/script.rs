@@ -96,6 +96,8 @@ pub enum Action {
     /// The server restarts. It is down for the first number of milliseconds, and rejects everything for the second,
     /// until it has loaded its roles.
     RestartServer(u64, u64),
+    /// A list at any version is served from a cache that is this many versions behind, from now on.
+    Lag(u64),
     /// The state of the server is backed up.
     Backup,
     /// Like [`RestartServer`](Self::RestartServer), but from the last backup: later changes are lost, and resource
@@ -200,6 +202,7 @@ impl Script {
         newer::add_jobs(&mut fastrand::Rng::with_seed(!seed.rotate_left(16)), &mut script);
         unseen::add(&mut fastrand::Rng::with_seed(seed.rotate_left(4)), &mut script);
         hook_stories::add(&mut fastrand::Rng::with_seed(!seed.rotate_left(48)), &mut script);
+        newer::add_lag(&mut fastrand::Rng::with_seed(!seed.rotate_left(12)), &mut script);
         script
     }
 
