@@ -161,6 +161,11 @@ pub fn act(world: &World, action: &Action) {
             let annotations = json!({"metadata": {"annotations": {key: value}}});
             patch(world, "person", "kubectl-annotate", &names::resource(name), &annotations);
         }
+        Action::Unannotate(name, key) => {
+            let annotations = json!({"metadata": {"annotations": {key: null}}});
+            patch(world, "person", "kubectl-annotate", &names::resource(name), &annotations);
+        }
+        Action::Free(name) => free(world, &names::resource(name)),
         Action::Claim(name) => {
             let annotations = json!({"helm.sdk.operatorframework.io/adopt": "true"});
             let object = json!({"metadata": {"annotations": annotations}, "spec": {"message": "claimed"}});
@@ -196,6 +201,12 @@ fn patch(world: &World, by: &str, manager: &str, path: &str, change: &Value) {
         return;
     }
     _ = world.write(by, &Call::merge(format!("{path}?fieldManager={manager}"), change.to_string().into_bytes()));
+}
+
+/// Removes the finalizers of an object, even if it is being deleted.
+fn free(world: &World, path: &str) {
+    let change = json!({"metadata": {"finalizers": null}}).to_string().into_bytes();
+    _ = world.write("person", &Call::merge(format!("{path}?fieldManager=kubectl-patch"), change));
 }
 
 fn delete(world: &World, path: &str, how: &str) {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use crate::helm::Command;
 use crate::hooks::may_be_removed;
+use crate::interventions;
 use crate::jobs::{self, Task, inputs, names_a_job};
 use crate::names::{self, NAMES, OBJECTS, OTHER, SOME, is_of};
 use crate::order::{Order, Owner, is_pending};
@@ -81,6 +82,8 @@ pub(crate) struct Resource {
     /// Whether a resource of another kind also claims the release.
     pub(crate) is_claimed: bool,
     pub(crate) leaves_orphans: bool,
+    /// Whether a person removed the operator's finalizer; once it is gone, whether that leaves objects.
+    pub(crate) is_freed: bool,
     /// Whether its deletion is in the foreground: the garbage collector deletes its objects first.
     pub(crate) goes_last: bool,
     /// Objects that some values since the last quiet point omit.
@@ -196,7 +199,7 @@ impl Checks {
                 resource.leaves_orphans |= how == "Orphan";
                 resource.goes_last |= how == "Foreground";
             }
-            _ => {}
+            other => interventions::note(self, other),
         }
     }
 
@@ -301,6 +304,7 @@ impl Checks {
                 has_moved: resource.has_moved || leaves_records,
                 claims: resource.claims,
                 leaves_orphans: resource.leaves_orphans,
+                is_freed: interventions::leaves_objects(resource, change),
                 ..Resource::default()
             };
             self.rollout.forget(name);

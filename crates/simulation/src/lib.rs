@@ -2,12 +2,12 @@
 //! delay and fault.
 //!
 //! `script` is the sequence of actions of a run, drawn from a seed (`draw`, `stories`, `newer`, `timing`, `moves`,
-//! `unseen`, `hook_stories`); `run` plays it, `shrink` finds a shorter script that fails alike, and `repeated` plays seeds
-//! twice. `world` is the cluster, `network` the connection to it, `faults` the failures of that connection, `registry` has
-//! charts, `process` is a manager, `actors` and `helm` everyone else who acts. `checks` holds the invariants of every write
-//! (`rollout`: of rollouts, `order`: of groups, `jobs`: of Jobs, `hooks`: of hooks that failed, `others`: of what others
-//! wrote, `places`: of where records are), `quiet` those of rests and of the end, and `trace` the log. See
-//! docs/decisions/0057-simulation.md.
+//! `unseen`, `hook_stories`, `interventions`); `run` plays it, `shrink` finds a shorter script that fails alike, and
+//! `repeated` plays seeds twice. `world` is the cluster, `network` the connection to it, `faults` the failures of that
+//! connection, `registry` has charts, `process` is a manager, `actors` and `helm` everyone else who acts. `checks` holds
+//! the invariants of every write (`rollout`: of rollouts, `order`: of groups, `jobs`: of Jobs, `hooks`: of hooks that
+//! failed, `others`: of what others wrote, `places`: of where records are), `quiet` those of rests and of the end, and
+//! `trace` the log. See docs/decisions/0057-simulation.md.
 
 pub mod actors;
 pub mod checks;
@@ -16,6 +16,7 @@ pub mod faults;
 pub mod helm;
 pub mod hook_stories;
 pub mod hooks;
+pub mod interventions;
 pub mod jobs;
 pub mod moves;
 pub mod names;

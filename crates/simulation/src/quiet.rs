@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use crate::actors::{KEEP, autoscaler};
 use crate::checks::{Objects, Resource};
+use crate::interventions;
 use crate::names::{self, JOBS, NAMESPACE, OBJECTS, SOME};
 use crate::others;
 use crate::rollout::is_broken;
@@ -44,8 +45,10 @@ impl End {
         match objects.get(&*names::resource(name)) {
             // The import waits longer than what an interrupted helm is left alone for.
             Some(object) if place.is_some() && readiness(object).1.contains("ReleaseInFlight") => Vec::new(),
+            Some(object) if interventions::is_left_alone(object) => Vec::new(),
             Some(object) if resource.exists => self.converged(name, (resource, object), objects),
             Some(_) => vec![format!("(i) resource {name} is still being deleted")],
+            None if resource.is_freed => Vec::new(),
             None => left_over(name, resource, objects),
         }
     }

@@ -12,7 +12,7 @@ use crate::helm::Command;
 use crate::hooks::Trouble;
 use crate::process::Setup;
 use crate::registry::Mood;
-use crate::{draw, hook_stories, moves, newer, stories, timing, unseen};
+use crate::{draw, hook_stories, interventions, moves, newer, stories, timing, unseen};
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +47,10 @@ pub enum Action {
     Unclaim(String),
     /// A person annotates a resource.
     Annotate(String, String, String),
+    /// A person removes an annotation of a resource.
+    Unannotate(String, String),
+    /// A person removes the finalizers of a resource, which may be being deleted.
+    Free(String),
     /// A person changes a field of a release's object.
     Disturb(String),
     /// A person deletes a release's object.
@@ -202,6 +206,7 @@ impl Script {
         newer::add_jobs(&mut fastrand::Rng::with_seed(!seed.rotate_left(16)), &mut script);
         unseen::add(&mut fastrand::Rng::with_seed(seed.rotate_left(4)), &mut script);
         hook_stories::add(&mut fastrand::Rng::with_seed(!seed.rotate_left(48)), &mut script);
+        interventions::add(&mut fastrand::Rng::with_seed(seed.rotate_left(12)), &mut script);
         newer::add_lag(&mut fastrand::Rng::with_seed(!seed.rotate_left(12)), &mut script);
         script
     }
