@@ -202,7 +202,7 @@ fn operator(setup: &Setup) -> anyhow::Result<Operator> {
 }
 
 /// The files of the chart, except Chart.yaml. They are part of the program, so that it runs anywhere.
-pub(crate) const CHART: [(&str, &str); 7] = [
+const CHART: [(&str, &str); 7] = [
     ("values.yaml", include_str!("../charts/web/values.yaml")),
     ("templates/_groups.tpl", include_str!("../charts/web/templates/_groups.tpl")),
     ("templates/config.yaml", include_str!("../charts/web/templates/config.yaml")),
@@ -211,6 +211,16 @@ pub(crate) const CHART: [(&str, &str); 7] = [
     ("templates/volumes.yaml", include_str!("../charts/web/templates/volumes.yaml")),
     ("templates/workloads.yaml", include_str!("../charts/web/templates/workloads.yaml")),
 ];
+
+/// Returns the files of a version of the chart, whose objects have an order or not.
+pub(crate) fn chart_files(version: &str, is_ordered: bool) -> Vec<(&'static str, String)> {
+    let text = |(name, text): (&'static str, &str)| match name {
+        "values.yaml" if is_ordered => (name, format!("{text}ordered: true\n")),
+        _ => (name, text.to_owned()),
+    };
+    let metadata = ("Chart.yaml", format!("apiVersion: v2\nname: web\nversion: {version}\n"));
+    CHART.into_iter().map(text).chain([metadata]).collect()
+}
 
 /// Returns the folder with the versions of the chart, which differ only in their number, and in whether their objects
 /// have an order.
@@ -228,12 +238,8 @@ fn charts() -> anyhow::Result<&'static Path> {
     for (name, version) in ["web", "tiers"].into_iter().flat_map(|name| (1..=3).map(move |version| (name, version))) {
         let to = made.path().join(format!("{name}{version}"));
         std::fs::create_dir_all(to.join("templates"))?;
-        std::fs::write(to.join("Chart.yaml"), format!("apiVersion: v2\nname: web\nversion: {version}.0.0\n"))?;
-        for (name, text) in CHART {
-            std::fs::write(to.join(name), text)?;
-        }
-        if name == "tiers" {
-            std::fs::write(to.join("values.yaml"), format!("{}ordered: true\n", CHART[0].1))?;
+        for (file, text) in chart_files(&format!("{version}.0.0"), name == "tiers") {
+            std::fs::write(to.join(file), text)?;
         }
     }
     // Another thread may have been faster.

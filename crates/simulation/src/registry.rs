@@ -19,7 +19,7 @@ use tower::BoxError;
 use tower::util::BoxCloneSyncService;
 
 use crate::network::Failure;
-use crate::process::CHART;
+use crate::process::chart_files;
 use crate::world::World;
 
 /// The version that is there from the beginning.
@@ -181,10 +181,8 @@ fn digest(bytes: &[u8]) -> String {
 
 /// Returns the chart of a version as an archive; an empty one if that fails, which no digest names.
 fn packed(version: &str) -> Vec<u8> {
-    let chart = format!("apiVersion: v2\nname: web\nversion: {version}\n");
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-    let files = CHART.into_iter().chain([("Chart.yaml", &*chart)]);
-    let added = files.into_iter().try_for_each(|(name, text)| {
+    let added = chart_files(version, false).into_iter().try_for_each(|(name, text)| {
         let mut header = tar::Header::new_gnu();
         header.set_size(text.len() as u64);
         header.set_mode(0o644);
