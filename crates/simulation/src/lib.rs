@@ -6,8 +6,8 @@
 //! `repeated` plays seeds twice. `world` is the cluster, `network` the connection to it, `faults` the failures of that
 //! connection, `registry` has charts, `process` is a manager, `actors` and `helm` everyone else who acts. `checks` holds
 //! the invariants of every write (`rollout`: of rollouts, `order`: of groups, `jobs`: of Jobs, `hooks`: of hooks that
-//! failed, `others`: of what others wrote, `places`: of where records are), `quiet` those of rests and of the end, and
-//! `trace` the log. See docs/decisions/0057-simulation.md.
+//! failed, `others`: of what others wrote, `places`: of where records are), `quiet` those of rests and of the end (`rendered`: of
+//! what the chart renders), and `trace` the log. See docs/decisions/0057-simulation.md.
 
 pub mod actors;
 pub mod checks;
@@ -28,6 +28,7 @@ pub mod places;
 pub mod process;
 pub mod quiet;
 pub mod registry;
+pub mod rendered;
 pub mod repeated;
 pub mod rollout;
 pub mod run;

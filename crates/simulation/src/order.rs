@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::checks::Objects;
 use crate::names::{self, JOBS, OBJECTS, SOME};
-use crate::quiet::records;
+use crate::quiet::{newest, status_of};
 use crate::world::{Change, is_going};
 
 /// The order of every release, and what was ready when.
@@ -110,9 +110,7 @@ fn rank(path: &str, name: &str) -> Option<usize> {
 
 /// Returns whether an action on the release has begun and not ended.
 pub(crate) fn is_pending(name: &str, objects: &Objects) -> bool {
-    let newest = records(name, objects)
-        .max_by_key(|(path, _)| names::record(path).and_then(|(_, revision)| revision.parse::<u32>().ok()));
-    let status = newest.and_then(|(_, record)| record["metadata"]["labels"]["status"].as_str());
+    let status = newest(name, objects).and_then(|(_, record)| status_of(Some(record)));
     status.is_some_and(|status| status.starts_with("pending"))
 }
 

@@ -212,11 +212,11 @@ const CHART: [(&str, &str); 7] = [
     ("templates/workloads.yaml", include_str!("../charts/web/templates/workloads.yaml")),
 ];
 
-/// Returns the files of a version of the chart, whose objects have an order or not.
-pub(crate) fn chart_files(version: &str, is_ordered: bool) -> Vec<(&'static str, String)> {
-    let text = |(name, text): (&'static str, &str)| match name {
-        "values.yaml" if is_ordered => (name, format!("{text}ordered: true\n")),
-        _ => (name, text.to_owned()),
+/// Returns the files of a version of a chart: `web`, or `tiers`, which is the same with an order of its objects.
+pub(crate) fn chart_files(chart: &str, version: &str) -> Vec<(&'static str, String)> {
+    let text = |(file, text): (&'static str, &str)| match file {
+        "values.yaml" if chart == "tiers" => (file, format!("{text}ordered: true\n")),
+        _ => (file, text.to_owned()),
     };
     let metadata = ("Chart.yaml", format!("apiVersion: v2\nname: web\nversion: {version}\n"));
     CHART.into_iter().map(text).chain([metadata]).collect()
@@ -238,7 +238,7 @@ fn charts() -> anyhow::Result<&'static Path> {
     for (name, version) in ["web", "tiers"].into_iter().flat_map(|name| (1..=3).map(move |version| (name, version))) {
         let to = made.path().join(format!("{name}{version}"));
         std::fs::create_dir_all(to.join("templates"))?;
-        for (file, text) in chart_files(&format!("{version}.0.0"), name == "tiers") {
+        for (file, text) in chart_files(name, &format!("{version}.0.0")) {
             std::fs::write(to.join(file), text)?;
         }
     }

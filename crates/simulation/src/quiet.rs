@@ -1,12 +1,14 @@
 //! The invariants that hold once the cluster is quiet.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use helm_release::release::{Packed, Release};
 use serde_json::Value;
 
-use crate::actors::{KEEP, autoscaler};
+use crate::actors::KEEP;
 use crate::checks::{Objects, Resource};
 use crate::interventions;
 use crate::names::{self, JOBS, NAMESPACE, OBJECTS, SOME};
@@ -21,8 +23,8 @@ pub struct End {
     pub version: Option<String>,
     /// Whether an attempt may be the last one.
     pub gives_up: bool,
-    /// Whether all processes take values from the Secret.
-    pub has_sources: bool,
+    /// Whether processes take values from the Secret; `None` if only some do.
+    pub takes_sources: Option<bool>,
     /// Whether a process applies objects as `helm` does client-side.
     pub merges: bool,
     /// Whether the Secret cannot be watched.
@@ -86,7 +88,12 @@ impl End {
         // What a failed upgrade made before the records moved stays until the next revision (0038). Without a record, only a
         // deletion of the resource removes what its values leave out, or what a person keeps of it.
         found.extend(left_over.into_iter().filter(|_| !seen.is_unrecorded && !seen.has_moved));
-        found.extend(self.differences(name, (seen, resource), objects));
+        match deployed_record(name, objects) {
+            Some(release) => found.extend(self.unlike(name, resource, &release, objects)),
+            None if deployed.is_empty() => {}
+            None => found.push(format!("(f) the record of the deployed revision of {name} cannot be read")),
+        }
+        found.extend(self.dropped(name, seen, objects));
         found.extend(self.job(name, objects));
         found.extend(self.task(name, (seen, resource), objects));
         if is_ready && !seen.is_unrecorded {
@@ -136,43 +143,34 @@ impl End {
         (missing.map(|path| format!("(d) {path} is missing")).collect(), left_over)
     }
 
-    /// Returns the fields that differ from the values.
-    fn differences(&self, name: &str, (seen, resource): (&Resource, &Value), objects: &Objects) -> Vec<String> {
-        let spec = &resource["spec"];
-        let replicas =
-            objects.get(&*autoscaler(name)).map_or(&spec["replicas"], |scaler| &scaler["spec"]["minReplicas"]);
-        let shared = shared(name, objects).filter(|_| self.has_sources);
-        let mut fields = vec![(OBJECTS[5], "/spec/replicas", replicas.clone())];
-        if self.looks {
-            fields.push((OBJECTS[0], "/data/message", spec["message"].clone()));
-            fields.extend(self.version.clone().map(|version| (OBJECTS[0], "/data/chart", version.into())));
-            fields.extend(shared.map(|shared| (OBJECTS[0], "/data/shared", shared.into())));
-            // helm takes our seal off a record, so no client-side merge knows what that revision applied. Nor does one
-            // know what a release applied that was uninstalled and left the object, because a person keeps it.
-            let is_kept = self.merges && is_kept(objects.get(&*names::path(OBJECTS[0], name)));
-            let second = self.second().filter(|_| !seen.is_helms && !is_kept);
-            fields.extend(second.map(|second| (OBJECTS[0], "/data/second", second)));
+    /// Checks (d) that the ConfigMap has no field that only later charts give it.
+    fn dropped(&self, name: &str, seen: &Resource, objects: &Objects) -> Option<String> {
+        let path = names::path(OBJECTS[0], name);
+        let object = objects.get(&*path)?;
+        // helm takes our seal off a record, so no client-side merge knows what that revision applied. Nor does one
+        // know what a release applied that was uninstalled and left the object, because a person keeps it.
+        let is_unknown = seen.is_helms || self.merges && is_kept(object);
+        if !self.looks || is_unknown || self.second()? != Value::Null {
+            return None;
         }
-        let mut found = Vec::new();
-        for (object, pointer, expected) in fields {
-            let path = names::path(object, name);
-            let value = objects.get(&*path).and_then(|object| object.pointer(pointer)).cloned().unwrap_or_default();
-            if value != expected {
-                found.push(format!("(d) {path}{pointer} is {value}, not {expected}"));
-            }
-        }
-        found
+        let second = object.pointer("/data/second")?;
+        Some(format!("(d) {path} is as another chart made it: {second}"))
     }
 }
 
 impl End {
-    /// Returns the value that only later charts have; `None` if releases may have different charts.
-    fn second(&self) -> Option<Value> {
-        let version = self.version.as_deref().or_else(|| match self.chart.as_deref()?.as_bytes().last()? {
+    /// Returns the version of the chart of all releases; `None` if they may have different ones.
+    pub(crate) fn known_version(&self) -> Option<&str> {
+        self.version.as_deref().or_else(|| match self.chart.as_deref()?.as_bytes().last()? {
             b'1' => Some("1.0.0"),
             b'2' => Some("2.0.0"),
             _ => None,
-        })?;
+        })
+    }
+
+    /// Returns the value that only later charts have; `None` if releases may have different charts.
+    fn second(&self) -> Option<Value> {
+        let version = self.known_version()?;
         Some(if version.starts_with('1') { Value::Null } else { version.into() })
     }
 
@@ -216,12 +214,12 @@ impl End {
     }
 }
 
-fn is_kept(object: Option<&Arc<Value>>) -> bool {
-    object.is_some_and(|object| object["metadata"]["annotations"][KEEP] == "keep")
+fn is_kept(object: &Value) -> bool {
+    object["metadata"]["annotations"][KEEP] == "keep"
 }
 
 /// Returns the value that the Secret provides for a resource.
-fn shared(name: &str, objects: &Objects) -> Option<String> {
+pub(crate) fn shared(name: &str, objects: &Objects) -> Option<String> {
     if names::namespace(name) != NAMESPACE {
         return None;
     }
@@ -244,6 +242,25 @@ pub(crate) fn records<'o>(name: &'o str, objects: &'o Objects) -> impl Iterator<
     let own = || objects.iter().filter(move |(path, _)| is_own(path));
     let have_moved = own().any(|(path, _)| names::place(path).is_some());
     own().filter(move |(path, _)| names::place(path).is_some() == have_moved)
+}
+
+/// Returns the records of a release with their revisions.
+fn numbered<'o>(name: &'o str, objects: &'o Objects) -> impl Iterator<Item = (u32, &'o Value)> {
+    records(name, objects).filter_map(|(path, record)| Some((names::record(path)?.1.parse::<u32>().ok()?, &**record)))
+}
+
+/// Returns the record of the newest revision.
+pub(crate) fn newest<'o>(name: &'o str, objects: &'o Objects) -> Option<(u32, &'o Value)> {
+    numbered(name, objects).max_by_key(|(revision, _)| *revision)
+}
+
+/// Returns the newest deployed revision, if its record can be read.
+fn deployed_record(name: &str, objects: &Objects) -> Option<(u32, Release)> {
+    let is_deployed = |record: &Value| status_of(Some(record)) == Some("deployed");
+    let deployed = numbered(name, objects).filter(|(_, record)| is_deployed(record));
+    let (revision, record) = deployed.max_by_key(|(revision, _)| *revision)?;
+    let text = STANDARD.decode(record["data"]["release"].as_str()?).ok()?;
+    Some((revision, Packed::from_record(&text, BTreeMap::new()).ok()?))
 }
 
 /// Returns whether a release has records in its own namespace.

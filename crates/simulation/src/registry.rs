@@ -182,7 +182,7 @@ fn digest(bytes: &[u8]) -> String {
 /// Returns the chart of a version as an archive; an empty one if that fails, which no digest names.
 fn packed(version: &str) -> Vec<u8> {
     let mut tar = tar::Builder::new(GzEncoder::new(Vec::new(), Compression::fast()));
-    let added = chart_files(version, false).into_iter().try_for_each(|(name, text)| {
+    let added = chart_files("web", version).into_iter().try_for_each(|(name, text)| {
         let mut header = tar::Header::new_gnu();
         header.set_size(text.len() as u64);
         header.set_mode(0o644);

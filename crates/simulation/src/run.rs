@@ -204,6 +204,12 @@ impl Processes {
         self.all.iter().any(|place| place.setup.watch.contains(key))
     }
 
+    /// Returns whether the processes' entries in watches.yaml have a key; `None` if only some do.
+    fn agree(&self, key: &str) -> Option<bool> {
+        let is_in_all = self.all.iter().all(|place| place.setup.watch.contains(key));
+        (is_in_all || !self.any(key)).then_some(is_in_all)
+    }
+
     /// Returns the final configuration of the processes.
     fn end(&self) -> End {
         let state = self.world.state();
@@ -220,7 +226,7 @@ impl Processes {
             chart: version.as_deref().map(|version| format!("web{}", &version[..1])).or(chart.map(str::to_owned)),
             version,
             gives_up: self.any("retries") || self.any("uninstall"),
-            has_sources: self.all.iter().all(|place| place.setup.watch.contains("valuesFrom")),
+            takes_sources: self.agree("valuesFrom"),
             merges: self.all.iter().any(|place| place.setup.watch.contains("apply: client")),
             looks: !is_blind && !faults.has_forbidden(Which::Maps)
                 || self.all.iter().all(|place| place.setup.period > 0),
