@@ -6,8 +6,9 @@
 //! `repeated` plays seeds twice. `world` is the cluster, `network` the connection to it, `faults` the failures of that
 //! connection, `registry` has charts, `process` is a manager, `actors` and `helm` everyone else who acts. `checks` holds
 //! the invariants of every write (`rollout`: of rollouts, `order`: of groups, `jobs`: of Jobs, `hooks`: of hooks that
-//! failed, `others`: of what others wrote, `places`: of where records are), `quiet` those of rests and of the end (`rendered`: of
-//! what the chart renders), and `trace` the log. See docs/decisions/0057-simulation.md.
+//! failed, `others`: of what others wrote, `places`: of where records are), `quiet` those of rests and of the end
+//! (`rendered`: of what the chart renders, `status`: of what resources say), and `trace` the log. See
+//! docs/decisions/0057-simulation.md.
 
 pub mod actors;
 pub mod checks;
@@ -34,6 +35,7 @@ pub mod rollout;
 pub mod run;
 pub mod script;
 pub mod shrink;
+pub mod status;
 pub mod stories;
 pub mod timing;
 pub mod trace;

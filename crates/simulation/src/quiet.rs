@@ -14,6 +14,7 @@ use crate::interventions;
 use crate::names::{self, JOBS, NAMESPACE, OBJECTS, SOME};
 use crate::others;
 use crate::rollout::is_broken;
+use crate::status::untrue;
 
 /// The final configuration of the processes.
 pub struct End {
@@ -41,6 +42,9 @@ impl End {
         if resource.is_claimed || resource.is_foreign {
             return Vec::new();
         }
+        if resource.judged && self.gives_up {
+            return self.given_up(name, resource, objects, place);
+        }
         if let Some(there) = elsewhere(name, objects, place) {
             return self.waits(name, there, resource, objects).into_iter().collect();
         }
@@ -48,7 +52,7 @@ impl End {
             // The import waits longer than what an interrupted helm is left alone for.
             Some(object) if place.is_some() && readiness(object).1.contains("ReleaseInFlight") => Vec::new(),
             Some(object) if interventions::is_left_alone(object) => Vec::new(),
-            Some(object) if resource.exists => self.converged(name, (resource, object), objects),
+            Some(object) if resource.exists => self.converged(name, (resource, object), objects, place),
             Some(_) => vec![format!("(i) resource {name} is still being deleted")],
             None if resource.is_freed => Vec::new(),
             None => left_over(name, resource, objects),
@@ -56,15 +60,26 @@ impl End {
     }
 
     /// Checks (d), (f) and (j) for an existing resource.
-    fn converged(&self, name: &str, (seen, resource): (&Resource, &Value), objects: &Objects) -> Vec<String> {
+    fn converged(
+        &self,
+        name: &str,
+        (seen, resource): (&Resource, &Value),
+        objects: &Objects,
+        place: Option<&str>,
+    ) -> Vec<String> {
         let (is_ready, why) = readiness(resource);
         // A process that cannot see changes reports so and does not act.
         if self.is_blind && !is_ready {
             return Vec::new();
         }
+        let newest = deployed_record(name, objects);
+        let untrue = match are_here(name, objects, place) {
+            true => untrue(name, (seen, resource), newest.as_ref(), objects),
+            false => Vec::new(),
+        };
         // A hook failed in the last attempt that `retries` and `onFailure` allow, and the resource says so.
         if self.gives_up && seen.failed_hooks > 0 && !is_ready && why.contains("hook ") {
-            return Vec::new();
+            return untrue;
         }
         // A person gave one of its objects to another release, and the resource says so.
         let is_others = |object: &str| others::is_of_another_release(objects, &names::path(object, name), name);
@@ -81,6 +96,7 @@ impl End {
         }
         // What broken values leave behind is unspecified.
         if resource["spec"]["broken"] == true {
+            found.extend(untrue);
             return found;
         }
         let (missing, left_over) = self.presence(name, resource, objects);
@@ -88,8 +104,8 @@ impl End {
         // What a failed upgrade made before the records moved stays until the next revision (0038). Without a record, only a
         // deletion of the resource removes what its values leave out, or what a person keeps of it.
         found.extend(left_over.into_iter().filter(|_| !seen.is_unrecorded && !seen.has_moved));
-        match deployed_record(name, objects) {
-            Some(release) => found.extend(self.unlike(name, resource, &release, objects)),
+        match &newest {
+            Some(newest) => found.extend(self.unlike(name, resource, newest, objects)),
             None if deployed.is_empty() => {}
             None => found.push(format!("(f) the record of the deployed revision of {name} cannot be read")),
         }
@@ -108,7 +124,19 @@ impl End {
         if is_ready && is_stuck && deployment.is_some_and(|deployment| is_broken(deployment)) {
             found.push(format!("(j) resource {name} is ready, and its Deployment is not"));
         }
+        found.extend(untrue);
         found
+    }
+
+    /// Checks (j) for a resource whose last attempt may have failed for good: its objects may be of any attempt.
+    fn given_up(&self, name: &str, seen: &Resource, objects: &Objects, place: Option<&str>) -> Vec<String> {
+        let is_seen = |resource: &Value| !self.is_blind || readiness(resource).0;
+        let is_known = seen.exists && are_here(name, objects, place);
+        let resource = objects.get(&*names::resource(name)).filter(|_| is_known);
+        match resource.filter(|resource| is_seen(resource) && !interventions::is_left_alone(resource)) {
+            Some(resource) => untrue(name, (seen, resource), deployed_record(name, objects).as_ref(), objects),
+            None => Vec::new(),
+        }
     }
 
     /// Returns the kept objects that the garbage collector would still delete with their owner.
@@ -242,6 +270,12 @@ pub(crate) fn records<'o>(name: &'o str, objects: &'o Objects) -> impl Iterator<
     let own = || objects.iter().filter(move |(path, _)| is_own(path));
     let have_moved = own().any(|(path, _)| names::place(path).is_some());
     own().filter(move |(path, _)| names::place(path).is_some() == have_moved)
+}
+
+/// Returns whether all records of a release are where the leader keeps them. What others say it knows only once it has
+/// imported them.
+fn are_here(name: &str, objects: &Objects, place: Option<&str>) -> bool {
+    records(name, objects).all(|(path, _)| names::place(path) == place)
 }
 
 /// Returns the records of a release with their revisions.
