@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::names::{self, API_VERSION, NAMES, OTHER};
+use crate::others;
 use crate::script::Action;
 use crate::world::{World, is_going};
 
@@ -242,7 +243,7 @@ fn disturb(world: &World, object: &str) {
     patch(world, "person", "kubectl-edit", &names::object(object), &change);
 }
 
-/// Sets the other operator's finalizer and annotation on one object.
+/// Sets the other operator's finalizer, annotation and nested field on one object.
 fn note(world: &World, object: &str, manager: &str) {
     let path = names::object(object);
     let known = world.object(&path).map(|known| known["metadata"]["finalizers"].clone()).unwrap_or_default();
@@ -252,6 +253,10 @@ fn note(world: &World, object: &str, manager: &str) {
     }
     let change = json!({"metadata": {"annotations": {NOTE: "mine"}, "finalizers": finalizers}});
     patch(world, "other", manager, &path, &change);
+    if let Some(more) = others::addition(object) {
+        let call = Call::strategic(format!("{path}?fieldManager={manager}"), more.to_string().into_bytes());
+        _ = world.write("other", &call);
+    }
 }
 
 /// Creates one of the chart's objects before the release, with the metadata by which Helm adopts it.

@@ -239,6 +239,7 @@ impl Checks {
         let wrong = match is_operator {
             true => wrong
                 .or_else(|| others::written(change))
+                .or_else(|| self.foreign(change))
                 .or_else(|| self.taken_over(change))
                 .or_else(|| self.own(change))
                 .or_else(|| self.place(change, objects))

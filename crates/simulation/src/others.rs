@@ -2,13 +2,27 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::actors::{FINALIZER, KEEP, NOTE};
 use crate::checks::{Checks, Objects, is_person, uid};
 use crate::names::{self, NAMES, SOME};
 use crate::quiet::is_beside;
 use crate::world::Change;
+
+/// What the other operator adds to the data of ConfigMaps and Secrets, as those do that inject certificates.
+const BUNDLE: &str = "ca.crt";
+
+/// Returns what the other operator adds inside a field that the chart also sets, as a strategic merge patch; `None` if
+/// it adds nothing to objects of this kind.
+pub(crate) fn addition(object: &str) -> Option<Value> {
+    match object.split('/').next()? {
+        "configmaps" | "secrets" => Some(json!({"data": {BUNDLE: "bWluZQ=="}})),
+        // A field of an item in a list, as the CA bundle of a webhook.
+        "services" => Some(json!({"spec": {"ports": [{"port": 80, "appProtocol": "kubernetes.io/h2c"}]}})),
+        _ => None,
+    }
+}
 
 /// Checks (c) at a write of the operator.
 pub(crate) fn written(change: &Change) -> Option<String> {
@@ -19,13 +33,31 @@ pub(crate) fn written(change: &Change) -> Option<String> {
         finalizers.is_some_and(|all| all.iter().any(|one| one == FINALIZER))
     };
     let keep = |object: &Value| object["metadata"]["annotations"][KEEP].is_string();
-    for (what, has) in [("annotation", &note as &dyn Fn(&Value) -> bool), ("finalizer", &hold), ("keep policy", &keep)]
-    {
+    let bundle = |object: &Value| object["data"][BUNDLE].is_string();
+    let protocol = |object: &Value| object.pointer("/spec/ports/0/appProtocol").is_some();
+    for (what, has) in [
+        ("annotation", &note as &dyn Fn(&Value) -> bool),
+        ("finalizer", &hold),
+        ("keep policy", &keep),
+        ("entry in data", &bundle),
+        ("protocol of a port", &protocol),
+    ] {
         if has(before) && !has(after) {
             return Some(format!("(c) {} removed another's {what} from {}", change.by, change.path));
         }
     }
     None
+}
+
+/// Where the operator keeps the key that seals records.
+const KEY: &str = "/secrets/helm-operator-record-key";
+
+/// Returns whether the operator writes objects at this path at all: resources, events, its key, and what belongs to the
+/// releases of resources.
+fn is_written(path: &str) -> bool {
+    let is_record = || names::record(path).is_some_and(|(release, _)| NAMES.contains(&release));
+    let is_own = ["/webs/", "/sites/", "/events/"].iter().any(|kind| path.contains(kind)) || path.ends_with(KEY);
+    is_own || names::owner(path).is_some() || is_record()
 }
 
 /// Returns whether an object's annotation names another release: the action of this one has not adopted it.
@@ -83,6 +115,20 @@ impl Checks {
             return None;
         }
         Some(format!("(c) {} changed {}, and never took over the release of {name}", change.by, change.path))
+    }
+
+    /// Checks (c) that the operator writes only what it may, and no object that names another release, unless the
+    /// resource adopts objects. Hooks name no release.
+    pub(crate) fn foreign(&self, change: &Change) -> Option<String> {
+        let (by, path) = (&change.by, &change.path);
+        if !is_written(path) {
+            return Some(format!("(c) {by} wrote {path}, which is not the operator's"));
+        }
+        let name = names::owner(path).filter(|_| !names::is_hook(path))?;
+        let release = change.before.as_ref()?["metadata"]["annotations"]["meta.helm.sh/release-name"].as_str()?;
+        let resource = &self.resources[name];
+        let may_adopt = resource.adopts || resource.is_claimed;
+        (release != name && !may_adopt).then(|| format!("(c) {by} wrote {path}, which is of release {release}"))
     }
 
     /// Checks (c) that the operator deletes only objects that it wrote.

@@ -57,7 +57,7 @@ pub enum Action {
     Remove(String),
     /// A person marks a release's object to be kept.
     Keep(String),
-    /// Another operator sets its annotation and finalizer on an object, with this field manager.
+    /// Another operator sets its annotation, finalizer and nested field on an object, with this field manager.
     Note(String, String),
     /// Another operator with this field manager manages all ConfigMaps from now on.
     Operator(String),
