@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -1202,16 +1202,18 @@ async fn a_hook_whose_end_was_recorded_before_an_outage_is_read_again() {
     let mut at =
         Uninstalling { version: 1, marks: installed.inventory, packed: installed.packed, resource_version: None };
     world.options.hook_timeout = Some(Duration::from_secs(60));
-    let fail = |method: http::Method| {
-        move |call: &Call| {
-            let is_of_job = call.method == method && call.path.ends_with("/jobs/h");
-            is_of_job.then(|| kube::Error::from_status(500, "InternalError", "away"))
+    let away = || kube::Error::from_status(500, "InternalError", "away");
+    let is_made = AtomicBool::new(false);
+    world.server.refuse(move |call| match call.method {
+        Method::POST => {
+            is_made.store(true, Ordering::Relaxed);
+            None
         }
-    };
-    world.server.refuse(fail(http::Method::GET));
+        _ => (call.path.ends_with("/jobs/h") && is_made.load(Ordering::Relaxed)).then(away),
+    });
     run_pre_delete(&world.env(), &mut at).await.unwrap_err();
     assert!(at.packed.is_some(), "as written");
-    world.server.refuse(fail(http::Method::DELETE));
+    world.server.refuse(move |call| (call.method == Method::DELETE).then(away));
     assert!(end_delete_hooks(&world.env(), &mut at).await.unwrap_err().is_unanswered());
     assert!(at.packed.is_none(), "its hook has ended since then");
 }

@@ -191,9 +191,9 @@ async fn a_deletion_reads_the_records_until_it_succeeds_after_its_hook_has_ended
     assert_eq!(ended, ReconcileResult::Error);
     world.server.accept();
     unaware().await;
-    assert_eq!(world.history(), ["1 uninstalling", "2 pending-rollback"]);
-    assert_eq!((uids(&world), phases(&world, 1).await), (before, vec!["farewell Succeeded".to_owned()]));
     world.feed();
+    assert_eq!(world.history(), ["1 uninstalling", "2 pending-rollback"], "{:#?}", world.server.log());
+    assert_eq!((uids(&world), phases(&world, 1).await), (before, vec!["farewell Succeeded".to_owned()]));
     is_uninstalled_later(&world).await;
 }
 

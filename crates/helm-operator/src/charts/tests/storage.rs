@@ -378,11 +378,11 @@ async fn a_hook_of_an_upgrade_that_was_interrupted_when_its_records_moved_ends()
 #[tokio::test(start_paused = true)]
 async fn a_hook_of_an_uninstall_that_a_persons_rollback_followed_ends_when_its_records_move() {
     for first in FIRST_IMPORTS {
-        let world = World::new(hooks::with_hooks(json!([hooks::hook("farewell", "pre-delete")])));
+        let world = World::new(hooks::with_hooks(json!([hooks::hook("migrate", "pre-delete")])));
         world.reconcile().await;
         world.delete();
         hooks::killed_after(&world, 30).await;
-        let path = format!("{JOBS}/farewell");
+        let path = format!("{JOBS}/migrate");
         assert!(world.server.object(&path).is_some());
         end_rollback(&world, 2, &["a", "b", "c"]);
         world.edit(|p| p["spec"]["hooks"] = json!([hooks::hook("goodbye", "pre-delete")]));
