@@ -126,7 +126,7 @@ pub async fn end_delete_hooks(env: &Environment<'_>, at: &mut Uninstalling) -> R
 
 /// Ends the hooks of an uninstall that nothing continues: the resource was made anew, or somebody else's revision followed.
 /// Otherwise as [`end_delete_hooks`]. Returns the record as written, with its marks; `None` if no hook was running, if the
-/// revision is not being uninstalled, or if this operator did not write the record.
+/// revision is not being uninstalled, if this operator did not write the record, or if that no longer exists.
 ///
 /// # Errors
 /// The record cannot be read or written.
@@ -141,8 +141,11 @@ pub async fn end_left_uninstall(env: &Environment<'_>, version: u32) -> Result<O
     if release.info.status != Status::Uninstalling || !end_running(env, &mut release, &marks).await? {
         return Ok(None);
     }
-    let written = env.storage.update(&release, &marks).await?;
-    Ok(Some((written, marks)))
+    match env.storage.update(&release, &marks).await {
+        // It has just been deleted, and says nothing any more.
+        Err(error) if error.is_missing() => Ok(None),
+        written => Ok(Some((written?, marks))),
+    }
 }
 
 /// Ends the hooks that are still running according to the release's record. If none are, deletes what succeeded hooks

@@ -275,6 +275,25 @@ async fn the_hook_of_a_deletion_that_a_dead_process_began_ends_before_that_of_wh
     assert!(last(&world, &format!("DELETE {FAREWELL}")) < last(&world, &format!("POST {JOBS}")));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_deletion_runs_the_charts_hook_although_the_record_of_an_earlier_uninstall_is_deleted_while_its_hook_ends() {
+    let world = deleted("pre-delete").await;
+    killed_after(&world, 30).await;
+    world.edit(|p| p["spec"]["hooks"] = json!([hook("goodbye", "pre-delete")]));
+    end_rollback(&world, 2, &["a", "b", "c"]);
+    let server = Arc::downgrade(&world.server);
+    world.server.refuse(move |call| {
+        if call.method == http::Method::DELETE && call.path == FAREWELL {
+            server.upgrade()?.remove(&record_path(1));
+        }
+        None
+    });
+    let world = World::on(world.server);
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "{:#?}", world.server.log());
+    assert_eq!((world.server.object(PRIMARY), world.server.paths()), (None, vec![format!("{JOBS}/goodbye")]));
+}
+
 /// Lets a process die while the hook of a deletion runs, and a person make the resource anew with this value.
 async fn made_anew_during_its_deletion(world: &World, value: &str) {
     world.delete();
