@@ -369,6 +369,13 @@ impl ReleaseRecords {
         self.revisions.iter().rev().find(|(_, revision)| is_own(revision)).map(|(version, _)| *version)
     }
 
+    /// Returns the number of the newest revision that this operator recorded for this owner, or for an earlier one with the
+    /// same name; 0 if there is none.
+    pub(crate) fn newest_for(&self, owner: &Owner) -> u32 {
+        let is_own = |revision: &Revision| revision.is_sealed() && revision.names(owner);
+        self.revisions.iter().rev().find(|(_, revision)| is_own(revision)).map_or(0, |(version, _)| *version)
+    }
+
     /// Returns the uid of the owner in the newest revision that this operator recorded for one.
     pub(crate) fn sealed_owner(&self) -> Option<Arc<str>> {
         let mut sealed = self.revisions.values().rev().filter(|one| one.is_sealed() && one.is_marked());

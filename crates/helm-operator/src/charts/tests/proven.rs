@@ -305,6 +305,28 @@ async fn an_uninstall_waits_while_nothing_is_known_about_the_chart_and_names_the
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_deletion_gives_up_no_revision_that_another_resource_begins_while_the_chart_renders() {
+    let world = deleted_with_a_changed_record(Arc::new(Stub::default())).await;
+    world.edit(|p| p["spec"]["seconds"] = 60.into());
+    let (map, path) = (uid(&world), record_path(2));
+    let later = async {
+        tokio::time::sleep(10 * SECOND).await;
+        let mut secret = with_content(&world, 1, |release| {
+            (release.version, release.info.status) = (2, Status::PendingUpgrade);
+        })
+        .await;
+        secret["metadata"]["name"] = "sh.helm.release.v1.web.v2".into();
+        secret["metadata"]["labels"]["version"] = "2".into();
+        put_as_anothers(&world.server, &path, secret);
+        world.feed();
+        world.server.object(&path)
+    };
+    let (_, begun) = tokio::join!(world.reconcile(), later);
+    assert_eq!(world.server.object(&path), begun, "{:#?}", world.server.log());
+    assert_eq!((uid(&world), hooks::count(&world, &format!("POST {JOBS}"))), (map, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_record_without_its_hooks_takes_none_from_the_release() {
     let starting = |server| World::rendering(server, Arc::new(with_sources()));
     let world = starting(server(with_hook()));

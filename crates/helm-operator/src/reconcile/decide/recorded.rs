@@ -120,6 +120,21 @@ impl ReleaseRecords {
         earlier.filter(|(_, revision)| revision.is_unfinished()).map(|(version, _)| *version).collect()
     }
 
+    /// Returns the pending revisions that an uninstall by this owner gives up. What follows the last revision that this
+    /// operator recorded for the owner, or for an earlier one with the same name, is at work for another resource, which
+    /// takes the release over.
+    pub(crate) fn left_pending(&self, owner: &Owner) -> Vec<u32> {
+        let last = self.newest_for(owner);
+        let unfinished = self.unfinished().map(|(version, _)| version);
+        self.abandoned().into_iter().chain(unfinished).filter(|version| *version <= last).collect()
+    }
+
+    /// Returns the uninstalls that another uninstall by this owner ends, with the same exception. `own` is its own revision.
+    pub(crate) fn left_uninstalling(&self, owner: &Owner, own: Option<u32>) -> Vec<u32> {
+        let last = self.newest_for(owner);
+        self.uninstalling().into_iter().filter(|version| *version <= last && Some(*version) != own).collect()
+    }
+
     /// Returns the revisions that this operator was uninstalling when it wrote their records last.
     pub(crate) fn uninstalling(&self) -> Vec<u32> {
         let is_own = |revision: &Revision| revision.is_sealed() && revision.status == Status::Uninstalling;
@@ -390,6 +405,35 @@ mod tests {
             recorded(Some(&ReleaseRecords::default()), Predecessor::None, &owner("u1"), Adopt::Never, at(0)),
             Recorded::None
         );
+    }
+
+    #[test]
+    fn an_uninstall_gives_up_what_its_resource_or_a_former_one_left_and_nothing_that_another_one_begins() {
+        let us = owner("u1");
+        let of = |uid: &str, owner_type: &str| {
+            Some(Marks { owner: uid.into(), owner_type: owner_type.into(), ..Marks::default() })
+        };
+        let (own, former) = (|| of("u1", &us.annotated_type()), || of("u0", &us.annotated_type()));
+        let another = || of("a", "Redis");
+        for (behaviour, revisions, pending, uninstalling) in [
+            ("its own", vec![(Deployed, own()), (PendingUpgrade, own())], vec![2], vec![]),
+            ("a former one's", vec![(Uninstalling, former()), (PendingUpgrade, former())], vec![2], vec![1]),
+            ("another's before its own", vec![(PendingUpgrade, another()), (Deployed, own())], vec![1], vec![]),
+            ("another's", vec![(Deployed, own()), (PendingUpgrade, another())], vec![], vec![]),
+            (
+                "another's before Helm's",
+                vec![(Deployed, own()), (PendingUpgrade, another()), (Deployed, None)],
+                vec![],
+                vec![],
+            ),
+            ("another's uninstall", vec![(Uninstalling, own()), (Uninstalling, another())], vec![], vec![1]),
+        ] {
+            let mut release = release(&revisions);
+            release.revisions.iter_mut().for_each(|(_, revision)| revision.owners = Box::default());
+            let found = (release.left_pending(&us), release.left_uninstalling(&us, None));
+            assert_eq!(found, (pending, uninstalling), "{behaviour}");
+            assert!(!release.left_uninstalling(&us, Some(1)).contains(&1), "{behaviour}");
+        }
     }
 
     #[test]

@@ -10,7 +10,7 @@ use crate::view::primary::Primary;
 
 /// Gives up an action, another uninstall or tests that another process left unfinished, before the uninstall or the removal
 /// of a failed install. Their hooks must neither run beside those of the uninstall nor outlive the record, unless the
-/// resource is deleted without hooks.
+/// resource is deleted without hooks. What another resource has begun since then is left to it.
 pub(super) async fn give_up_unfinished(
     context: &StepContext<'_>,
     primary: &Primary,
@@ -21,14 +21,13 @@ pub(super) async fn give_up_unfinished(
         false => ended,
     };
     or_left(end_tests(context, primary, env).await)?;
-    let release = context.release().unwrap_or_default();
-    let unfinished = release.unfinished().map(|(version, _)| version);
-    for version in release.abandoned().into_iter().chain(unfinished) {
+    let owner = primary.owner();
+    for version in context.release().unwrap_or_default().left_pending(&owner) {
         or_left(give_up(context, primary, env, (version, "Interrupted by the uninstall")).await)?;
     }
     let release = context.release().unwrap_or_default();
     let own = release.base().filter(|(_, base)| base.is_marked_for(primary.uid())).map(|(version, _)| version);
-    for version in release.uninstalling().into_iter().filter(|version| Some(*version) != own) {
+    for version in release.left_uninstalling(&owner, own) {
         or_left(end_uninstall(context, env, version).await)?;
     }
     Ok(())

@@ -201,6 +201,10 @@ async fn has_room(context: &StepContext<'_>, primary: &Primary, beginning: &Begi
 async fn delete(context: &StepContext<'_>, primary: &Primary, beginning: Beginning) -> Result<Deletion, action::Error> {
     let env = context.environment(primary, Action::Uninstall);
     context.running.uninstalls(newest_known(context, primary));
+    // Something may have changed during a render. What follows the release now is not to be given up.
+    if let Some(why) = stopped_by(context, primary) {
+        return Ok(Deletion::Stopped(why));
+    }
     give_up_unfinished(context, primary, &env).await?;
     if let Some(why) = stopped_by(context, primary) {
         return Ok(Deletion::Stopped(why));
