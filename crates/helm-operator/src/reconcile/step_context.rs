@@ -171,10 +171,12 @@ impl StepContext<'_> {
         let release = self.release()?;
         let (version, newest) = release.newest()?;
         let base = release.base().map(|(v, _)| v);
-        let packed = base.and_then(|version| release.record(version).cloned());
+        let deployed = release.deployed();
+        // A deletion that ran the chart's hooks has made a later one, to which nothing returns.
+        let merged = deployed.map(|(version, _)| version).or(base);
+        let packed = merged.and_then(|version| release.record(version).cloned());
         let unfinished = release.unfinished().and_then(|(_, newest)| newest.marks.as_ref());
         let interrupted = unfinished.filter(|marks| *marks.owner == *primary.uid());
-        let deployed = release.deployed();
         // A revision that is deployed after it ends its uninstall.
         let leaving = release.begun_uninstall().map(|(version, _)| version);
         let owner = primary.owner();

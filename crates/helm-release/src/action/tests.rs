@@ -1142,8 +1142,10 @@ async fn an_uninstall_by_the_chart_leaves_out_values_that_no_record_can_be_read_
         let (world, mut at) = installed_with(&[HookEvent::PreDelete]).await;
         let hooks = vec![sample::hook("bye", &[HookEvent::PreDelete])];
         let candidate = Candidate { config, hooks, ..candidate(&[map("a", "1")]) };
-        begin_with_hooks(&world.env(), &mut at, &candidate).await.unwrap();
-        assert_eq!(world.storage.get("ns", "web", 1).await.unwrap().release.facts().config, kept);
+        let before = world.server.object(RECORD);
+        begin_with_hooks(&world.env(), &mut at, &candidate, 2).await.unwrap();
+        assert_eq!((at.version, world.server.object(RECORD)), (2, before));
+        assert_eq!(world.storage.get("ns", "web", 2).await.unwrap().release.facts().config, kept);
         run_pre_delete(&world.env(), &mut at).await.unwrap();
         assert!(world.server.object(&format!("{MAPS}/bye")).is_some(), "the hook ran");
     }
@@ -1224,7 +1226,7 @@ async fn an_uninstall_by_the_chart_runs_its_hooks_although_those_of_an_earlier_u
     (at.marks.hooks_done, at.marks.failed_post_deletes) = (true, POST_DELETE_TRIES);
     let hooks = vec![sample::hook("bye", &[HookEvent::PreDelete]), sample::hook("gone", &[HookEvent::PostDelete])];
     let candidate = Candidate { hooks, ..candidate(&[map("a", "1")]) };
-    begin_with_hooks(&world.env(), &mut at, &candidate).await.unwrap();
+    begin_with_hooks(&world.env(), &mut at, &candidate, 2).await.unwrap();
     run_pre_delete(&world.env(), &mut at).await.unwrap();
     run_post_delete(&world.env(), &mut at).await.unwrap();
     for hook in ["bye", "gone"] {

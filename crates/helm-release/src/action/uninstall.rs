@@ -1,5 +1,7 @@
 //! Uninstalls a release by its record alone, because the chart may be missing. Helm's `pkg/action/uninstall.go`.
 
+use std::sync::Arc;
+
 use futures::future::try_join_all;
 
 use super::deletion::leave;
@@ -219,26 +221,55 @@ async fn clean_up_again(env: &Environment<'_>, release: &Release, run: &HookRun<
 }
 
 /// Starts an uninstall with the chart's render (hooks, manifest and values) instead of a record that this operator did
-/// not write. Leaves out values with which the record could not be read again: the hooks do not need them.
+/// not write: makes this next revision, whose record says how far the uninstall is. The other records stay as they are,
+/// because the uninstall may still be stopped. Only in a namespace that is being deleted, which takes no new record, the
+/// render replaces the present one. Leaves out values with which the record could not be read again: the hooks do not
+/// need them.
 ///
 /// # Errors
-/// The record cannot be written.
+/// The record cannot be written. [`Error::is_taken`] if somebody else has just made the revision.
 pub async fn begin_with_hooks(
     env: &Environment<'_>,
     at: &mut Uninstalling,
     candidate: &Candidate,
+    next: u32,
 ) -> Result<(), Error> {
-    let mut release = candidate.as_release(&env.decoration, at.version);
+    let marks = begun_marks(env, &at.marks);
+    let (version, written) = match env.storage.create(&begun_release(env, candidate, next), &marks).await {
+        Err(error) if error.is_terminating() => {
+            let written = env.storage.update(&begun_release(env, candidate, at.version), &marks).await?;
+            (at.version, written)
+        }
+        created => (next, created?),
+    };
+    (at.version, at.marks) = (version, marks);
+    Ok(at.take(Ok(written))?)
+}
+
+/// Returns the chart's render as a revision that is being uninstalled.
+fn begun_release(env: &Environment<'_>, candidate: &Candidate, version: u32) -> Release {
+    let mut release = candidate.as_release(&env.decoration, version);
     if check_fits(&release).is_err() {
         release.config = serde_json::Value::Null;
     }
     begin(&mut release);
-    // These marks come from an earlier uninstall, which had other hooks.
-    (at.marks.hooks_done, at.marks.revocable, at.marks.failed_post_deletes) = (false, false, 0);
+    release
+}
+
+/// Returns the marks of an uninstall that begins, with this inventory. What its marks say about an earlier uninstall, which
+/// had other hooks, or about how their revision was made, does not count.
+fn begun_marks(env: &Environment<'_>, inventory: &Marks) -> Marks {
     let owner = env.decoration.owner.as_ref();
-    at.marks.owner = intern(owner.map_or("", |owner| &owner.uid));
-    at.marks.owner_type = intern(&owner.map(Owner::annotated_type).unwrap_or_default());
-    Ok(at.take(env.storage.update(&release, &at.marks).await)?)
+    Marks {
+        owner: intern(owner.map_or("", |owner| &owner.uid)),
+        owner_type: intern(&owner.map(Owner::annotated_type).unwrap_or_default()),
+        hooks_done: false,
+        revocable: false,
+        failed_post_deletes: 0,
+        rolled_back_to: None,
+        cause: Arc::default(),
+        ..inventory.clone()
+    }
 }
 
 /// Sets the status to `uninstalling`, once.

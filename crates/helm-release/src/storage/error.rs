@@ -85,6 +85,11 @@ impl Error {
         }
     }
 
+    /// Returns whether the record's namespace is being deleted, so that no record can be created there.
+    pub(crate) fn is_terminating(&self) -> bool {
+        matches!(self, Error::Api { source, .. } if source.is_terminating())
+    }
+
     /// Returns whether the release is too large, or nests too deep, for any record.
     pub(crate) fn is_unrecordable(&self) -> bool {
         matches!(self, Error::TooLarge { .. } | Error::Unreadable { .. })

@@ -11,7 +11,7 @@ use helm_release::release::Status;
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
-use super::failure_policy::{refuse, uids, uninstalling};
+use super::failure_policy::{refuse, retry, uids, uninstalling};
 use super::helm_commands::{helm_applies, helm_writes, manifest};
 use super::hooks::{self, JOBS, complete, count, hook, killed_after, last, phases, reconcile_while, with_hooks};
 use crate::charts::tests::{PRIMARY, Stub, World, key, record_path};
@@ -292,6 +292,109 @@ async fn a_deletion_runs_the_charts_hook_although_the_record_of_an_earlier_unins
     hooks::reconcile(&world, "Complete").await;
     assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "{:#?}", world.server.log());
     assert_eq!((world.server.object(PRIMARY), world.server.paths()), (None, vec![format!("{JOBS}/goodbye")]));
+}
+
+/// Returns a deleted resource whose release a person has rolled back, as revision 2, and the record of that.
+async fn deleted_after_a_rollback() -> (World, Option<Value>) {
+    let world = deleted("pre-delete").await;
+    end_rollback(&world, 2, &["a", "b", "c"]);
+    let theirs = world.server.object(&record_path(2));
+    (world, theirs)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_during_the_charts_hook_finds_what_a_person_rolled_back_to_as_it_was() {
+    for restarts in [false, true] {
+        let (mut world, theirs) = deleted_after_a_rollback().await;
+        let mut before = Vec::new();
+        reconcile_while(&world, |world| {
+            before = uids(world);
+            world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pause": "true"}));
+        })
+        .await;
+        if restarts {
+            world = World::on(world.server);
+        }
+        retry(&world).await;
+        assert_eq!((world.server.object(&record_path(2)), uids(&world)), (theirs, before), "restarts: {restarts}");
+        assert_eq!(world.history(), ["1 deployed", "2 deployed", "3 uninstalling"]);
+        world.edit(|p| p["metadata"]["annotations"] = json!({}));
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!((world.server.object(PRIMARY), world.server.paths()), (None, vec![FAREWELL.to_owned()]));
+        assert_eq!(count(&world, &format!("POST {JOBS}")), 1, "restarts: {restarts}: {:#?}", world.server.log());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_during_the_charts_hook_finds_what_a_person_rolled_back_to_before_as_it_was() {
+    let (world, theirs) = deleted_after_a_rollback().await;
+    reconcile_while(&world, |world| roll_back(world, 4)).await;
+    let history = ["1 deployed", "2 deployed", "3 uninstalling", "4 pending-rollback"];
+    assert_eq!((world.server.object(&record_path(2)), world.history()), (theirs, history.map(str::to_owned).to_vec()));
+    assert_eq!(phases(&world, 3).await, ["farewell Failed"]);
+    is_left_alone(&world, 4).await;
+    end_rollback(&world, 4, &["a", "b", "c", "x"]);
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!((world.server.object(PRIMARY), world.server.paths()), (None, vec![FAREWELL.to_owned()]));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "{:#?}", world.server.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_makes_no_revision_above_one_that_a_person_has_just_begun() {
+    let (world, theirs) = deleted_after_a_rollback().await;
+    roll_back(&world, 3);
+    let begun = world.server.object(&record_path(3));
+    world.server.remove(&record_path(3));
+    let (server, record) = (Arc::downgrade(&world.server), begun.clone().unwrap());
+    // Its event is late.
+    world.server.refuse(move |call| {
+        let (server, path) = (server.upgrade()?, record_path(3));
+        let makes_it = call.body.as_ref().is_some_and(|(_, body)| String::from_utf8_lossy(body).contains("web.v3"));
+        if call.method == http::Method::POST && makes_it && server.object(&path).is_none() {
+            server.restore(&path, record.clone());
+        }
+        None
+    });
+    let before = uids(&world);
+    world.reconcile().await;
+    let records = [2, 3].map(|version| world.server.object(&record_path(version)));
+    assert_eq!((records, uids(&world)), ([theirs, begun], before), "{:#?}", world.server.log());
+    let history = ["1 deployed", "2 deployed", "3 pending-rollback"].map(str::to_owned).to_vec();
+    assert_eq!((world.history(), count(&world, &format!("POST {JOBS}"))), (history, 0));
+    assert_eq!(world.state("Irreconcilable"), "True/ReleaseInFlight");
+}
+
+#[tokio::test(start_paused = true)]
+async fn wherever_a_deletion_dies_that_makes_a_revision_for_the_charts_hook_the_hook_runs_once() {
+    for writes in 0.. {
+        let (world, _) = deleted_after_a_rollback().await;
+        world.server.fail_after(Some(writes));
+        hooks::reconcile(&world, "Complete").await;
+        let has_died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        let world = World::on(world.server);
+        for _ in 0..3 {
+            hooks::reconcile(&world, "Complete").await;
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        let left = (world.server.object(PRIMARY), world.server.paths(), count(&world, &format!("POST {JOBS}")));
+        assert_eq!(left, (None, vec![FAREWELL.to_owned()], 1), "after {writes} writes: {:#?}", world.server.log());
+        if !has_died {
+            assert!(writes > 3, "the scenario wrote nothing");
+            return;
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_deleted_with_its_namespace_although_no_revision_can_be_made_there_for_the_charts_hook() {
+    let (world, _) = deleted_after_a_rollback().await;
+    world.server.refuse(|call| {
+        let terminating = || Error::from_status(403, "NamespaceTerminating", "namespace ns is being terminated");
+        (call.method == http::Method::POST).then(terminating)
+    });
+    world.reconcile().await;
+    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
 
 /// Lets a process die while the hook of a deletion runs, and a person make the resource anew with this value.

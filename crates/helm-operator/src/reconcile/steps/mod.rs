@@ -38,6 +38,7 @@ pub(crate) mod resync;
 pub(crate) mod finalizer;
 pub(crate) mod give_up;
 pub(crate) mod uninstall;
+pub(crate) mod uninstall_revision;
 pub(crate) mod uninstall_stop;
 pub(crate) mod uninstall_wait;
 pub(crate) mod unrecorded;

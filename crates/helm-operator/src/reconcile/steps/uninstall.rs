@@ -12,10 +12,11 @@ use helm_release::storage::{Home, MarkedObject, Marks, Stored};
 use tokio::time::Instant;
 
 use super::give_up::give_up_unfinished;
+use super::uninstall_revision::complete;
 use super::uninstall_stop::{called_off_by, read_records, stopped_by};
 use super::uninstall_wait::awaited;
-use super::unproven::{ChartHooks, has_delete_hooks, is_uninstalling, is_unproven};
-use super::unrecorded::{add_found, delete_lost, import_hooks};
+use super::unproven::{ChartHooks, is_uninstalling, is_unproven};
+use super::unrecorded::{delete_lost, import_hooks};
 use super::{deploy, remediate};
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
@@ -50,9 +51,9 @@ pub(crate) async fn uninstall(context: &StepContext<'_>, primary: &Primary) -> R
 }
 
 async fn uninstall_from(context: &StepContext<'_>, primary: &Primary, beginning: Beginning) -> Result<Ended, Failed> {
-    let version = uninstalling(context).map(|at| at.version);
+    let mut version = None;
     let began = Instant::now();
-    let deleted = delete(context, primary, beginning).await;
+    let deleted = delete(context, primary, beginning, &mut version).await;
     // An uninstall that waits for objects, or stops for now, is still in progress.
     if matches!(deleted, Ok(Deletion::Done) | Err(_)) {
         context.count_action(Action::Uninstall, began, deleted.as_ref().err());
@@ -103,7 +104,7 @@ pub(crate) async fn uninstall_failed(
     context: &StepContext<'_>,
     primary: &Primary,
 ) -> Result<Option<String>, action::Error> {
-    match delete(context, primary, Beginning::AfterFailure).await? {
+    match delete(context, primary, Beginning::AfterFailure, &mut None).await? {
         Deletion::Done => {}
         Deletion::Awaits(awaited) => return Ok(Some(awaited)),
         Deletion::Stopped(why) => return Ok(Some(why.to_owned())),
@@ -197,8 +198,13 @@ async fn has_room(context: &StepContext<'_>, primary: &Primary, beginning: &Begi
     context.reserve(primary, bytes)
 }
 
-/// Deletes what is recorded, unless something stops it.
-async fn delete(context: &StepContext<'_>, primary: &Primary, beginning: Beginning) -> Result<Deletion, action::Error> {
+/// Deletes what is recorded, unless something stops it. Sets `revision` to the one whose record it follows.
+async fn delete(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    beginning: Beginning,
+    revision: &mut Option<u32>,
+) -> Result<Deletion, action::Error> {
     let env = context.environment(primary, Action::Uninstall);
     context.running.uninstalls(newest_known(context, primary));
     // Something may have changed during a render. What follows the release now is not to be given up.
@@ -212,10 +218,13 @@ async fn delete(context: &StepContext<'_>, primary: &Primary, beginning: Beginni
     let recorded =
         uninstalling(context).filter(|_| !context.is_displaced(primary) || context.recorded(primary) != Recorded::Lost);
     let Some(mut at) = recorded else { return Ok(delete_lost(context, primary, &env).await?.into()) };
+    *revision = Some(at.version);
     let is_after_failure = matches!(beginning, Beginning::AfterFailure);
     if let Beginning::Unproven(candidate) = beginning {
-        complete(&env, primary, &mut at, candidate.as_deref()).await?;
-        cache_hook_records(context, &at);
+        if let Some(why) = complete(context, primary, &env, &mut at, candidate.as_deref()).await? {
+            return Ok(Deletion::Stopped(why));
+        }
+        *revision = Some(at.version);
     }
     let inventory = at.marks.clone();
     if inventory.delete_hooks {
@@ -357,22 +366,6 @@ pub(super) async fn publish_left_records(context: &StepContext<'_>, primary: &Pr
     }
 }
 
-/// Adds the live objects that name the release as their owner to an unproven record, and replaces its hooks with the
-/// chart's.
-async fn complete(
-    env: &Environment<'_>,
-    primary: &Primary,
-    at: &mut Uninstalling,
-    candidate: Option<&Candidate>,
-) -> Result<(), action::Error> {
-    add_found(env, primary, &mut at.marks).await?;
-    at.marks.delete_hooks = candidate.is_some_and(has_delete_hooks);
-    match candidate.filter(|candidate| has_delete_hooks(candidate)) {
-        Some(candidate) => action::begin_with_hooks(env, at, candidate).await,
-        None => Ok(()),
-    }
-}
-
 /// Deletes the objects of a release. In an ordered release, each round is deleted once the later rounds are deleted.
 /// Returns the objects to wait for.
 pub(super) async fn delete_objects(
@@ -407,7 +400,7 @@ async fn still_there(
 }
 
 /// Returns the revision whose hooks run: the one that the live objects come from, or else the newest.
-fn uninstalling(context: &StepContext<'_>) -> Option<Uninstalling> {
+pub(super) fn uninstalling(context: &StepContext<'_>) -> Option<Uninstalling> {
     let release = context.release()?;
     let (version, _) = release.base().or(release.newest())?;
     let packed = release.record(version).cloned();

@@ -20,7 +20,7 @@ const LEFT_ALONE: &str = "stopped, because an annotation leaves the release alon
 
 /// The reason why any uninstall stops once another writer has made a revision, for example with `helm rollback`:
 /// otherwise that revision's objects and record would be deleted.
-const REPLACED: &str = "stopped, because somebody else has made a revision";
+pub(super) const REPLACED: &str = "stopped, because somebody else has made a revision";
 
 /// Returns why an uninstall after a failed upgrade that has deleted nothing does not go on: since it began, something
 /// has stopped it, or there are other values, with which the next attempt upgrades the release. Other values do not
