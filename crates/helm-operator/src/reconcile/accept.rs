@@ -39,11 +39,12 @@ pub(crate) struct Acceptance {
     pub(crate) share: Option<Share>,
 }
 
-/// What the author's code makes of a resource.
-enum Verdict {
-    Served,
-    Paused(PausedBy),
-    Rejected,
+/// What the author's code makes of a resource that it does not leave out.
+#[derive(Default)]
+struct Verdict {
+    /// Whether a filter rejects it or panics, although it may have to be uninstalled.
+    is_rejected: bool,
+    paused: Option<PausedBy>,
 }
 
 impl Acceptance {
@@ -60,11 +61,8 @@ impl Acceptance {
             Standing::Drained => primary.is_drained = true,
             Standing::Others => return None,
         }
-        let paused = match self.judge(&primary, known) {
-            Verdict::Rejected => return None,
-            Verdict::Paused(cause) => Some(cause),
-            Verdict::Served => None,
-        };
+        let Verdict { is_rejected, paused } = self.judge(&primary, known)?;
+        primary.is_rejected = is_rejected;
         let raw = primary.raw.take().unwrap_or_default();
         if let Some((version, versions)) = &self.version
             && !versions.serves(version, &raw)
@@ -93,7 +91,11 @@ impl Acceptance {
         raw.map_or(Standing::Ours, |(share, raw)| share.standing(primary.uid(), primary.own_namespace(), &raw.labels))
     }
 
-    /// Asks the author's code about the resource. A resource that must be uninstalled is never rejected.
+    /// Asks the author's code about the resource; returns `None` if a filter rejects it.
+    ///
+    /// A rejected resource that is deleted and has our finalizer may have to be uninstalled, or may be another operator's,
+    /// which has the same finalizer: [`super::rejected`] decides. One that the filters accepted before, in this process,
+    /// is ours.
     ///
     /// If a filter or a condition panics, the resource is paused, because what the author wants is unknown. Without a
     /// filter's answer, rejecting the resource would give up its release silently, and serving it could install a
@@ -108,31 +110,32 @@ impl Acceptance {
     /// - A filter that panics for a new resource pauses it, as with any other `spec`: it may be another operator's.
     /// - A condition that panics also pauses the resource, although its status then shows only the pause. A deletion
     ///   that must wait cannot be undone.
-    fn judge(&self, primary: &Primary, known: Option<&Primary>) -> Verdict {
+    fn judge(&self, primary: &Primary, known: Option<&Primary>) -> Option<Verdict> {
         if self.filters.is_empty() && self.pauses.is_empty() {
-            return Verdict::Served;
+            return Some(Verdict::default());
         }
         let spec = spec(primary);
         let uninstalls = primary.deleting && primary.has_finalizer();
-        let is_kept = uninstalls || spec.is_none() && known.is_some_and(is_accepted);
+        let is_kept = (uninstalls || spec.is_none()) && known.is_some_and(is_accepted);
         let mut object = primary.object();
         object.data = Value::from_iter([("spec", spec.unwrap_or_default())]);
         let ask = |rule: &Judge| guarded(&primary.kind, &primary.key(), || rule(&object));
-        let mut panicked = false;
+        let (mut rejected, mut panicked) = (false, false);
         for serves in self.filters.iter().filter(|_| !is_kept) {
             match ask(serves) {
-                Some(false) => return Verdict::Rejected,
-                answer => panicked |= answer.is_none(),
+                Some(false) if !uninstalls => return None,
+                Some(is_served) => rejected |= !is_served,
+                None => panicked = true,
             }
         }
-        if panicked {
-            return Verdict::Paused(PausedBy::FilterPanicked);
+        if panicked && !uninstalls {
+            return Some(Verdict { paused: Some(PausedBy::FilterPanicked), ..Verdict::default() });
         }
-        let cause = self.pauses.iter().find_map(|pauses| match ask(pauses) {
+        let paused = self.pauses.iter().find_map(|pauses| match ask(pauses) {
             Some(is_paused) => is_paused.then_some(PausedBy::PauseWhen),
             None => Some(PausedBy::PauseWhenPanicked),
         });
-        cause.map_or(Verdict::Served, Verdict::Paused)
+        Some(Verdict { is_rejected: rejected || panicked, paused })
     }
 
     /// Returns the key of a resource that the server sent.
@@ -154,9 +157,10 @@ impl Acceptance {
     }
 }
 
-/// Returns whether the filters accepted a known resource. One for which a filter panicked is known, too.
+/// Returns whether the filters accepted a known resource. One for which a filter panicked is known, too, and so is a
+/// rejected one that is deleted.
 fn is_accepted(known: &Primary) -> bool {
-    known.paused_by() != Some(PausedBy::FilterPanicked)
+    known.paused_by() != Some(PausedBy::FilterPanicked) && !known.is_rejected
 }
 
 /// Returns the `spec` as filters and conditions see it; `None` if it cannot be read. Charts read deeper than

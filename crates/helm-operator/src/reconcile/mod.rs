@@ -28,6 +28,7 @@ pub(crate) mod reread;
 pub(crate) mod restore;
 
 pub(crate) mod drain;
+pub(crate) mod rejected;
 
 // What is done and reported.
 pub(crate) mod report;
@@ -98,6 +99,9 @@ pub(crate) async fn reconcile(
     if let Some(waits) = drain::catch_up(shared, key).await {
         return waits;
     }
+    if let Some(left) = rejected::leave(shared, key) {
+        return left;
+    }
     let progress = Progress::new(shared, key, slot);
     let (ran, running) = (progress.ran.clone(), progress.running.clone());
     let context = StepContext { priority, ran, running, ..StepContext::new(shared, key, &progress) };
@@ -109,6 +113,9 @@ pub(crate) async fn reconcile(
     if shared.is_leaving(key) || shared.cache.primary(key).is_some_and(|primary| primary.is_drained) {
         tracing::info!(resource = %key, "Stopping because the resource is gone or goes to another shard");
         return ReconcileResult::Success;
+    }
+    if let Some(left) = rejected::leave(shared, key) {
+        return left;
     }
     status_writer::finish(&reconcile.context, reconcile.last.as_deref(), end).await
 }
@@ -144,7 +151,9 @@ impl ReconcileLoop<'_> {
             // A step may have taken long, so the state that it was decided on may be outdated.
             shared.contact.resumed().await;
             let known = shared.cache.primary(key).filter(|primary| !primary.is_drained && !shared.is_leaving(key));
-            let Some(primary) = known else { return End::Idle };
+            let Some(primary) = known.filter(|primary| !rejected::is_anothers(shared, primary)) else {
+                return End::Idle;
+            };
             let (step, primary, observed) = self.decide(primary);
             match self.take(step, &primary, &observed).await {
                 Ok(NextStep::Again) if !self.context.is_outdated() => {}

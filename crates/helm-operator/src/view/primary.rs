@@ -46,6 +46,8 @@ pub(crate) struct Primary {
     pub(crate) is_canary: bool,
     /// Whether this shard must give it up.
     pub(crate) is_drained: bool,
+    /// Whether the author's filters reject it, although it is deleted and has our finalizer.
+    pub(crate) is_rejected: bool,
     /// Whether the resource is cluster-scoped; `key.namespace` is then the release's.
     is_cluster_scoped: bool,
     /// The resource as received, for [`crate::reconcile::accept`]. Kept only for the author's code.
@@ -175,6 +177,7 @@ impl Primary {
             || self.raw != older.raw
             || self.is_canary != older.is_canary
             || self.is_drained != older.is_drained
+            || self.is_rejected != older.is_rejected
     }
 
     /// Returns the resource for the author's code, without `spec` and status. Labels and annotations are those that
@@ -327,6 +330,7 @@ impl From<Full> for Received {
             paused_by_code: None,
             is_canary: false,
             is_drained: false,
+            is_rejected: false,
             is_cluster_scoped: false,
             spec: Spec::of_user(spec),
             status,

@@ -369,6 +369,13 @@ impl ReleaseRecords {
         self.revisions.iter().rev().find(|(_, revision)| is_own(revision)).map(|(version, _)| *version)
     }
 
+    /// Returns whether this operator recorded the release for the owner with this uid, and no operator with another key has
+    /// recorded it since.
+    pub(crate) fn is_recorded_here_for(&self, uid: &str) -> bool {
+        let is_later = |own: u32| self.revisions.iter().filter(move |(version, _)| **version > own);
+        self.newest_of(uid).is_some_and(|own| is_later(own).all(|(_, revision)| revision.trust != Trust::Broken))
+    }
+
     /// Returns the number of the newest revision that this operator recorded for this owner, or for an earlier one with the
     /// same name; 0 if there is none.
     pub(crate) fn newest_for(&self, owner: &Owner) -> u32 {

@@ -126,7 +126,7 @@ const PAUSES: &str = "The operator's own rule (pause_when) pauses the resource: 
 const PAUSE_PANICKED: &str =
     "The operator's own rule (pause_when) panicked, a bug that its log describes: even a deletion waits.";
 const FILTER_PANICKED: &str = "The operator's own filter panicked, a bug that its log describes: the resource is left \
-    alone. The filter is not asked about a deletion.";
+    alone. If it is deleted, only a release that this operator recorded for it is uninstalled.";
 
 /// Returns the condition `Paused` with this message.
 fn paused_by(message: &str) -> String {
@@ -215,7 +215,7 @@ async fn a_resource_is_paused_while_a_filter_or_pause_panics_for_it_and_no_other
         assert_eq!((world.maps(), world.history()), (vec!["a".to_owned(), "b".into()], vec!["1 deployed".to_owned()]));
         world.delete();
         world.reconcile().await;
-        assert_eq!(world.server.object(PRIMARY).is_none(), filters, "a filter is not asked about a deletion");
+        assert_eq!(world.server.object(PRIMARY).is_none(), filters, "what this operator has recorded is uninstalled");
     }
 }
 
@@ -406,6 +406,138 @@ async fn a_resource_that_was_handed_over_is_not_taken_back_when_its_spec_cannot_
     let before = world.server.object(PRIMARY);
     world.reconcile().await;
     assert!(world.server.object(PRIMARY) == before);
+}
+
+/// Creates a process that leaves resources with the operator `b` to it.
+fn leaving(server: Arc<MemoryApi>) -> World {
+    let acceptance = Acceptance { filters: vec![Arc::new(is_not_theirs)], ..Acceptance::default() };
+    let events = Events::new(server.clone(), "memcached-controller", None);
+    World::start(
+        server,
+        Arc::new(Stub::default()),
+        events,
+        ChartObjects::Watched,
+        |_| {},
+        acceptance,
+        Extensions::default(),
+    )
+}
+
+/// Creates a process of the operator `b`, which has another key.
+fn theirs(server: Arc<MemoryApi>) -> World {
+    World::sealing(server, Stub::default(), Keyring::new(Key::new(&[2; 32]).unwrap(), Vec::new()))
+}
+
+fn give_to_b(world: &World) {
+    world.edit(|resource| resource["metadata"]["labels"] = json!({"operator": "b"}));
+}
+
+/// Returns everything on the server but events.
+fn everything(world: &World) -> Vec<(String, Value)> {
+    let paths = world.server.paths().into_iter().filter(|path| !path.contains("/events/"));
+    paths.map(|path| (path.clone(), world.server.object(&path).unwrap())).collect()
+}
+
+/// Reconciles a deleted resource, also later and in a new process. Checks that nothing changes, and that an event says why,
+/// once for each process.
+async fn is_left_alone(mut world: World) {
+    let before = everything(&world);
+    for processes in 1..=2 {
+        for _ in 0..2 {
+            world.reconcile().await;
+            // Events are published in the background.
+            tokio::time::sleep(Duration::from_secs(600)).await;
+        }
+        assert_eq!(everything(&world), before, "{:#?}", world.server.log());
+        let is_left = |event: &&Value| event["reason"] == "FilterRejects";
+        let said = events(&world.server).iter().filter(is_left).count();
+        assert!((1..=processes).contains(&said), "{said} events of {processes} processes");
+        world = leaving(world.server);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_that_another_operator_is_at_is_left_to_it() {
+    let spec = json!({"maps": ["a"], "value": "1", "hooks": [hooks::hook("farewell", "pre-delete")]});
+    let other = theirs(World::new(spec).server);
+    give_to_b(&other);
+    other.reconcile().await;
+    other.delete();
+    hooks::killed_after(&other, 30).await;
+    assert_eq!(hooks::phases(&other, 1).await, ["farewell Running"]);
+    is_left_alone(leaving(other.server.clone())).await;
+    let other = theirs(other.server);
+    reconcile(&other, "Complete").await;
+    assert_eq!((other.server.object(PRIMARY), other.maps()), (None, vec![]));
+    assert_eq!(hooks::count(&other, &format!("POST {JOBS}")), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deletion_of_what_another_operator_has_taken_over_is_left_to_it() {
+    let world = leaving(World::new(json!({"maps": ["a"], "value": "1"})).server);
+    world.reconcile().await;
+    give_to_b(&world);
+    world.reconcile().await;
+    let other = theirs(world.server.clone());
+    other.reconcile().await;
+    assert!(other.shared.cache.release(&key()).unwrap().broken().is_empty(), "it has sealed the record");
+    other.delete();
+    is_left_alone(world).await;
+    other.reconcile().await;
+    assert_eq!((other.server.object(PRIMARY), other.maps()), (None, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_resource_that_nobody_has_installed_keeps_its_finalizer_until_the_filter_accepts_it() {
+    let world = leaving(World::new(json!({"maps": ["a"], "value": "1"})).server);
+    give_to_b(&world);
+    world.edit(|resource| resource["metadata"]["finalizers"] = json!([FINALIZER]));
+    world.delete();
+    let server = world.server.clone();
+    is_left_alone(world).await;
+    let world = leaving(server);
+    world.edit(|resource| resource["metadata"]["labels"] = json!({}));
+    world.reconcile().await;
+    assert!(everything(&world).is_empty(), "{:?}", world.server.paths());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_filter_that_panics_for_a_deleted_resource_without_a_record_leaves_it_alone() {
+    let [filtering, _] = panicking();
+    let world = judging(World::new(json!({"maps": ["a"], "bomb": true})).server, filtering);
+    world.edit(|resource| resource["metadata"]["finalizers"] = json!([FINALIZER]));
+    world.delete();
+    let before = everything(&world);
+    world.reconcile().await;
+    assert_eq!(everything(&world), before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_that_is_rejected_as_it_is_deleted_is_uninstalled_wherever_its_process_dies() {
+    for (writes, is_seen) in (0..).flat_map(|writes| [(writes, true), (writes, false)]) {
+        let world = leaving(World::new(json!({"maps": ["a"], "value": "1"})).server);
+        world.reconcile().await;
+        give_to_b(&world);
+        if is_seen {
+            world.reconcile().await;
+        }
+        world.delete();
+        world.server.fail_after(Some(writes));
+        world.reconcile().await;
+        let has_died = world.server.writes_left() == Some(0);
+        world.server.fail_after(None);
+        let world = leaving(world.server);
+        for _ in 0..2 {
+            tokio::time::advance(Duration::from_secs(600)).await;
+            world.reconcile().await;
+        }
+        let left = everything(&world);
+        assert!(left.is_empty(), "after {writes} writes, seen: {is_seen}: {left:?}");
+        if !has_died && !is_seen {
+            assert!(writes > 3, "the scenario wrote nothing");
+            return;
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -181,6 +181,8 @@ pub(crate) struct ReleaseMemory {
     pub(crate) left: Option<Box<str>>,
     /// Whether this process has removed an install that failed, and that earlier records beside it may describe.
     pub(crate) removed: bool,
+    /// Whether an event said that the deletion is left to another operator, because the filters reject the resource.
+    pub(crate) leave_published: bool,
 }
 
 impl ReleaseMemory {
@@ -440,6 +442,7 @@ impl ResourceMemory {
                     skip_published: false,
                     left: None,
                     removed: false,
+                    leave_published: false,
                 },
             triggers: Triggers { handled: None, found: None, resynced: None, test_again: None },
             competitor: None,

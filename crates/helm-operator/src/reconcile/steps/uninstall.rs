@@ -263,7 +263,7 @@ async fn delete(
     }
     // Listed before the next wait, so that the record of a revision made during it is kept.
     let records = context.records();
-    if may_have_older_records(context, at.version) {
+    if may_have_older_records(context, at.version) || may_be_rejected(context, primary) {
         forget_in_status(context, primary).await?;
     }
     // The revision that records the progress of the uninstall is deleted last.
@@ -346,6 +346,12 @@ fn may_have_older_records(context: &StepContext<'_>, version: u32) -> bool {
     // The first revision that is imported from chunks follows another.
     let may_be_in_chunks = version > 1 && context.release().is_some_and(|release| release.is_taken_over());
     may_be_in_chunks || context.shared.settings.home != Home::default()
+}
+
+/// Returns whether the next process may find that the author's filters reject a deleted resource. Once its records are
+/// deleted, only the status tells that process that it may remove the finalizer.
+fn may_be_rejected(context: &StepContext<'_>, primary: &Primary) -> bool {
+    primary.deleting && !context.shared.acceptance.filters.is_empty()
 }
 
 /// Publishes which records a release had before its watch got a `storageNamespace`. `helm list` shows them, and they
