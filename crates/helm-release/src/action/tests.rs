@@ -7,6 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use http::Method;
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -659,6 +660,70 @@ async fn a_rollback_runs_hooks_that_succeeded_before() {
     assert_eq!(back.version, 3);
     assert_eq!(world.map("a")["data"], json!({"x": "1"}));
     assert_eq!(world.map("h")["metadata"]["name"], "h");
+}
+
+/// A slot whose action somebody else's revision has just followed.
+struct Replaced;
+
+impl kube::Slot for Replaced {
+    fn leave(&self) {}
+
+    fn enter(&self) -> BoxFuture<'_, ()> {
+        Box::pin(async {})
+    }
+
+    fn interruption(&self) -> Option<&'static str> {
+        Some("somebody has replaced the revision")
+    }
+}
+
+#[tokio::test]
+async fn nothing_follows_pre_hooks_that_end_as_somebody_replaces_their_revision() {
+    let hooked = |value: &str| {
+        let events = [HookEvent::PreInstall, HookEvent::PreUpgrade, HookEvent::PreRollback];
+        let hook = Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..sample::hook("h", &events) };
+        Candidate { hooks: vec![hook], ..candidate(&[map("a", value)]) }
+    };
+    for revisions in 0..3 {
+        let world = World::new();
+        let replaced = Environment { slot: &Replaced, ..world.env() };
+        let failure = match revisions {
+            0 => install(&replaced, &hooked("1"), None).await,
+            1 => upgrade(&replaced, &hooked("2"), &world.install(&hooked("1")).await).await,
+            _ => {
+                let first = world.install(&hooked("1")).await;
+                let packed = first.packed.clone();
+                let next = upgrade(&world.env(), &hooked("2"), &first).await.unwrap();
+                rollback(&replaced, &Current { packed, ..current(&next) }, 1, "inputs").await
+            }
+        };
+        let failure = failure.err().unwrap();
+        assert!(failure.cause.is_interruption(), "{failure}");
+        let (version, value) = (failure.recorded.unwrap().version, revisions.to_string());
+        let left = world.server.object(&format!("{MAPS}/a")).map(|map| map["data"]["x"].clone());
+        assert_eq!((version, left), (revisions + 1, (revisions > 0).then(|| json!(value))));
+        let read = world.storage.get("ns", "web", version).await.unwrap().release;
+        let (status, phase) = (read.facts().info.status, read.facts().hooks[0].last_run.phase);
+        assert_eq!((status, phase), (Status::Failed, HookPhase::Succeeded), "{version}");
+        assert_eq!(world.server.object(&format!("{MAPS}/h")), None, "{version}");
+    }
+}
+
+#[tokio::test]
+async fn a_restart_neither_repeats_the_hooks_of_a_revision_that_somebody_has_replaced_nor_goes_on_after_them() {
+    let world = World::new();
+    let hooks = vec![sample::hook("h", &[HookEvent::PreInstall])];
+    let candidate = Candidate { hooks, ..candidate(&[map("a", "1")]) };
+    world.refuse_records(|_, body| body.contains("\"failed\""));
+    let replaced = Environment { slot: &Replaced, ..world.env() };
+    let failure = install(&replaced, &candidate, None).await.err().unwrap();
+    world.server.accept();
+    assert_eq!(world.statuses().await, [Status::PendingInstall]);
+    let current = cut_off(failure.recorded.unwrap());
+    let again = install(&replaced, &candidate, Some(&current)).await.err().unwrap();
+    assert!(again.cause.is_interruption(), "{again}");
+    assert_eq!((world.runs(), world.statuses().await), (1, vec![Status::Failed]));
+    assert_eq!(world.server.object(&format!("{MAPS}/a")), None);
 }
 
 /// Returns the release after an install that was cut off, as a reconciler knows it.

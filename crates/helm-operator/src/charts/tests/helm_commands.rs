@@ -13,7 +13,7 @@ use k8s_openapi::ByteString;
 use serde_json::{Value, json};
 
 use super::finished_jobs::keeping;
-use super::hooks::{JOBS, count, hook, killed_after, phases, reconcile_while, with_hooks};
+use super::hooks::{JOBS, complete, count, hook, killed_after, phases, reconcile_while, with_hooks};
 use super::reporting::published;
 use super::storage::{is_left_as_it_is_elsewhere, recording, recording_at, release};
 use crate::charts::tests::{MAPS, PRIMARY, Stub, World, key, record_path, spec};
@@ -200,6 +200,41 @@ fn roll_back_with_hook(world: &World, path: &str) -> Value {
     let metadata = json!({"name": "migrate", "annotations": {"helm.sh/hook": "pre-rollback"}});
     world.server.put(path, json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata}), "helm");
     world.server.object(path).unwrap()["metadata"]["uid"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_written_beside_a_persons_rollback_that_begins_as_a_hook_ends_or_loses_its_job() {
+    let path = format!("{JOBS}/migrate");
+    for (spec, ends) in [
+        (Value::Null, true),
+        (Value::Null, false),
+        (json!({"ttlSecondsAfterFinished": 0}), false),
+        (json!({"ttlSecondsAfterFinished": 60}), false),
+    ] {
+        let server =
+            World::new(with_hooks(json!([{"name": "migrate", "events": ["pre-upgrade"], "spec": spec}]))).server;
+        let world = World::with_events(server, Arc::new(Stub::default()), |_| {});
+        world.reconcile().await;
+        world.edit(|p| p["spec"]["value"] = "2".into());
+        let (mut maps, mut left) = (0, Value::Null);
+        let uid = |world: &World| world.server.object(&path).map_or(Value::Null, |job| job["metadata"]["uid"].clone());
+        reconcile_while(&world, |world| {
+            if ends {
+                complete(&world.server, "migrate");
+                helm_writes(world, 3, Status::PendingRollback, &manifest(&["a", "b", "c"], "1"), Duration::ZERO);
+            } else {
+                roll_back_with_hook(world, &path);
+            }
+            (maps, left) = (count(world, &format!("PATCH {MAPS}")), uid(world));
+        })
+        .await;
+        assert_eq!(world.history(), ["1 deployed", "2 failed", "3 pending-rollback"], "{spec}, ends: {ends}");
+        assert_eq!((count(&world, &format!("PATCH {MAPS}")), uid(&world)), (maps, left), "{spec}, ends: {ends}");
+        let phase = if ends { "migrate Succeeded" } else { "migrate Failed" };
+        assert_eq!(phases(&world, 2).await, [phase], "{spec}, ends: {ends}");
+        let events = published(&world).await;
+        assert!(events.iter().any(|event| event.starts_with("Normal HookInterrupted ")), "{spec}: {events:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

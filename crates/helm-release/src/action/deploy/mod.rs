@@ -23,7 +23,7 @@ use super::remains::renewed;
 use super::resume::{Interrupted, await_next, has, resume};
 use super::uninstall::leave_unended;
 use super::{Candidate, Completed, Current, Environment, Error, Failure, Records, failure};
-use crate::kube::{Applied, Decoration, ObjectKey};
+use crate::kube::{Applied, Decoration, HookError, ObjectKey};
 use crate::release::{HookEvent, Release, Status};
 use crate::storage::{Marks, check_fits};
 
@@ -130,7 +130,8 @@ pub(super) fn check_size(
 
 impl Attempt<'_> {
     /// Runs the pre hooks, unless they succeeded before an interruption. If hooks are disabled, ends the hooks that
-    /// began before that.
+    /// began before that. Fails if the action is interrupted by then: a hook may end just as somebody replaces the revision,
+    /// whose objects must not be written over.
     async fn run_before(&self, release: &mut Release, ahead: &mut Marks) -> Result<(), Error> {
         let (env, kind) = (self.env, &self.kind);
         if env.options.disable_hooks {
@@ -151,7 +152,10 @@ impl Attempt<'_> {
             // Recorded before the clean-up: otherwise a restart would not know that the deleted hooks succeeded.
             env.storage.update(release, ahead).await?;
         }
-        Ok(env.applier.clean_up_hooks(release, kind.before, Some(kind.after), &run).await?)
+        env.applier.clean_up_hooks(release, kind.before, Some(kind.after), &run).await?;
+        // Asked after the clean-up, which takes time: the record says what has succeeded, for this revision and a restart.
+        let interruption = env.slot.interruption();
+        interruption.map_or(Ok(()), |why| Err(HookError::Overtaken { why }.into()))
     }
 
     async fn run_after(&self, release: &mut Release, ahead: &Marks) -> Result<(), Error> {

@@ -1,13 +1,20 @@
 //! Interprets the state of hooks' objects. Pure functions.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use outside::group_of;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::{INTERRUPTED, SUCCEEDED, objects};
-use crate::kube::objects::expiry::expires;
+use crate::kube::objects::expiry::{TTL, expires};
 use crate::kube::objects::object::Object;
 use crate::release::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
+
+/// How long before it is seen a Job may have finished according to its status, from which its TTL counts: the time there
+/// has whole seconds, comes from another node's clock, and is written only after the controller's other work on the Job.
+const LATE_END: Duration = Duration::from_secs(10);
 
 /// Returns the hooks of an event in the order in which they run: by weight, then by name.
 pub(super) fn order(hooks: &[Hook], event: HookEvent) -> Vec<usize> {
@@ -150,7 +157,7 @@ pub(super) enum Absence {
 /// - It was created or seen and has `ttlSecondsAfterFinished`: the server deletes such a Job only after it finished, so
 ///   it finished between two polls. The last status decides, if it shows a failure (`FailureTarget` precedes `Failed`);
 ///   otherwise the Job counts as succeeded, as a deleted hook does in Helm. Running it again would end the same way,
-///   and with a short TTL it would run forever.
+///   and with a short TTL it would run forever. See [`Look::gone`] for a TTL that cannot be over yet.
 /// - It was created or seen, and only a person can have deleted it: it was deleted before it finished, so the hook
 ///   fails.
 pub(super) fn absence(evidence: Evidence<'_>, expiry: Expiry) -> Absence {
@@ -218,6 +225,47 @@ pub(super) fn runs_to_an_end(kind: &str) -> bool {
 /// Returns whether any object of a hook runs and finishes. A hook may be a list.
 pub(super) fn has_an_end(hook: &Hook) -> bool {
     objects::of(hook).is_ok_and(|all| all.iter().any(|object| runs_to_an_end(&object.kind)))
+}
+
+/// What a look at a hook's object has shown.
+#[derive(Clone, Debug)]
+pub(super) struct Look {
+    pub(super) status: Value,
+    pub(super) expiry: Expiry,
+    ttl: Option<Duration>,
+    /// When the request was sent.
+    asked: Instant,
+}
+
+impl Look {
+    /// Interprets an object that the server sent in answer to a request of this time.
+    pub(super) fn of(kind: &str, live: &Value, asked: Instant) -> Look {
+        let ttl = live["spec"][TTL].as_u64().map(Duration::from_secs);
+        Look { status: live["status"].clone(), expiry: expiry(kind, live), ttl, asked }
+    }
+
+    /// Returns how an object has ended that no longer exists `now`, and of which this was the last look.
+    pub(super) fn gone(&self, kind: &str, now: Instant) -> HookResult {
+        if runs_to_an_end(kind)
+            && let Some(ended) = outcome(kind, &self.status)
+        {
+            return ended;
+        }
+        let expiry = expiry_after(now.saturating_duration_since(self.asked), self.expiry, self.ttl);
+        match absence(Evidence::Seen(&self.status), expiry) {
+            Absence::Ended(ended) => ended,
+            Absence::Create => HookResult::Succeeded,
+        }
+    }
+}
+
+/// Returns the expiry that can explain why an object is gone which had not finished this long ago. Its TTL begins with its
+/// end, so a person has deleted what goes sooner, perhaps to roll the release back.
+fn expiry_after(passed: Duration, expiry: Expiry, ttl: Option<Duration>) -> Expiry {
+    match ttl {
+        Some(ttl) if passed.saturating_add(LATE_END) < ttl => Expiry::Never,
+        _ => expiry,
+    }
 }
 
 /// Whether an object is deleted without a request of ours.

@@ -190,6 +190,9 @@ pub enum HookError {
     /// Its run was ended from outside ([`Slot::interruption`]).
     #[error("hook {path} was interrupted while waiting for {what}: {why}")]
     Interrupted { path: String, what: String, why: &'static str },
+    /// All hooks have succeeded, but what would follow them is no longer wanted ([`Slot::interruption`]).
+    #[error("interrupted once its hooks had succeeded: {why}")]
+    Overtaken { why: &'static str },
     /// It did not end by itself, and no answer says that it was ended.
     #[error("{why}; it may still run, because its end was not answered")]
     Unended {
@@ -201,9 +204,9 @@ pub enum HookError {
 }
 
 impl HookError {
-    /// Returns whether its run was ended from outside.
+    /// Returns whether its run was ended from outside, or what follows it.
     pub fn is_interruption(&self) -> bool {
-        matches!(self, HookError::Interrupted { .. })
+        matches!(self, HookError::Interrupted { .. } | HookError::Overtaken { .. })
     }
 
     /// Returns whether the hook's outcome is unknown, because a request or a write of the record failed: it may be
@@ -303,7 +306,8 @@ impl Applier {
     /// # Cancellation
     /// Dropping the future stops waiting and leaves the objects running. A later call finds them by their annotation
     /// and continues to wait; the timeout counts from the recorded start. A run without any object begins again, with
-    /// all its time. A Job with `ttlSecondsAfterFinished` that was created and no longer exists counts as succeeded.
+    /// all its time. A Job with `ttlSecondsAfterFinished` that was created and no longer exists counts as succeeded, unless it
+    /// was seen unfinished so recently that its TTL cannot be over.
     ///
     /// # Errors
     /// The first hook that failed, timed out or cannot be recorded, or the deletion that was not answered of one that may

@@ -5,9 +5,10 @@ use helm::manifest::HOOK_ANNOTATION;
 use outside::{Call, Error, Response};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
 
 use super::clock::Clock;
-use super::decide::{Expiry, expiry, outcome};
+use super::decide::{Look, outcome};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun, MadeBy};
 use crate::kube::live_state::live::Live;
 use crate::kube::live_state::ownership::{NotOurs, Rule};
@@ -64,16 +65,17 @@ impl Stamp {
 /// An object that this run made, as the server has it.
 pub(super) struct Made {
     pub(super) path: String,
-    pub(super) expiry: Expiry,
+    pub(super) look: Look,
     /// Whether it has finished, or its deletion was accepted. Objects that do not run have finished once they exist.
     pub(super) is_over: bool,
 }
 
 impl Made {
-    pub(super) fn of(object: &Object, path: String, live: &Value) -> Made {
+    /// `asked` is when the request was sent that has this answer.
+    pub(super) fn of(object: &Object, path: String, live: &Value, asked: Instant) -> Made {
         let is_deleting = live["metadata"]["deletionTimestamp"].is_string();
         let is_over = is_deleting || outcome(&object.kind, &live["status"]).is_some();
-        Made { path, expiry: expiry(&object.kind, live), is_over }
+        Made { path, look: Look::of(&object.kind, live, asked), is_over }
     }
 }
 
@@ -95,8 +97,9 @@ impl Applier {
         let namespace = run.decoration.namespace_of(object, &resource);
         let Some(name) = name_of(object, stamp, run.decoration) else { return Ok(None) };
         let path = resource.path(namespace, &name)?;
+        let asked = Instant::now();
         let live = self.get(&path).await?;
-        Ok(live.filter(|live| stamp.covers(made_by, live)).map(|live| Made::of(object, path, &live)))
+        Ok(live.filter(|live| stamp.covers(made_by, live)).map(|live| Made::of(object, path, &live, asked)))
     }
 
     /// Creates an object, or finds the one that an earlier request of this run created without getting a response. A
@@ -118,9 +121,10 @@ impl Applier {
         let Body { resource, key, json, .. } = self.stamped(object, stamp, run).await?;
         let collection = resource.collection(&key.namespace)?;
         let call = Call::post(format!("{collection}?fieldManager={FIELD_MANAGER}"), bytes(&json));
+        let asked = Instant::now();
         let live: Value = self.api().send(call).await?.parse()?;
         let path = resource.path(&key.namespace, live["metadata"]["name"].as_str().unwrap_or(&object.name))?;
-        Ok(Made::of(object, path, &live))
+        Ok(Made::of(object, path, &live, asked))
     }
 
     /// Returns the request body for an object of this run; without a path if the chart leaves its name open.

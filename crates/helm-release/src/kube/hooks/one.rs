@@ -2,10 +2,11 @@
 
 use outside::{Call, Error, Response, intern, is_transient};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::clock::{Clock, REFUSED_LIMIT};
 use super::decide::{
-    Absence, Evidence, Expiry, HookResult, absence, created, evidence, expiry, outcome, recorded_expiry, runs_to_an_end,
+    Absence, Expiry, HookResult, Look, absence, created, evidence, expiry, outcome, recorded_expiry, runs_to_an_end,
 };
 use super::objects::{self, Made, Stamp};
 use super::{HookError, HookRun, MadeBy};
@@ -84,7 +85,7 @@ impl Applier {
                 }
             }
         }
-        let both = |(object, made): &(&Object, Made)| (expiry(&object.kind, &object.body), made.expiry);
+        let both = |(object, made): &(&Object, Made)| (expiry(&object.kind, &object.body), made.look.expiry);
         let expiries: Vec<_> = awaited.iter().map(both).collect();
         if let Some(created) = created(&release.hooks[at].last_run, &expiries) {
             release.hooks[at].last_run = created;
@@ -187,6 +188,10 @@ impl Applier {
     }
 
     /// Waits until a Job or Pod finishes. If another run's stands in its place, possibly another release's, it is gone.
+    ///
+    /// # Errors
+    /// It failed, or did not end in time. Or the hook is interrupted, also if its object is gone: somebody's rollback may have
+    /// replaced that.
     async fn wait_for(
         &self,
         object: &Object,
@@ -202,21 +207,25 @@ impl Applier {
         // The server may have chosen its name.
         let key = ObjectKey { name: intern(own_name), ..key_of(object, clock.run.decoration, &resource) };
         *judged = None;
-        // The server may have given it a TTL.
-        let (mut seen, mut known, mut pause) = (Value::Null, made.expiry, Pause::default());
+        let (mut last, mut asked, mut pause) = (made.look.clone(), Instant::now(), Pause::default());
         loop {
-            let live = clock.retry(&what, || self.get(&made.path)).await?;
+            let ask = || {
+                asked = Instant::now();
+                self.get(&made.path)
+            };
+            let live = clock.retry(&what, ask).await?;
             let ended = match live.filter(|live| stamp.is_on(live)) {
                 Some(live) => {
                     let uid = live["metadata"]["uid"].as_str().unwrap_or_default().to_owned();
                     *judged = Some(HookObject { key: key.clone(), api_version: object.api_version.clone(), uid });
-                    (seen, known) = (live["status"].clone(), expiry(&object.kind, &live));
-                    outcome(&object.kind, &seen)
+                    // The server may have given it a TTL.
+                    last = Look::of(&object.kind, &live, asked);
+                    outcome(&object.kind, &last.status)
                 }
-                None => match absence(Evidence::Seen(&seen), known) {
-                    Absence::Ended(outcome) => Some(outcome),
-                    Absence::Create => Some(HookResult::Succeeded),
-                },
+                None => {
+                    clock.check(&what)?;
+                    Some(last.gone(&object.kind, Instant::now()))
+                }
             };
             match ended {
                 Some(HookResult::Succeeded) => return Ok(()),

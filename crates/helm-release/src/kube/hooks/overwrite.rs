@@ -5,6 +5,7 @@
 
 use outside::{Error, Response};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::clock::Clock;
 use super::decide::{Standing, in_the_way, standing};
@@ -47,8 +48,9 @@ impl Applier {
                     let why = in_the_way(made_by, &clock.hook.delete_policies);
                     return Err(HookError::Left { path: clock.hook.path.clone(), object: describe(object), why });
                 }
+                let asked = Instant::now();
                 match clock.retry(&what, || self.apply_if_unchanged(&body, &metadata)).await {
-                    Ok(Some(live)) => return Ok(Some(Made::of(object, body.path, &live))),
+                    Ok(Some(live)) => return Ok(Some(Made::of(object, body.path, &live, asked))),
                     Ok(None) => {}
                     // The hook that made it has finished, and this one differs in an immutable field.
                     Err(HookError::Api { source, .. }) if standing == Standing::Finished && source.is_immutable() => {

@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::decide::{
-    Absence, Evidence, Expiry, HookResult, abandon, absence, created, evidence, expiry, order, outcome, to_clean_up,
+    Absence, Evidence, Expiry, HookResult, Look, abandon, absence, created, evidence, expiry, order, outcome,
+    to_clean_up,
 };
 use super::*;
 
@@ -1170,6 +1171,74 @@ async fn jobs_that_expire_between_polls_succeeded() {
     let mut release = release(vec![job("ttlSecondsAfterFinished: 0")]);
     world.run_while(&mut release, 5, |server| server.remove(JOB)).await.unwrap();
     assert_eq!(world.writes().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_goes_before_its_ttl_can_be_over_was_deleted() {
+    for (ttl, has_succeeded) in [(0, true), (10, true), (60, false)] {
+        let world = World::new();
+        let mut release = release(vec![job(&format!("ttlSecondsAfterFinished: {ttl}"))]);
+        let ran = world.run_while(&mut release, 100, |server| server.remove(JOB)).await;
+        let said = ran.err().map(|error| error.to_string()).unwrap_or_default();
+        let deleted = "hook c/templates/j.yaml failed: Job \"j\": it was deleted before it finished";
+        assert_eq!(said, if has_succeeded { "" } else { deleted }, "{ttl}");
+        assert_eq!(world.writes(), [format!("POST {JOBS}")], "{ttl}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_whose_ttl_may_have_ended_during_an_outage_succeeded() {
+    let world = World::new();
+    let mut release = release(vec![job("ttlSecondsAfterFinished: 60")]);
+    let outage = async {
+        sleep(Duration::from_secs(5)).await;
+        world.server.refuse(|_| Some(Error::Transport("reset".into())));
+        world.server.remove(JOB);
+        sleep(Duration::from_secs(80)).await;
+        world.server.accept();
+    };
+    tokio::join!(world.run(&mut release), outage).0.unwrap();
+    assert_eq!(world.writes().iter().filter(|write| write.starts_with("POST")).count(), 1);
+}
+
+#[test]
+fn what_was_seen_last_and_how_long_ago_decides_how_a_job_has_ended_that_is_gone() {
+    let asked = Instant::now();
+    let complete = json!({"conditions": [{"type": "Complete", "status": "True"}]});
+    let failed = json!({"conditions": [{"type": "Failed", "status": "True", "message": "no"}]});
+    let failed_with = |why: &str| HookResult::Failed(why.into());
+    let deleted = || failed_with("it was deleted before it finished");
+    for (status, ttl, passed, expected) in [
+        (Value::Null, json!(60), 49, deleted()),
+        (Value::Null, json!(60), 50, HookResult::Succeeded),
+        (Value::Null, json!(0), 0, HookResult::Succeeded),
+        (Value::Null, Value::Null, 1000, deleted()),
+        (complete, Value::Null, 0, HookResult::Succeeded),
+        (failed.clone(), json!(60), 0, failed_with("no")),
+        (failed, json!(60), 1000, failed_with("no")),
+    ] {
+        let live = json!({"apiVersion": "batch/v1", "spec": {"ttlSecondsAfterFinished": ttl}, "status": status});
+        let ended = Look::of("Job", &live, asked).gone("Job", asked + Duration::from_secs(passed));
+        assert_eq!(ended, expected, "{live} after {passed} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_whose_job_a_persons_rollback_replaces_is_interrupted_whatever_its_ttl() {
+    for spec in ["", "ttlSecondsAfterFinished: 0", "ttlSecondsAfterFinished: 60"] {
+        let world = World::new();
+        let mut release = release(vec![job(spec)]);
+        let mut helms = None;
+        let replace = |server: &MemoryApi| {
+            *world.notes.interrupted.lock().unwrap() = Some("somebody has replaced the revision");
+            replace_by_helms(server, JOB);
+            helms = server.object(JOB);
+        };
+        let error = world.run_while(&mut release, 5, replace).await.unwrap_err();
+        assert!(error.is_interruption(), "{spec}: {error}");
+        assert_eq!(world.notes.phases.lock().unwrap().last(), Some(&vec![HookPhase::Failed]), "{spec}");
+        assert_eq!(world.server.object(JOB), helms, "{spec}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
