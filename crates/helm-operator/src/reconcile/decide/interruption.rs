@@ -1,8 +1,8 @@
 //! Decides whether the wait for a hook ends early: when the resource is deleted, or when its `spec`, a value source or
 //! its annotation `…-disable-hooks` or `pin` changes, or when another writer records a revision, such as with
-//! `helm rollback`. A resource that only the cache has forgotten is not deleted. Nothing in the resource ends the hooks
-//! of its deletion. The hooks of an uninstall after a failed upgrade can be ended until the first object is deleted,
-//! because the corrected resource would otherwise lose its release.
+//! `helm rollback`, or for another resource that takes the release over. A resource that only the cache has forgotten is
+//! not deleted. Nothing in the resource ends the hooks of its deletion. The hooks of an uninstall after a failed upgrade
+//! can be ended until the first object is deleted, because the corrected resource would otherwise lose its release.
 //!
 //! Any other change, such as the chart of a new process, is handled after the hook: only the person who sets the values
 //! can know that a running migration is no longer needed. See docs/decisions/0045-interrupted-hooks.md.
@@ -150,10 +150,11 @@ impl Running {
         let release = release()?;
         let (newest, revision) = release.newest()?;
         let is_replaced = match work {
-            // Helm can roll back a release that is pending. Its tests and its uninstall only rewrite the record of ours.
-            Work::Makes(known) => newest > known && !revision.is_sealed(),
-            // Another resource may take over a release that is being uninstalled for long.
-            Work::Uninstalls(known) => newest > known && !(revision.is_sealed() && revision.is_marked_for(&uid)),
+            // Helm can roll back a release that is pending. Its tests and its uninstall only rewrite the record of ours. Another
+            // resource may take over a release whose action or uninstall writes nothing for long.
+            Work::Makes(known) | Work::Uninstalls(known) => {
+                newest > known && !(revision.is_sealed() && revision.is_marked_for(&uid))
+            }
             Work::Tests(tested) => newest > tested || (newest == tested && revision.status != Status::Deployed),
         };
         is_replaced.then_some(REPLACED)
@@ -280,16 +281,22 @@ mod tests {
     }
 
     #[test]
-    fn only_a_later_revision_of_somebody_else_ends_the_wait_of_an_uninstall() {
-        let check = |known, owner: &str, trust, expected: Option<&str>| {
+    fn only_a_later_revision_of_somebody_else_ends_the_wait_of_an_action_or_an_uninstall() {
+        let check_one = |action, known, owner: &str, trust, expected: Option<&str>| {
             let running = Running::default();
-            running.begin(Aim::of(&primary(|_| ()), Action::Uninstall), Vec::new(), None);
-            running.uninstalls(known);
+            running.begin(Aim::of(&primary(|_| ()), action), Vec::new(), None);
+            match action {
+                Action::Uninstall => running.uninstalls(known),
+                _ => running.makes_revision(known),
+            }
             let marks = || Marks { owner: owner.into(), ..Marks::default() };
             let mut release =
                 ReleaseRecords::written_by_us(&[(Status::Uninstalling, marks()), (Status::PendingRollback, marks())]);
             release.revisions.iter_mut().for_each(|(_, revision)| revision.trust = trust);
-            assert_eq!(running.replaced(|| Some(Arc::new(release))), expected, "{known} {owner} {trust:?}");
+            assert_eq!(running.replaced(|| Some(Arc::new(release))), expected, "{action:?} {known} {owner} {trust:?}");
+        };
+        let check = |known, owner: &str, trust, expected| {
+            [Action::Uninstall, Action::Upgrade].map(|action| check_one(action, known, owner, trust, expected));
         };
         check(1, "u1", Trust::Foreign, Some(REPLACED));
         check(2, "u1", Trust::Foreign, None);

@@ -4,7 +4,7 @@
 
 use crate::kube::live_state::live::Live;
 use crate::kube::objects::decorate::{
-    Decoration, MANAGED_BY_LABEL, Owner, PRIMARY_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE,
+    Decoration, Former, MANAGED_BY_LABEL, Owner, PRIMARY_ANNOTATION, RELEASE_NAME, RELEASE_NAMESPACE,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use outside::group_of;
@@ -122,6 +122,25 @@ impl Decoration {
             has_same_name && owner.group() == group_of(&controller.api_version) && owner.uid != controller.uid
         };
         self.owner.as_ref().zip(live.controller.as_ref()).is_some_and(|(owner, one)| is_former(owner, one))
+    }
+
+    /// Returns whether the object belongs to another resource that had a release before.
+    pub(in crate::kube) fn belongs_to_earlier_owner(&self, live: &Live) -> bool {
+        match (&live.controller, &live.primary_type) {
+            (Some(controller), _) => self.former.iter().any(|former| *former.uid == *controller.uid),
+            (None, Some(kind)) => {
+                let is_it = |former: &Former| !former.kind.is_empty() && *former.kind == **kind;
+                self.former.iter().any(is_it)
+            }
+            (None, None) => false,
+        }
+    }
+
+    /// Returns whether the object names this release, and belongs to another resource that had it before.
+    pub(in crate::kube) fn is_of_earlier_owner(&self, live: &Live) -> bool {
+        let names_release = live.release_name.as_deref() == Some(&*self.release)
+            && live.release_namespace.as_deref() == Some(&*self.namespace);
+        names_release && self.belongs_to_earlier_owner(live)
     }
 
     /// Returns whether the object is the release's, is not being deleted, and does not go with a former resource.

@@ -83,17 +83,12 @@ impl Decoration {
     /// Returns whether the object belongs to a resource that never had the release. If its records are elsewhere, its own
     /// release has the same name.
     fn belongs_to_others(&self, live: &Live) -> bool {
-        match (&live.controller, &live.primary_type) {
-            (Some(controller), _) => {
-                let had_it = self.former.iter().any(|former| *former.uid == *controller.uid);
-                !had_it && !self.is_of_former(live)
-            }
-            (None, Some(kind)) => {
-                let is_own = self.owner.as_ref().is_some_and(|owner| *kind == owner.annotated_type());
-                !is_own && !self.former.iter().any(|former| *former.kind == **kind)
-            }
-            (None, None) => false,
-        }
+        let is_own = match (&live.controller, &live.primary_type) {
+            (Some(_), _) => self.is_of_former(live),
+            (None, Some(kind)) => self.owner.as_ref().is_some_and(|owner| *kind == owner.annotated_type()),
+            (None, None) => true,
+        };
+        !is_own && !self.belongs_to_earlier_owner(live)
     }
 
     /// Returns the metadata patch for a live object that is left; `None` if it has no metadata of ours.
