@@ -26,6 +26,8 @@ pub(crate) struct Unanswered {
     /// Whether the server refused to show an object of a group that an ordered release waits for, or a conversion
     /// webhook failed.
     hides_objects: bool,
+    /// Whether the server answered the end of an interrupted action's hook with errors.
+    is_refused_end: bool,
 }
 
 /// What keeps a clean-up from completion, and may go away by itself.
@@ -37,6 +39,9 @@ pub(crate) enum Obstacle {
     /// Kubernetes takes long to delete an object, or the server answers that it cannot serve a request now. A finalizer
     /// of a Pod or a webhook may be the cause, so it may last forever.
     Lasting,
+    /// A hook of the failed attempt may still run, because the server answers its end with errors. It ends once that has
+    /// been tried for long enough: the clean-up then goes on beside the hook.
+    Unended,
 }
 
 /// The reason why a step failed.
@@ -68,7 +73,8 @@ impl FailedAttempt {
     /// Returns the failure of an attempt whose clean-up met an obstacle, with a message that says so.
     pub(crate) fn uncleaned(self, obstacle: Obstacle, message: String) -> Unanswered {
         let fault = Fault { message, ..self.0.clone() };
-        Unanswered { fault, uncleaned: Some(Box::new((self, obstacle))), hides_objects: false }
+        let is_refused_end = obstacle == Obstacle::Unended;
+        Unanswered { fault, uncleaned: Some(Box::new((self, obstacle))), hides_objects: false, is_refused_end }
     }
 
     pub(crate) fn message(&self) -> &str {
@@ -94,14 +100,14 @@ impl Unanswered {
         let hides_objects = is_refused_look || error.is_of_conversion();
         match error.is_refused_deletion() {
             true => Unanswered::with_reason(Reason::DeletionRefused, chain(error)),
-            false => Unanswered { hides_objects, ..Unanswered::request(error) },
+            false => Unanswered { hides_objects, is_refused_end: error.is_refused_end(), ..Unanswered::request(error) },
         }
     }
 
     /// Creates the failure of something other than a request, which has its own reason.
     pub(crate) fn with_reason(reason: Reason, message: String) -> Unanswered {
         let fault = Fault { condition: condition::IRRECONCILABLE, reason, message };
-        Unanswered { fault, uncleaned: None, hides_objects: false }
+        Unanswered { fault, uncleaned: None, hides_objects: false, is_refused_end: false }
     }
 }
 
@@ -161,6 +167,12 @@ impl Failed {
     /// an object of a group. No other outage is such a refusal, with or without an answer.
     pub(crate) fn hides_objects(&self) -> bool {
         matches!(self, Failed::Unanswered(unanswered) if unanswered.hides_objects)
+    }
+
+    /// Returns whether a release does not go on because the server answers the end of an interrupted action's hook with
+    /// errors.
+    pub(crate) fn is_refused_end(&self) -> bool {
+        matches!(self, Failed::Unanswered(unanswered) if unanswered.is_refused_end)
     }
 
     /// Returns the failure with another fault to report.

@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::reconcile::changes::{RanHook, RanHooks};
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::interruption::Running;
+use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::quotations::Quotations;
 use crate::reconcile::report::{diagnose, hook_log, status_writer};
 use crate::reconcile::reread;
@@ -159,6 +160,15 @@ impl Slot for Progress<'_> {
                 self.ran.add_log(log);
             }
         })
+    }
+
+    fn hook_left(&self, what: &str) {
+        self.shared.memory.change(self.key, ResourceMemory::leave_hook);
+        if let Some(primary) = self.shared.cache.primary(self.key) {
+            let note =
+                format!("{what}; the action goes on beside it: look at the hook's object, and delete it by hand");
+            self.shared.publish(&primary, Outcome::warning("HookLeft", "Hook", note));
+        }
     }
 
     fn recreating(&self, object: &ObjectKey, why: &str) {

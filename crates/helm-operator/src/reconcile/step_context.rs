@@ -19,6 +19,7 @@ use crate::reconcile::decide::action_room::Reservation;
 use crate::reconcile::decide::interruption::{Aim, Running};
 use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::reconcile::learned::{Findings, Learned};
+use crate::reconcile::steps::remediate::MAX_OBSTRUCTIONS;
 use crate::rendering::renderer::acting_as;
 use crate::view::primary::Primary;
 use crate::view::release::{ReleaseRecords, Revision};
@@ -130,6 +131,7 @@ impl StepContext<'_> {
         let options = Options {
             // A hook may do what the account may do, and not what the operator may.
             disable_hooks: self.orphaned || primary.annotations.disable_hooks(action),
+            leave_unended: self.leaves_unended(primary),
             adopt: self.granted(primary),
             description: primary.annotations.description(action),
             max_history: self.shared.settings.max_history,
@@ -156,6 +158,14 @@ impl StepContext<'_> {
             account: &*self.recorder,
             options,
         }
+    }
+
+    /// Returns whether the action may go on beside a hook that was not ended. A deletion may not: its message names the
+    /// annotation that is the remedy.
+    fn leaves_unended(&self, primary: &Primary) -> bool {
+        let memory = self.shared.memory.of(self.key);
+        let has_waited = memory.failure.as_ref().is_some_and(|failure| failure.refused_ends >= MAX_OBSTRUCTIONS);
+        has_waited && !primary.deleting && memory.refused_ends(&self.attempt(primary)) >= MAX_OBSTRUCTIONS
     }
 
     /// Returns the refusal of the last attempt, if it had the same inputs.

@@ -7,8 +7,8 @@ use futures::future::BoxFuture;
 
 use super::{Account, Error, LiveView, Refusal};
 use crate::kube::{
-    Adopt, Applier, CrdPolicy, Decoration, HookRun, IgnoreRule, Journal, JournalError, ObjectRule, Patience, Policy,
-    Reach, Slot,
+    Adopt, Applier, CrdPolicy, Decoration, HookError, HookRun, IgnoreRule, Journal, JournalError, ObjectRule, Patience,
+    Policy, Reach, Slot,
 };
 use crate::release::{Packed, Release};
 use crate::storage::{self, Before, Marks, Rejected, Sealed, Storage, Stored};
@@ -39,6 +39,9 @@ pub struct Environment<'a> {
 pub struct Options {
     /// Whether to skip hooks. Default: false.
     pub disable_hooks: bool,
+    /// Whether to go on beside a hook of an interrupted action if the server answers its end with errors
+    /// ([`Error::is_refused_end`]). Default: false.
+    pub leave_unended: bool,
     /// Which existing objects to take over, although the release does not own them. Default: [`Adopt::Never`].
     pub adopt: Adopt,
     /// The description of a successful revision. Default: Helm's, for example `Install complete`.
@@ -80,6 +83,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             disable_hooks: false,
+            leave_unended: false,
             adopt: Adopt::Never,
             description: None,
             max_history: 10,
@@ -111,6 +115,19 @@ impl Environment<'_> {
             journal,
             patience: Patience::UntilInterrupted,
         }
+    }
+
+    /// Returns whether the action goes on although a hook was not ended, with this error.
+    pub(super) fn leaves_hook(&self, error: &HookError) -> bool {
+        self.options.leave_unended && error.is_refused_end()
+    }
+
+    /// Reports that the action goes on beside a hook. Returns which one, and why it was not ended.
+    pub(super) fn report_left(&self, error: &HookError) -> String {
+        let what = error.with_object();
+        tracing::warn!(release = self.decoration.release, what, "leaving a hook that may still run");
+        self.slot.hook_left(&what);
+        what
     }
 }
 

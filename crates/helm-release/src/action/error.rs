@@ -1,6 +1,6 @@
 //! Why an action failed, and what that means for the caller: whether to repeat it, and whom to tell.
 
-use super::{GroupError, Unpruned};
+use super::{GroupError, LeftHook, Unpruned};
 use crate::kube::{self, ApplyError, HookError, ObjectError};
 use crate::{release, storage};
 
@@ -30,6 +30,10 @@ pub enum Error {
     /// else was written.
     #[error("revision {version} has ended meanwhile")]
     Ended { version: u32 },
+    /// The interrupted action that was to be continued has failed, and was given up beside its hook, which was not ended for
+    /// too long ([`Options::leave_unended`](super::Options::leave_unended)).
+    #[error("revision {version} was given up: {}", .hook.what)]
+    Left { version: u32, hook: LeftHook },
     /// Somebody has replaced the deployed revision, or rewritten its record, while its tests ran. Or an earlier run of them
     /// has recorded their outcome, although no answer said so.
     #[error("revision {version} was replaced while its tests ran")]
@@ -57,6 +61,7 @@ impl Error {
             Error::Storage(error) => !error.is_unrecordable(),
             Error::Group(error) => error.is_unanswered(),
             Error::Hook(error) => error.is_unanswered(),
+            Error::Left { .. } => false,
             Error::Apply(_) => kube::is_unanswered(self),
         }
     }
@@ -77,7 +82,10 @@ impl Error {
     /// Returns whether the request that failed was answered, by the API server or by a proxy before it. Such an outage
     /// may last forever, because a webhook may be its cause, and only the message tells which of these it is.
     pub fn reached_server(&self) -> bool {
-        kube::reached_server(self)
+        match self {
+            Error::Hook(error) => error.reached_server(),
+            error => kube::reached_server(error),
+        }
     }
 
     /// Returns whether an object that is recreated is still being deleted, and only Kubernetes' own finalizers keep it, or
@@ -103,6 +111,17 @@ impl Error {
     /// Returns whether a hook may still run, because an outage left its end open.
     pub(super) fn leaves_hook_running(&self) -> bool {
         matches!(self, Error::Hook(error) if error.is_outage() && !matches!(error, HookError::Record { .. }))
+    }
+
+    /// Returns whether a hook of an interrupted action may still run, because the server, or a proxy before it, answered its
+    /// end with errors. Nothing can follow that action before, and the cause may last for ever.
+    pub fn is_refused_end(&self) -> bool {
+        matches!(self, Error::Hook(error) if error.is_refused_end())
+    }
+
+    /// Returns whether an action was given up beside a hook that has not failed by itself: it was interrupted.
+    pub fn was_interrupted(&self) -> bool {
+        matches!(self, Error::Left { hook, .. } if !hook.has_run_out)
     }
 
     /// Returns the revision that has ended meanwhile, so that the action started from an outdated state. Read its record,

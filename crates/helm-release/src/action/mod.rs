@@ -97,7 +97,7 @@ pub use deletion::{delete_each, delete_objects, later_rounds};
 pub use environment::{Environment, HOOK_TIMEOUT, Options};
 pub use error::Error;
 pub use failure::{Refusal, Unpruned};
-pub use give_up::{FOLLOWED, GivenUp, end_tests, give_up};
+pub use give_up::{FOLLOWED, GivenUp, LeftHook, end_tests, give_up};
 pub use import::{Begun, Evidence, Imported, Sought, end_hooks_elsewhere, import, with_unsuccessful_before};
 pub use inspect::inspect;
 pub use install::{install, replace_crds};

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use super::give_up::{FOLLOWED, GivenUp, give_up};
-use super::{Candidate, Current, Environment, Error, RecordedFailure};
+use super::{Candidate, Current, Environment, Error, Failure, RecordedFailure};
 use crate::kube::recorded_objects;
 use crate::release::{Hook, HookEvent, HookPhase, LastRun, Release, Status};
 use crate::storage::{Marks, Sealed};
@@ -26,8 +26,9 @@ pub(super) enum Interrupted {
     /// revision.
     Other,
     /// A rollback to the candidate's inputs, or an upgrade whose hook failed. It was given up: the next revision needs a
-    /// candidate of its own, because the templates know its number. Contains the record as written, unless it had ended.
-    GivenUp(Option<Box<RecordedFailure>>),
+    /// candidate of its own, because the templates know its number. Contains how the action fails, with the record as written,
+    /// unless the revision had ended.
+    GivenUp(Box<Failure>),
     /// There is nothing to continue: no revision is pending, it has other inputs, or this operator did not write its
     /// record.
     Nothing,
@@ -92,17 +93,19 @@ pub(super) async fn resume(
 
 /// Gives a revision up.
 async fn given_up(env: &Environment<'_>, version: u32, why: &str, marks: Option<Marks>) -> Result<Interrupted, Error> {
-    let recorded = match (give_up(env, version, why).await?, marks) {
-        (GivenUp::Failed(written), Some(marks)) => Some(RecordedFailure {
-            version,
-            status: Status::Failed,
-            resource_version: written.resource_version,
-            marks,
-            dropped: Vec::new(),
-        }),
-        _ => None,
+    let (written, cause) = match give_up(env, version, why).await? {
+        GivenUp::Failed(written) => (Some(written), Error::Ended { version }),
+        GivenUp::Left(written, hook) => (Some(written), Error::Left { version, hook }),
+        GivenUp::Ended | GivenUp::Unproven => (None, Error::Ended { version }),
     };
-    Ok(Interrupted::GivenUp(recorded.map(Box::new)))
+    let recorded = written.zip(marks).map(|(written, marks)| RecordedFailure {
+        version,
+        status: Status::Failed,
+        resource_version: written.resource_version,
+        marks,
+        dropped: Vec::new(),
+    });
+    Ok(Interrupted::GivenUp(Box::new(Failure { cause, recorded, lost: None })))
 }
 
 /// Returns the hook that failed, or that was ended by a process which gave the revision up and died before it recorded that.

@@ -812,6 +812,47 @@ fn running(event: HookEvent) -> Hook {
     Hook { last_run, delete_policies: vec![DeletePolicy::BeforeHookCreation], ..sample::hook("h", &[event]) }
 }
 
+/// Records a revision whose process died while its hook, a Job, ran. Returns the uid of the Job, whose end is refused.
+async fn cut_off_in_job(world: &World) -> Value {
+    const JOB: &str = "/apis/batch/v1/namespaces/ns/jobs/j";
+    let manifest = "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: j\n".to_owned();
+    let job = Hook { name: "j".into(), kind: "Job".into(), manifest, ..running(HookEvent::PreInstall) };
+    let mut release = Release { hooks: vec![job], ..sample::release() };
+    release.info.status = Status::PendingInstall;
+    world.storage.create(&release, &Marks { owner: "u1".into(), ..Marks::default() }).await.unwrap();
+    let mut live = object("batch/v1", "Job", "j");
+    live["metadata"]["annotations"] = json!({
+        "meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns",
+        (kube::HOOK_RUN_ANNOTATION): format!("1.{}", Timestamp::UNIX_EPOCH),
+    });
+    world.server.put(JOB, live, "helm-operator");
+    world.server.refuse(|call| {
+        let is_end = call.method == Method::DELETE && call.path.starts_with(JOB);
+        is_end.then(|| kube::Error::from_status(500, "InternalError", "failed calling webhook"))
+    });
+    world.server.object(JOB).unwrap()["metadata"]["uid"].clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_revision_is_given_up_beside_a_hook_that_was_not_ended_only_on_request() {
+    for leaves in [false, true] {
+        let mut world = World::new();
+        world.options.leave_unended = leaves;
+        let job = cut_off_in_job(&world).await;
+        let given_up = give_up(&world.env(), 1, "Interrupted").await;
+        let status = if leaves { Status::Failed } else { Status::PendingInstall };
+        assert_eq!(world.statuses().await, [status]);
+        match given_up {
+            Ok(GivenUp::Left(_, hook)) if leaves => {
+                assert!(hook.what.contains("Job \"j\" to be deleted"), "{}", hook.what);
+            }
+            given_up => assert!(!leaves && given_up.unwrap_err().is_refused_end()),
+        }
+        let left = world.server.object("/apis/batch/v1/namespaces/ns/jobs/j").unwrap();
+        assert_eq!(left["metadata"]["uid"], job);
+    }
+}
+
 #[tokio::test]
 async fn a_release_that_is_recorded_elsewhere_is_found_once_to_end_its_hooks_and_to_list_its_objects() {
     for (status, event, tests, expected) in [

@@ -1278,6 +1278,100 @@ async fn disabling_hooks_leaves_one_that_a_dead_process_started_and_that_cannot_
     }
 }
 
+/// Creates a controller whose hooks may take a minute.
+fn impatient(server: Arc<MemoryApi>) -> World {
+    World::with_events(server, Arc::new(Stub::default()), |settings| settings.hook_timeout = Duration::from_secs(60))
+}
+
+/// Upgrades a release whose hook does not end. The end of its Job fails in this way.
+async fn not_ended(is_answered: bool) -> (World, Value) {
+    let world = impatient(World::new(with_hooks(json!([hook("migrate", "post-upgrade")]))).server);
+    world.reconcile().await;
+    ask(&world, "2");
+    world.server.refuse(move |call| {
+        let is_end = call.method == http::Method::DELETE && call.path.starts_with(JOBS);
+        is_end.then(|| match is_answered {
+            true => Error::from_status(500, "InternalError", "failed calling webhook"),
+            false => Error::Transport("reset".into()),
+        })
+    });
+    world.reconcile().await;
+    assert_eq!((world.history(), world.value_of("a")), (given("1 deployed, 2 pending-upgrade"), json!("2")));
+    let job = uid_of(&world, "migrate");
+    assert!(job.is_string());
+    (world, job)
+}
+
+/// Returns these revisions.
+fn given(history: &str) -> Vec<String> {
+    history.split(", ").map(str::to_owned).collect()
+}
+
+/// Reconciles again and again, ten minutes apart.
+async fn retry_times(world: &World, attempts: u32) {
+    for _ in 0..attempts {
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.reconcile().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_waits_long_for_the_end_of_a_hook_that_the_server_refuses_but_not_for_ever() {
+    for restarts in [false, true] {
+        let (world, job) = not_ended(true).await;
+        retry_times(&world, if restarts { 3 } else { 0 }).await;
+        let world = if restarts { impatient(world.server) } else { world };
+        retry_times(&world, 10).await;
+        assert_eq!(world.history(), given("1 deployed, 2 pending-upgrade"), "restarts: {restarts}");
+        let said = world.condition("Irreconcilable").unwrap_or_default();
+        assert!(said.contains("still waiting for Job \"migrate\" to be deleted"), "{said}");
+        retry_times(&world, 1).await;
+        assert_eq!(world.history(), given("1 superseded, 2 failed, 3 deployed"), "restarts: {restarts}");
+        assert_eq!((world.value_of("a"), uid_of(&world, "migrate")), (json!("1"), job), "restarts: {restarts}");
+        assert_eq!(phases(&world, 2).await, ["migrate Failed"]);
+        let said = world.condition("ReleaseFailed").unwrap_or_default();
+        assert!(said.starts_with("True/UpgradeError/revision 2 was given up: hook "), "{said}");
+        let events = published(&world).await;
+        let left: Vec<_> = events.iter().filter(|event| event.starts_with("Warning HookLeft x1: ")).collect();
+        assert!(matches!(&left[..], [once] if once.contains("Job \"migrate\" to be deleted")), "{events:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_whose_end_is_not_answered_is_waited_for_without_limit() {
+    let (world, job) = not_ended(false).await;
+    retry_times(&world, 15).await;
+    assert_eq!((world.history(), uid_of(&world, "migrate")), (given("1 deployed, 2 pending-upgrade"), job.clone()));
+    world.server.accept();
+    retry_times(&world, 1).await;
+    assert_eq!(world.history()[1], "2 failed");
+    assert_ne!(uid_of(&world, "migrate"), job);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_corrected_resource_waits_as_long_for_the_end_of_a_hook_and_is_then_deployed_beside_it() {
+    let (world, job) = not_ended(true).await;
+    world.edit(|p| {
+        p["spec"] = spec();
+        p["spec"]["value"] = "3".into();
+    });
+    retry_times(&world, 10).await;
+    assert_eq!(world.history(), given("1 deployed, 2 pending-upgrade"));
+    retry_times(&world, 1).await;
+    assert_eq!(world.history(), given("1 superseded, 2 failed, 3 deployed"));
+    assert_eq!((world.value_of("a"), uid_of(&world, "migrate")), (json!("3"), job));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_waits_without_limit_for_the_end_of_a_hook_that_the_server_refuses() {
+    let (world, job) = not_ended(true).await;
+    world.delete();
+    retry_times(&world, 15).await;
+    assert_eq!((world.history(), uid_of(&world, "migrate")), (given("1 deployed, 2 pending-upgrade"), job));
+    let said = ["ReleaseFailed", "Irreconcilable"].map(|kind| world.condition(kind));
+    assert!(said.iter().flatten().any(|said| said.ends_with(WITHOUT_HOOKS)), "{said:?}");
+}
+
 #[tokio::test(start_paused = true)]
 async fn disabling_the_hooks_of_a_deletion_ends_one_that_a_dead_process_started() {
     let world = World::new(with_hooks(json!([hook("farewell", "pre-delete")])));

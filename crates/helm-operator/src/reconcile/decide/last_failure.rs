@@ -17,6 +17,9 @@ pub(crate) struct LastFailure {
     pub(crate) attempts: u32,
     /// How often the clean-up after such an attempt met an obstacle that may last forever.
     pub(crate) obstructions: u32,
+    /// How often the server has answered the end of an interrupted action's hook with errors since the last attempt. Only
+    /// this process counts: after a restart, the next one waits for as long again, which loses nothing.
+    pub(crate) refused_ends: u32,
     /// The last attempt with these inputs, if its clean-up is not complete. Other failures may have followed it.
     pub(crate) uncleaned: Option<FailedAttempt>,
     /// Whether the resource itself is the cause, and not an outage.
@@ -37,6 +40,7 @@ impl LastFailure {
             retry: Retry { failures: 0, at: until },
             attempts: 0,
             obstructions: 0,
+            refused_ends: 0,
             uncleaned: None,
             is_own: false,
             exhausted: false,

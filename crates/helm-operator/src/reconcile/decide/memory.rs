@@ -330,6 +330,8 @@ impl ResourceMemory {
         let attempts = attempts.saturating_add(u32::from(counts));
         let is_lasting = failed.uncleaned().is_some_and(|(_, obstacle)| *obstacle == Obstacle::Lasting);
         let obstructions = obstructions.saturating_add(u32::from(is_lasting));
+        let refused_ends = self.refused_ends(&inputs).saturating_add(u32::from(failed.is_refused_end()));
+        let refused_ends = if counts { 0 } else { refused_ends };
         let uncleaned = failed.uncleaned().map(|(attempt, _)| attempt.clone());
         let uncleaned = uncleaned.or_else(|| self.uncleaned(&inputs).filter(|_| !counts));
         let exhausted = counts && retries.is_some_and(|retries| attempts > retries);
@@ -346,6 +348,7 @@ impl ResourceMemory {
             retry,
             attempts,
             obstructions,
+            refused_ends,
             uncleaned,
             is_own,
             exhausted,
@@ -375,6 +378,19 @@ impl ResourceMemory {
     /// Returns how often the clean-up after an attempt with these inputs met an obstacle that may last forever.
     pub(crate) fn obstructions(&self, inputs: &str) -> u32 {
         self.failure_of(inputs).map_or(0, |failure| failure.obstructions)
+    }
+
+    /// Returns how often the server has answered the end of an interrupted action's hook with errors, while these inputs
+    /// waited for that.
+    pub(crate) fn refused_ends(&self, inputs: &str) -> u32 {
+        self.failure_of(inputs).map_or(0, |failure| failure.refused_ends)
+    }
+
+    /// Notes that an action goes on beside a hook. The next one that cannot be ended is waited for as long.
+    pub(crate) fn leave_hook(&mut self) {
+        if let Some(failure) = &mut self.failure {
+            failure.refused_ends = 0;
+        }
     }
 
     /// Returns the last attempt with these inputs, if it failed and its clean-up is not complete.
@@ -418,6 +434,7 @@ impl ResourceMemory {
         if let Some(failure) = &mut self.failure {
             failure.retry.at = now;
             (failure.attempts, failure.obstructions, failure.exhausted) = (0, 0, false);
+            failure.refused_ends = 0;
         }
         self.restored = None;
     }
@@ -625,6 +642,23 @@ mod tests {
         assert_eq!((memory.is_exhausted("a"), memory.uncleaned("a")), (true, None));
         memory.fail(&outage.into(), "b".into(), Instant::now(), Some(0));
         assert_eq!(memory.uncleaned("b"), None, "nothing was tried with other inputs");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn refused_ends_of_hooks_count_per_inputs_until_an_attempt_has_failed_or_the_hook_is_left() {
+        let mut memory = ResourceMemory::default();
+        let attempt = FailedAttempt::rendering(Reason::Own("X"), "m".into());
+        let mut fail = |failed: Failed, inputs: &str| {
+            memory.fail(&failed, inputs.into(), Instant::now(), None);
+            (memory.refused_ends("a"), memory.obstructions("a"))
+        };
+        let refused = || -> Failed { attempt.clone().uncleaned(Obstacle::Unended, "m; and more".into()).into() };
+        let outage = || -> Failed { Unanswered::with_reason(Reason::Unanswered, "away".into()).into() };
+        assert_eq!([fail(refused(), "a"), fail(outage(), "a"), fail(refused(), "a")], [(1, 0), (1, 0), (2, 0)]);
+        assert_eq!(fail(attempt.clone().into(), "a"), (0, 0), "the next attempt has its own");
+        assert_eq!([fail(refused(), "a"), fail(refused(), "b"), fail(refused(), "a")], [(1, 0), (0, 0), (1, 0)]);
+        memory.leave_hook();
+        assert_eq!(memory.refused_ends("a"), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -72,7 +72,7 @@ async fn give_up(
     (version, why): (u32, &str),
 ) -> Result<(), action::Error> {
     match action::give_up(env, version, why).await {
-        Ok(GivenUp::Failed(written)) => {
+        Ok(GivenUp::Failed(written) | GivenUp::Left(written, _)) => {
             context.shared.cache.change_release(context.key, |release| release.given_up(version, &written));
             Ok(())
         }

@@ -28,8 +28,8 @@ use crate::watches::OnFailure;
 
 /// How many clean-ups of an attempt may fail because of an obstacle that may be permanent: a finalizer that keeps an
 /// object for longer than the two minutes that a clean-up waits, or a broken webhook that makes the server reject
-/// requests.
-const MAX_OBSTRUCTIONS: u32 = 10;
+/// requests. And how many attempts may wait for the end of a hook that the server answers with errors.
+pub(crate) const MAX_OBSTRUCTIONS: u32 = 10;
 
 /// The remediation after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,8 +57,12 @@ impl CleanUp {
     /// Classifies the failure of a clean-up. `obstructions` counts earlier ones that met an obstacle that may last forever.
     /// What does not go away by itself, such as a finalizer or a record that the server rejects, ends the attempt: unlimited
     /// retries would run its hooks again each time. A rollback that only lacks refused deletions
-    /// repeats nothing else. A rollback that lost its revision number to another writer has not begun.
+    /// repeats nothing else. A rollback that lost its revision number to another writer has not begun, nor has one that waits
+    /// for the end of a hook, without which it begins after a while.
     fn failed(error: &action::Error, obstructions: u32) -> CleanUp {
+        if error.is_refused_end() {
+            return CleanUp::Met(Obstacle::Unended);
+        }
         let is_outdated = error.ended().is_some() || error.is_taken();
         let is_outage = error.is_outage() || is_outdated || error.is_refused_deletion();
         let may_last = if is_outage { error.reached_server() } else { error.is_slow_deletion() };
@@ -84,9 +88,11 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// Returns the stage at which an action failed. If somebody has deleted its record since, the record was written.
+    /// Returns the stage at which an action failed. If somebody has deleted its record since, the record was written. An
+    /// action that was interrupted, and could not be ended, has not failed by itself, so nothing is deleted.
     fn of(context: &StepContext<'_>, primary: &Primary, failure: &Failure) -> Stage {
-        let has_written = failure.recorded.is_some() || failure.lost.is_some();
+        let is_recorded = failure.recorded.is_some() || failure.lost.is_some();
+        let has_written = is_recorded && !failure.cause.was_interrupted();
         match has_written || is_refused_again(context, primary, failure) {
             true => Stage::Action,
             false => Stage::Check,
@@ -568,9 +574,18 @@ mod tests {
         let away = |verb: &str| HookError::Api { path: "h".into(), source: Error::Transport(verb.into()) };
         let late = || HookError::TimedOut { path: "h".into(), limit: "1h".into(), what: "Job".into() };
         let unended = |source| HookError::Unended { why: Box::new(late()), source: Box::new(source) };
-        let silent = HookError::Unanswered { path: "h".into(), limit: "1m".into(), what: "Job".into() };
-        let cases: [(action::Error, CleanUp); 13] = [
-            (unended(silent).into(), outage),
+        let unanswered = |was_answered| {
+            let (path, limit, what) = ("h".into(), "1m".into(), "Job".into());
+            HookError::Unanswered { path, limit, what, was_answered }
+        };
+        let left = |source| HookError::MayRun { path: "h".into(), source: Box::new(source) };
+        let unable = CleanUp::Met(Obstacle::Unended);
+        let cases: [(action::Error, CleanUp); 17] = [
+            (unended(unanswered(false)).into(), outage),
+            (unended(unanswered(true)).into(), lasting),
+            (left(unanswered(false)).into(), outage),
+            (left(away("delete")).into(), outage),
+            (left(unanswered(true)).into(), unable),
             (unended(away("delete")).into(), outage),
             (late().into(), CleanUp::Ended),
             (deleting(&["foregroundDeletion"]).into(), lasting),
@@ -587,6 +602,7 @@ mod tests {
         for (error, expected) in cases {
             assert_eq!(CleanUp::failed(&error, 9), expected, "{error}");
         }
+        assert_eq!(CleanUp::failed(&left(unanswered(true)).into(), 10), unable, "it is left then");
         assert_eq!(CleanUp::failed(&deleting(&["foregroundDeletion"]).into(), 10), CleanUp::Ended, "no more");
         assert_eq!(CleanUp::failed(&applying(rejected(503)).into(), 10), CleanUp::Ended, "no more");
         assert_eq!(CleanUp::failed(&applying(Error::Transport("reset".into())).into(), 10), outage, "without contact");

@@ -71,12 +71,9 @@ pub(super) async fn deploy(
     let interrupted = match resume(env, candidate, current, kind.pending).await {
         // A damaged record is replaced.
         Err(Error::Storage(error)) if error.is_damage() => Interrupted::Nothing,
+        Ok(Interrupted::GivenUp(failure)) => return Err(*failure),
         interrupted => interrupted.map_err(|error| failure::unread(error, current))?,
     };
-    if let (Interrupted::GivenUp(recorded), Some(Current { version, .. })) = (&interrupted, current) {
-        let cause = Error::Ended { version: *version };
-        return Err(Failure { cause, recorded: recorded.as_deref().cloned(), lost: None });
-    }
     let given_up = current.filter(|_| matches!(interrupted, Interrupted::Other)).map(Current::giving_up);
     let (current, resumed) = (given_up.as_ref().or(current), interrupted.same());
     let candidate = resumed.as_ref().map_or(candidate, |resumed| &resumed.candidate);

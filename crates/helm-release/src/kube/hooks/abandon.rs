@@ -81,7 +81,7 @@ impl Applier {
                 for (at, policies) in left {
                     match self.runs(release, at, &brief).await {
                         Ok(true) => running.push((at, policies)),
-                        Err(error) if error.is_outage() => return Err(error),
+                        Err(error) if error.is_outage() => return Err(error.of_end(&release.hooks[at])),
                         found => log_cleanup(found.map(|_| ())),
                     }
                 }
@@ -115,7 +115,9 @@ impl Applier {
             let mut answered = Ok(());
             for (at, policies) in left {
                 match self.delete_run(release, *at, policies, &run).await {
-                    Err(error) if error.is_outage() && may_run(&release.hooks[*at]) => answered = Err(error),
+                    Err(error) if error.is_outage() && may_run(&release.hooks[*at]) => {
+                        answered = Err(error.of_end(&release.hooks[*at]));
+                    }
                     deleted => log_cleanup(deleted),
                 }
             }

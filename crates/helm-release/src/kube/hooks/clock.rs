@@ -81,7 +81,7 @@ impl<'a> Clock<'a> {
             if is_over(REFUSED_LIMIT) {
                 self.check(&format!("{what} ({trouble})"))?;
             }
-            self.wait(what, Some(&trouble), &mut pause).await?;
+            self.wait(what, Some(&trouble), &mut pause).await.map_err(|error| error.with_answer(is_refusal))?;
         }
     }
 
@@ -108,7 +108,7 @@ impl<'a> Clock<'a> {
             let path = self.hook.path.clone();
             return Err(match answered {
                 true => HookError::TimedOut { path, limit, what },
-                false => HookError::Unanswered { path, limit, what },
+                false => HookError::Unanswered { path, limit, what, was_answered: false },
             });
         }
         if answered {

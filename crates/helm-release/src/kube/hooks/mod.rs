@@ -169,6 +169,8 @@ pub enum HookError {
         limit: String,
         /// What it waited for, and why the last request failed.
         what: String,
+        /// Whether the server, or a proxy before it, answered the last request, with an error.
+        was_answered: bool,
     },
     #[error("hook {path} did not finish within {limit}: still waiting for {what}")]
     TimedOut {
@@ -201,6 +203,13 @@ pub enum HookError {
         #[source]
         source: Box<HookError>,
     },
+    /// Something else is to follow its revision, and no answer says that it was ended before that.
+    #[error("hook {path} may still run, because its end was not answered")]
+    MayRun {
+        path: String,
+        #[source]
+        source: Box<HookError>,
+    },
 }
 
 impl HookError {
@@ -216,7 +225,8 @@ impl HookError {
             HookError::Record { .. }
             | HookError::Unanswered { .. }
             | HookError::StillDeleting { .. }
-            | HookError::Unended { .. } => true,
+            | HookError::Unended { .. }
+            | HookError::MayRun { .. } => true,
             error => outside::is_unanswered(error),
         }
     }
@@ -225,8 +235,47 @@ impl HookError {
     pub(crate) fn is_outage(&self) -> bool {
         match self {
             HookError::Unanswered { .. } => true,
-            HookError::Unended { source, .. } => source.is_outage(),
+            HookError::Unended { source, .. } | HookError::MayRun { source, .. } => source.is_outage(),
             error => outside::is_outage(error),
+        }
+    }
+
+    /// Returns whether a hook of a revision that is given up may still run, because the server, or a proxy before it, answered
+    /// its end with errors. That may last for ever: the revision itself may have broken a webhook.
+    pub(crate) fn is_refused_end(&self) -> bool {
+        matches!(self, HookError::MayRun { .. }) && self.reached_server()
+    }
+
+    /// Returns whether the server, or a proxy before it, answered the last request that failed.
+    pub(crate) fn reached_server(&self) -> bool {
+        match self {
+            HookError::Unanswered { was_answered, .. } => *was_answered,
+            HookError::Unended { source, .. } | HookError::MayRun { source, .. } => source.reached_server(),
+            error => outside::reached_server(error),
+        }
+    }
+
+    /// Returns the message with that of its cause, which names the object. Without the server's message, which may quote
+    /// values.
+    pub(crate) fn with_object(&self) -> String {
+        match self {
+            HookError::MayRun { source, .. } => format!("{self}: {source}"),
+            error => error.to_string(),
+        }
+    }
+
+    /// Returns the error of an end that was not answered.
+    fn of_end(self, hook: &Hook) -> HookError {
+        HookError::MayRun { path: hook.path.clone(), source: Box::new(self) }
+    }
+
+    /// Returns the error of a wait whose last request was refused, or not answered.
+    fn with_answer(self, is_refusal: bool) -> HookError {
+        match self {
+            HookError::Unanswered { path, limit, what, .. } => {
+                HookError::Unanswered { path, limit, what, was_answered: is_refusal }
+            }
+            error => error,
         }
     }
 

@@ -421,6 +421,27 @@ async fn what_cannot_run_or_may_not_be_read_or_deleted_holds_up_nothing_that_fol
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_end_that_the_server_refuses_differs_from_one_that_it_does_not_answer() {
+    for is_answered in [true, false] {
+        let world = World::new();
+        let (mut release, stamp) = begun(job(""), HookPhase::Running, Duration::from_secs(60));
+        put_job(&world.server, &stamp, json!({}));
+        if is_answered {
+            fail_deletions(&world.server);
+        } else {
+            world.server.refuse(|call| (call.method == http::Method::DELETE).then(|| Error::Transport("reset".into())));
+        }
+        let error = world.abandon(&mut release).await.unwrap_err();
+        assert!(error.is_unanswered() && error.is_outage(), "{error}");
+        assert_eq!(error.is_refused_end(), is_answered, "{}", outside::chain(&error));
+        let what = error.with_object();
+        let expected = "hook c/templates/j.yaml may still run, because its end was not answered: ";
+        assert!(what.starts_with(expected) && what.contains("Job \"j\" to be deleted ("), "{what}");
+        assert!(!what.contains("webhook"), "{what}: the server's words may quote values");
+    }
+}
+
 /// Returns a hook that is a list with a Job.
 fn job_in_list() -> Hook {
     let manifest = "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: batch/v1, kind: Job, metadata: {name: j}}\n";
