@@ -413,6 +413,10 @@ impl Checks {
         let has_failed = resource.judged || may_be_removed(name, resource, objects);
         let is_own = has_failed && !resource.before.contains(&*change.path);
         let may_go = !resource.exists || resource.may_go.contains(&*change.path) || is_own;
+        // The removal of a failed release starts its Job over.
+        if is_own && change.path.ends_with("-task") {
+            resource.task = None;
+        }
         // What is made after it is the release's.
         resource.before.remove(&*change.path);
         (!may_go).then(|| format!("(a) {} deleted {} of resource {name}, which exists", change.by, change.path))

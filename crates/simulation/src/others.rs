@@ -24,6 +24,18 @@ pub(crate) fn addition(object: &str) -> Option<Value> {
     }
 }
 
+/// The document with the merge rules of the kind whose list the other operator changes.
+pub(crate) const RULES: &str = "/openapi/v3/api/v1";
+
+/// Returns the merge rules of Services, as a real server publishes them.
+pub(crate) fn merge_rules() -> Value {
+    let ports = json!({"items": {}, "x-kubernetes-patch-strategy": "merge", "x-kubernetes-patch-merge-key": "port"});
+    let kinds = json!([{"group": "", "version": "v1", "kind": "Service"}]);
+    let service =
+        json!({"properties": {"spec": {"properties": {"ports": ports}}}, "x-kubernetes-group-version-kind": kinds});
+    json!({"components": {"schemas": {"io.k8s.api.core.v1.Service": service}}})
+}
+
 /// Checks (c) at a write of the operator.
 pub(crate) fn written(change: &Change) -> Option<String> {
     let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);

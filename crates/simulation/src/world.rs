@@ -17,6 +17,7 @@ use crate::faults::Faults;
 use crate::hooks::Hooks;
 use crate::names::{self, API_VERSION, NAMES, OBJECTS, OTHER, SHARED};
 use crate::network::VERY_LATE;
+use crate::others;
 use crate::registry::Registry;
 use crate::rollout::is_broken;
 use crate::trace::Trace;
@@ -106,6 +107,7 @@ impl World {
             server.add_kind(API_VERSION, kind, plural, Scope::Namespaced);
         }
         server.make_immutable("jobs", "/spec/template");
+        server.put(others::RULES, others::merge_rules(), "kube-apiserver");
         let state = State {
             objects: BTreeMap::new(),
             changes: 0,

@@ -489,12 +489,12 @@ async fn the_deletion_of_what_another_operator_has_taken_over_is_left_to_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rejected_resource_that_nobody_has_installed_keeps_its_finalizer_until_the_filter_accepts_it() {
-    let world = leaving(World::new(json!({"maps": ["a"], "value": "1"})).server);
-    give_to_b(&world);
-    world.edit(|resource| resource["metadata"]["finalizers"] = json!([FINALIZER]));
-    world.delete();
-    let server = world.server.clone();
-    is_left_alone(world).await;
+    let before = World::new(json!({"maps": ["a"], "value": "1"}));
+    give_to_b(&before);
+    before.edit(|resource| resource["metadata"]["finalizers"] = json!([FINALIZER]));
+    before.delete();
+    let server = before.server;
+    is_left_alone(leaving(server.clone())).await;
     let world = leaving(server);
     world.edit(|resource| resource["metadata"]["labels"] = json!({}));
     world.reconcile().await;

@@ -19,6 +19,7 @@ use crate::charts::tests::{MAPS, PRIMARY, SECRETS, Stub, World, events, key, rec
 use crate::reconcile;
 use crate::reconcile::controller_context::Settings;
 use crate::reconcile::decide::action_room::{ActionStart, Guest, Reservation};
+use crate::reconcile::steps::uninstall::WITHOUT_HOOKS;
 
 pub(super) const JOBS: &str = "/apis/batch/v1/namespaces/ns/jobs";
 
@@ -1344,7 +1345,7 @@ async fn a_hook_whose_end_is_not_answered_is_waited_for_without_limit() {
     assert_eq!((world.history(), uid_of(&world, "migrate")), (given("1 deployed, 2 pending-upgrade"), job.clone()));
     world.server.accept();
     retry_times(&world, 1).await;
-    assert_eq!(world.history()[1], "2 failed");
+    assert!(!world.history().contains(&"2 pending-upgrade".to_owned()), "{:?}", world.history());
     assert_ne!(uid_of(&world, "migrate"), job);
 }
 

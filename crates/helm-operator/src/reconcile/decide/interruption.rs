@@ -296,7 +296,9 @@ mod tests {
             assert_eq!(running.replaced(|| Some(Arc::new(release))), expected, "{action:?} {known} {owner} {trust:?}");
         };
         let check = |known, owner: &str, trust, expected| {
-            [Action::Uninstall, Action::Upgrade].map(|action| check_one(action, known, owner, trust, expected));
+            for action in [Action::Uninstall, Action::Upgrade] {
+                check_one(action, known, owner, trust, expected);
+            }
         };
         check(1, "u1", Trust::Foreign, Some(REPLACED));
         check(2, "u1", Trust::Foreign, None);

@@ -549,7 +549,9 @@ async fn what_an_abandoned_hook_of_a_former_owner_made_goes_as_well() {
         let (mut release, stamp) = begun(job(""), HookPhase::Running, Duration::from_secs(60));
         put_job(&world.server, &stamp, json!({}));
         let mut job = world.server.object(JOB).unwrap();
-        job["metadata"]["ownerReferences"] = metadata["ownerReferences"].clone();
+        if metadata["ownerReferences"].is_array() {
+            job["metadata"]["ownerReferences"] = metadata["ownerReferences"].clone();
+        }
         for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
             job["metadata"]["annotations"][key] = value.clone();
         }
