@@ -82,7 +82,7 @@ pub(crate) struct Resource {
     /// Whether a resource of another kind also claims the release.
     pub(crate) is_claimed: bool,
     pub(crate) leaves_orphans: bool,
-    /// Whether a person removed the operator's finalizer; once it is gone, whether that leaves objects.
+    /// Whether a person removed the operator's finalizer. Its records stay, for a resource that is made in its place.
     pub(crate) is_freed: bool,
     /// Whether its deletion is in the foreground: the garbage collector deletes its objects first.
     pub(crate) goes_last: bool,
@@ -304,15 +304,15 @@ impl Checks {
                 is_claimed: resource.is_claimed,
                 has_moved: resource.has_moved || leaves_records,
                 claims: resource.claims,
-                leaves_orphans: resource.leaves_orphans,
-                is_freed: interventions::leaves_objects(resource, change),
+                leaves_orphans: resource.leaves_orphans || interventions::leaves_objects(resource, change),
+                is_freed: resource.is_freed,
                 ..Resource::default()
             };
             self.rollout.forget(name);
             return;
         };
         if before.is_none() {
-            resource.setups = setups;
+            (resource.setups, resource.is_freed) = (setups, false);
             resource.moves = self.places.moves;
             resource.found_password = objects.contains_key(&*names::path(OBJECTS[1], name));
             // helm recorded it for the former resource during its deletion, so the operator may or may not know of it.

@@ -54,7 +54,6 @@ impl End {
             Some(object) if interventions::is_left_alone(object) => Vec::new(),
             Some(object) if resource.exists => self.converged(name, (resource, object), objects, place),
             Some(_) => vec![format!("(i) resource {name} is still being deleted")],
-            None if resource.is_freed => Vec::new(),
             None => left_over(name, resource, objects),
         }
     }
@@ -316,7 +315,7 @@ fn left_over(name: &str, resource: &Resource, objects: &Objects) -> Vec<String> 
     let mut found: Vec<String> = own.map(|(path, _)| format!("(e) {path} is left over")).collect();
     // A person's command may create a record after the operator deleted them. Those from before a move stay.
     let mut left = records(name, objects).filter(|(path, _)| !resource.has_moved || names::place(path).is_some());
-    if !resource.is_helms && left.next().is_some() {
+    if !resource.is_helms && !resource.is_freed && left.next().is_some() {
         found.push(format!("(e) records of {name} are left over"));
     }
     found
