@@ -156,9 +156,8 @@ impl ChartController {
     }
 
     /// Serves only the resources that `serves` accepts. A resource that it rejects after a change keeps its release,
-    /// and is still uninstalled when it is deleted, unless another operator has recorded the release since. A deleted
-    /// resource that `serves` rejects and for which this operator recorded no release keeps its finalizer, because other
-    /// operators have the same. If `serves` panics, the resource is paused; a deleted one counts as rejected.
+    /// and is still uninstalled when it is deleted, unless another operator has recorded the release since: that one removes
+    /// the finalizer, which both have. If `serves` panics, the resource is paused; a deleted one counts as rejected.
     ///
     /// A `spec` that exceeds a limit of the operator is null here, like a missing one. If `serves` accepted the resource
     /// before, in this process, it is not asked: the condition `Irreconcilable` reports the `spec` instead.

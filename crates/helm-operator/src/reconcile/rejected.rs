@@ -1,8 +1,8 @@
 //! Decides what happens to a deleted resource that the author's filters reject, although it has our finalizer: it is
-//! uninstalled if this operator installed it, and otherwise left to the operator that serves it.
+//! uninstalled, or left to another operator that has recorded its release.
 //!
-//! Other operators have the same finalizer, so only a record tells who installed it. Its status is not written either: the
-//! other operator writes it.
+//! Other operators have the same finalizer, so only a record tells who installed it. The status is not written either: the
+//! other operator writes it. Without such a record, nobody else may be there to remove the finalizer.
 
 use controller::metrics::ReconcileResult;
 use controller::report::Outcome;
@@ -12,13 +12,13 @@ use crate::reconcile::controller_context::ControllerContext;
 use crate::view::primary::Primary;
 
 /// What the log and an event say.
-const LEFT: &str = "the filter of this operator rejects the resource, and no release record shows that this operator installed it: its deletion \
-    is left to the operator that serves it. If none does, remove the finalizer of the uninstall";
+const LEFT: &str = "the filter of this operator rejects the resource, and an operator with another key has recorded its release: the \
+    deletion is left to that one. If it no longer exists, let the filter accept the resource, or remove the finalizer of the uninstall";
 
 /// Leaves a resource to another operator if it is another's. Logs and publishes that once.
 pub(crate) fn leave(shared: &ControllerContext, key: &ResourceKey) -> Option<ReconcileResult> {
     let primary = shared.cache.primary(key).filter(|primary| is_anothers(shared, primary))?;
-    // A record of ours, or an accepting filter, wakes it.
+    // A record of ours, the end of the other's, or an accepting filter wakes it.
     shared.queue.cancel(key);
     let is_known = || shared.cache.has_primary(key, primary.uid());
     let was_published =
@@ -30,22 +30,8 @@ pub(crate) fn leave(shared: &ControllerContext, key: &ResourceKey) -> Option<Rec
     Some(ReconcileResult::Success)
 }
 
-/// Returns whether a resource is rejected, and nothing shows that this operator installed it.
+/// Returns whether a resource is rejected, and another operator has recorded its release.
 pub(crate) fn is_anothers(shared: &ControllerContext, primary: &Primary) -> bool {
-    primary.is_rejected && !is_ours(shared, primary)
-}
-
-fn is_ours(shared: &ControllerContext, primary: &Primary) -> bool {
-    let (key, uid) = (primary.key(), primary.uid());
-    let memory = shared.memory.of(&key);
-    // Only its finalizer is left.
-    if memory.release.cleared.as_deref() == Some(uid) {
-        return true;
-    }
-    let recorded = || shared.cache.release(&key).or_else(|| shared.cache.release_beside(primary));
-    match recorded().or_else(|| memory.release.lost.clone()) {
-        Some(release) => release.is_recorded_here_for(uid),
-        // Another operator that has uninstalled it is done as well.
-        None => primary.status.is_uninstalled(),
-    }
+    let recorded = || shared.cache.release(&primary.key()).or_else(|| shared.cache.release_beside(primary));
+    primary.is_rejected && recorded().is_some_and(|release| release.is_recorded_elsewhere_for(primary.uid()))
 }

@@ -5,7 +5,7 @@ use helm_release::kube::intern;
 
 use super::{
     Condition, DETECTED, Facts, GIVEN_UP, Health, MAX_MESSAGE, NOT_INSTALLED, PausedBy, RETRIES_EXCEEDED, Stall,
-    Status, UNINSTALLED, UNINSTALLING, condition, summary,
+    Status, UNINSTALLING, condition, summary,
 };
 
 /// The reason of conditions that are false because nothing is wrong.
@@ -122,7 +122,7 @@ fn ready(facts: &Facts) -> Condition {
     let waiting = facts.waiting.as_ref().filter(|waiting| facts.release.is_none() || waiting.is_final);
     match (&facts.fault, waiting, &facts.release, &facts.health) {
         _ if facts.awaited.is_some() => ready("False", UNINSTALLING, facts.awaited.as_deref().unwrap_or_default()),
-        _ if !facts.kept_by.is_empty() => ready("False", UNINSTALLED, &kept_by(&facts.kept_by)),
+        _ if !facts.kept_by.is_empty() => ready("False", "Uninstalled", &kept_by(&facts.kept_by)),
         (Some(fault), ..) => ready("False", fault.reason.as_str(), &fault.message),
         (None, Some(waiting), ..) => ready("False", waiting.reason, &waiting.message),
         (None, None, None, _) => ready("False", NOT_INSTALLED, "nothing is installed yet"),
@@ -142,7 +142,7 @@ fn paused(cause: PausedBy) -> &'static str {
         }
         PausedBy::FilterPanicked => {
             "The operator's own filter panicked, a bug that its log describes: the resource is left alone. If it is \
-             deleted, only a release that this operator recorded for it is uninstalled."
+             deleted, its release is uninstalled unless another operator has recorded it."
         }
     }
 }

@@ -262,9 +262,6 @@ const UNINSTALLING: &str = "Uninstalling";
 /// The reason of `Ready` without a release, a failure or a wait.
 const NOT_INSTALLED: &str = "NotInstalled";
 
-/// The reason of `Ready` once the release is uninstalled, and only finalizers keep the resource.
-const UNINSTALLED: &str = "Uninstalled";
-
 /// The reason of `Drifted`, and of the event and the metric of detected drift.
 pub(crate) const DETECTED: &str = "DriftDetected";
 
@@ -362,11 +359,6 @@ impl Status {
         self.has(condition::READY, NOT_INSTALLED)
     }
 
-    /// Returns whether the release is uninstalled, and only finalizers keep the resource.
-    pub(crate) fn is_uninstalled(&self) -> bool {
-        self.has(condition::READY, UNINSTALLED)
-    }
-
     pub(crate) fn last_handled(&self) -> Handled {
         self.last_handled.as_deref().cloned().unwrap_or_default()
     }
@@ -409,11 +401,10 @@ impl Status {
         (!next.has_same(self)).then_some(next)
     }
 
-    /// Returns the status once the release is uninstalled; `None` if it equals this one. It names the finalizers in
-    /// `kept_by` if it is to say what keeps the resource.
-    pub(crate) fn uninstalled(&self, generation: i64, kept_by: Vec<String>, now: Timestamp) -> Option<Status> {
+    /// Returns the status once the release is uninstalled; `None` if it equals this one.
+    pub(crate) fn uninstalled(&self, generation: i64, now: Timestamp) -> Option<Status> {
         let (handled, fields) = (self.last_handled.clone(), self.fields.clone());
-        self.next(&Facts { generation, handled, fields, kept_by, ..Facts::default() }, now)
+        self.next(&Facts { generation, handled, fields, ..Facts::default() }, now)
     }
 
     fn keep_time(&self, mut condition: Condition, generation: i64, now: Timestamp) -> Condition {
@@ -640,7 +631,7 @@ mod tests {
             (
                 PausedBy::FilterPanicked,
                 "The operator's own filter panicked, a bug that its log describes: the resource is left alone. If it is \
-                 deleted, only a release that this operator recorded for it is uninstalled.",
+                 deleted, its release is uninstalled unless another operator has recorded it.",
             ),
         ] {
             status = status.next(&Facts { paused: Some(cause), ..facts() }, at(0)).unwrap();
@@ -711,21 +702,21 @@ mod tests {
         ] {
             let status = Status::default().next(&facts, at(0)).unwrap();
             assert_eq!(status.implies_release(), expected, "{facts:?}");
-            assert!(!status.uninstalled(1, Vec::new(), at(1)).unwrap_or(status).implies_release());
+            assert!(!status.uninstalled(1, at(1)).unwrap_or(status).implies_release());
         }
     }
 
     #[test]
     fn an_uninstalled_resource_names_no_release_and_still_has_a_status() {
         for before in [Status::default(), Status::default().next(&facts(), at(0)).unwrap()] {
-            let status = before.uninstalled(1, Vec::new(), at(1)).unwrap();
+            let status = before.uninstalled(1, at(1)).unwrap();
             let expected = [
                 SERVED,
                 "Reconciling=True/Progressing/nothing is installed yet",
                 "Ready=False/NotInstalled/nothing is installed yet",
             ];
             assert_eq!(summary(&status), expected);
-            assert_eq!((status.uninstalled(1, Vec::new(), at(2)), status.deployed_release), (None, None));
+            assert_eq!((status.uninstalled(1, at(2)), status.deployed_release), (None, None));
         }
     }
 

@@ -369,11 +369,14 @@ impl ReleaseRecords {
         self.revisions.iter().rev().find(|(_, revision)| is_own(revision)).map(|(version, _)| *version)
     }
 
-    /// Returns whether this operator recorded the release for the owner with this uid, and no operator with another key has
-    /// recorded it since.
-    pub(crate) fn is_recorded_here_for(&self, uid: &str) -> bool {
-        let is_later = |own: u32| self.revisions.iter().filter(move |(version, _)| **version > own);
-        self.newest_of(uid).is_some_and(|own| is_later(own).all(|(_, revision)| revision.trust != Trust::Broken))
+    /// Returns whether an operator with another key has recorded the release for the owner with this uid, and this one has
+    /// not recorded it since. A record of ours that somebody has changed still has its marks.
+    pub(crate) fn is_recorded_elsewhere_for(&self, uid: &str) -> bool {
+        let is_anothers = |revision: &Revision| {
+            revision.trust == Trust::Broken && revision.marks.is_none() && revision.has_owner(uid)
+        };
+        let anothers = self.revisions.iter().rev().find(|(_, revision)| is_anothers(revision));
+        anothers.is_some_and(|(version, _)| self.newest_of(uid).is_none_or(|own| own < *version))
     }
 
     /// Returns the number of the newest revision that this operator recorded for this owner, or for an earlier one with the

@@ -24,7 +24,6 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::history::HistoryEntry;
 use crate::status::reason::Reason;
 use crate::status::{DeployedRelease, Facts, Fault, Health, ObjectCount, Stall, Status, condition};
-use crate::view::finalizers::is_ours;
 use crate::view::primary::Primary;
 use crate::view::release::{ReleaseRecords, Revision, Trust};
 
@@ -379,9 +378,7 @@ pub(crate) async fn forget_release(
 async fn write_uninstalled(context: &StepContext<'_>, primary: &Primary) -> Result<(), helm_release::kube::Error> {
     let shared = context.shared;
     let Some(known) = shared.cache.primary_with_uid(context.key, primary.uid()) else { return Ok(()) };
-    // So that the next process can tell this from a release that was never installed, if a filter rejects the resource.
-    let kept_by = if shared.acceptance.filters.is_empty() { Vec::new() } else { ours(&known) };
-    let Some(status) = known.status.uninstalled(known.generation, kept_by, outside::now()) else { return Ok(()) };
+    let Some(status) = known.status.uninstalled(known.generation, outside::now()) else { return Ok(()) };
     let Some(answer) = apply(shared, &known, &status).await? else { return Ok(()) };
     // An upstream operator may own a part of it.
     let is_left = answer.primary.status.deployed_release.is_some();
@@ -390,12 +387,6 @@ async fn write_uninstalled(context: &StepContext<'_>, primary: &Primary) -> Resu
         shared.primary_written(remove(context, primary, &json!({"deployedRelease": null})).await?);
     }
     Ok(())
-}
-
-/// Returns our finalizers of a resource that is being deleted.
-fn ours(primary: &Primary) -> Vec<String> {
-    let ours = primary.finalizers.iter().filter(|finalizer| primary.deleting && is_ours(finalizer));
-    ours.map(|finalizer| finalizer.to_string()).collect()
 }
 
 /// Removes the manifest that operator-sdk kept in the status. Applying our own fields would leave it there.

@@ -90,7 +90,8 @@ async fn uninstall_from(context: &StepContext<'_>, primary: &Primary, beginning:
         (Err(error), _) => {
             let failed = Failed::of_step(&error, condition::RELEASE_FAILED, Reason::UninstallError);
             let mut fault = failed.fault().clone();
-            if matches!(error, action::Error::Hook(_)) || error.is_undecodable() {
+            let is_forbidden = matches!(&error, action::Error::Storage(error) if error.is_forbidden());
+            if matches!(error, action::Error::Hook(_)) || error.is_undecodable() || is_forbidden {
                 fault.message.push_str(WITHOUT_HOOKS);
             }
             Err(failed.reported_as(fault))
@@ -263,7 +264,7 @@ async fn delete(
     }
     // Listed before the next wait, so that the record of a revision made during it is kept.
     let records = context.records();
-    if may_have_older_records(context, at.version) || may_be_rejected(context, primary) {
+    if may_have_older_records(context, at.version) {
         forget_in_status(context, primary).await?;
     }
     // The revision that records the progress of the uninstall is deleted last.
@@ -346,12 +347,6 @@ fn may_have_older_records(context: &StepContext<'_>, version: u32) -> bool {
     // The first revision that is imported from chunks follows another.
     let may_be_in_chunks = version > 1 && context.release().is_some_and(|release| release.is_taken_over());
     may_be_in_chunks || context.shared.settings.home != Home::default()
-}
-
-/// Returns whether the next process may find that the author's filters reject a deleted resource. Once its records are
-/// deleted, only the status tells that process that it may remove the finalizer.
-fn may_be_rejected(context: &StepContext<'_>, primary: &Primary) -> bool {
-    primary.deleting && !context.shared.acceptance.filters.is_empty()
 }
 
 /// Publishes which records a release had before its watch got a `storageNamespace`. `helm list` shows them, and they
