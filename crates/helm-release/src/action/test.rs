@@ -110,8 +110,9 @@ async fn unfinished(env: &Environment<'_>, mut release: Release, records: &Deplo
     }
 }
 
-/// The record of a deployed revision while its tests run or end. A person's helm may replace the revision meanwhile:
-/// then its record is no longer written, because that would make it the deployed revision again.
+/// The record of a deployed revision while its tests run or end. A person's helm may replace the revision meanwhile, or
+/// another resource may take it over: then its record is no longer written, because that would make it the deployed
+/// revision, or the former owner's, again.
 pub(super) struct DeployedRecord<'a> {
     storage: &'a Storage,
     decoration: &'a Decoration,
@@ -148,9 +149,11 @@ impl<'a> DeployedRecord<'a> {
     /// Returns the resource version of the record.
     async fn deployed_at(&self, version: u32) -> Result<u64, Error> {
         let Decoration { namespace, release, .. } = self.decoration;
-        let Record { release, resource_version, .. } = self.storage.get(namespace, release, version).await?;
+        let Record { release, marks, resource_version, .. } = self.storage.get(namespace, release, version).await?;
         let is_deployed = |release: &Release| release.info.status == Status::Deployed;
-        match release.sealed().is_some_and(|release| is_deployed(release.get())) {
+        // Another resource may have taken the revision over.
+        let is_owners = marks.is_some_and(|marks| marks.owner == self.marks.owner);
+        match is_owners && release.sealed().is_some_and(|release| is_deployed(release.get())) {
             true => Ok(resource_version),
             false => Err(Error::Replaced { version }),
         }

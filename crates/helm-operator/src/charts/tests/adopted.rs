@@ -1202,32 +1202,6 @@ async fn a_hook_ends_once_another_resource_has_taken_its_release_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hook_that_a_former_owners_dead_process_started_ends_with_the_takeover() {
-    let world = World::new(migrating("pre-upgrade"));
-    world.reconcile().await;
-    world.edit(|p| p["spec"]["value"] = "2".into());
-    hooks::killed_after(&world, 30).await;
-    for path in [1, 2].map(record_path) {
-        let record = world.server.object(&path).unwrap();
-        put_as_anothers(&world.server, &path, record);
-    }
-    let path = format!("{}/migrate", hooks::JOBS);
-    let mut job = world.server.object(&path).unwrap();
-    job["metadata"]["ownerReferences"] = owned_by_another();
-    world.server.put(&path, job, "helm-operator");
-    silence(&world, 2, Duration::from_secs(601));
-    disown_status(&world);
-    world.edit(|p| p["spec"] = json!({"maps": ["a", "b", "c"], "value": "3"}));
-    let world = granting(world.server, Adopt::Any);
-    world.reconcile().await;
-    assert_eq!((world.history().last().unwrap().as_str(), world.value_of("a")), ("3 deployed", json!("3")));
-    assert_eq!((world.server.object(&path), hooks::phases(&world, 2).await), (None, vec!["migrate Failed".to_owned()]));
-    let (ends, applies) =
-        (hooks::last(&world, &format!("DELETE {path}")), hooks::last(&world, &format!("PATCH {MAPS}")));
-    assert!(ends.is_some() && ends < applies, "{:#?}", world.server.log());
-}
-
-#[tokio::test(start_paused = true)]
 async fn what_a_person_keeps_of_a_release_that_was_taken_over_loses_its_former_owner() {
     for keeps in [true, false] {
         let world = World::new(spec());

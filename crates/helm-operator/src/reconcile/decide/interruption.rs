@@ -155,7 +155,10 @@ impl Running {
             Work::Makes(known) | Work::Uninstalls(known) => {
                 newest > known && !(revision.is_sealed() && revision.is_marked_for(&uid))
             }
-            Work::Tests(tested) => newest > tested || (newest == tested && revision.status != Status::Deployed),
+            Work::Tests(tested) => {
+                let is_tested = revision.status == Status::Deployed && revision.is_marked_for(&uid);
+                newest > tested || (newest == tested && !is_tested)
+            }
         };
         is_replaced.then_some(REPLACED)
     }

@@ -143,8 +143,7 @@ impl Applier {
     }
 
     /// Deletes an object of this release and waits until it is gone or replaced. Succeeds if it does not exist, or if another
-    /// run than `made_by` made it. An object whose name the chart leaves open is found by its `recorded` run. What that run
-    /// made may belong to a former owner of the release.
+    /// run than `made_by` made it. An object whose name the chart leaves open is found by its `recorded` run.
     pub(super) async fn delete_hook(
         &self,
         object: &Object,
@@ -181,10 +180,7 @@ impl Applier {
                 clock.wait(&what, None, &mut pause).await.map_err(HookError::of_deletion)?;
                 continue;
             }
-            // What a former owner's action left is the release's, as its record proves.
-            if made_by != MadeBy::RecordedRun || !clock.run.decoration.is_of_earlier_owner(&live) {
-                check_ours(&live, &metadata, object, namespace, clock)?;
-            }
+            check_ours(&live, &metadata, object, namespace, clock)?;
             if !clock.retry(&what, || self.delete_if_unchanged(object, &path, &live)).await? {
                 clock.wait(&what, None, &mut pause).await.map_err(HookError::of_deletion)?;
             }

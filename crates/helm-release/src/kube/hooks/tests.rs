@@ -526,42 +526,6 @@ async fn an_abandoned_hook_has_failed_and_what_its_own_run_made_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_an_abandoned_hook_of_a_former_owner_made_goes_as_well() {
-    let former = crate::kube::Former { uid: "former".into(), kind: "Redis.cache.my.domain".into() };
-    let decoration = Decoration { former: vec![former], ..decoration() };
-    let controlled = |uid: &str| {
-        let controller = json!({
-            "apiVersion": "cache.my.domain/v1", "kind": "Redis", "name": "web", "uid": uid, "controller": true,
-        });
-        json!({"ownerReferences": [controller]})
-    };
-    let named = |kind: &str| json!({"annotations": {"operator-sdk/primary-resource": "ns/web", "operator-sdk/primary-resource-type": kind}});
-    let mut of_another_release = controlled("former");
-    of_another_release["annotations"] = json!({"meta.helm.sh/release-name": "other"});
-    for (metadata, is_left) in [
-        (controlled("former"), false),
-        (controlled("stranger"), true),
-        (named("Redis.cache.my.domain"), false),
-        (named("Other.cache.my.domain"), true),
-        (of_another_release, true),
-    ] {
-        let world = World::new();
-        let (mut release, stamp) = begun(job(""), HookPhase::Running, Duration::from_secs(60));
-        put_job(&world.server, &stamp, json!({}));
-        let mut job = world.server.object(JOB).unwrap();
-        if metadata["ownerReferences"].is_array() {
-            job["metadata"]["ownerReferences"] = metadata["ownerReferences"].clone();
-        }
-        for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
-            job["metadata"]["annotations"][key] = value.clone();
-        }
-        world.server.put(JOB, job, "helm-operator");
-        world.applier.abandon_hooks(&mut release, &world.hook_run(&decoration)).await.unwrap();
-        assert_eq!(world.server.object(JOB).is_some(), is_left, "{metadata}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
 async fn nothing_of_an_abandoned_hook_is_deleted_before_its_failure_is_recorded() {
     let world = World::new();
     let (mut release, stamp) = begun(job("ttlSecondsAfterFinished: 60"), HookPhase::Running, Duration::from_secs(60));
