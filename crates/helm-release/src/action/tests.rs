@@ -1324,6 +1324,24 @@ async fn a_hook_whose_end_was_recorded_before_an_outage_is_read_again() {
     world.server.refuse(move |call| (call.method == Method::DELETE).then(away));
     assert!(end_delete_hooks(&world.env(), &mut at).await.unwrap_err().is_unanswered());
     assert!(at.packed.is_none(), "its hook has ended since then");
+    world.options.leave_unended = true;
+    end_delete_hooks(&world.env(), &mut at).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_succeeded_and_that_the_server_refuses_to_delete_does_not_keep_its_action_from_its_end() {
+    for event in [HookEvent::PreInstall, HookEvent::PostInstall] {
+        let mut world = World::new();
+        world.options.hook_timeout = Some(Duration::from_secs(60));
+        world.server.refuse(|call| {
+            let webhook = || kube::Error::from_status(500, "InternalError", "failed calling webhook");
+            (call.method == Method::DELETE).then(webhook)
+        });
+        let hook = Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..sample::hook("h", &[event]) };
+        let candidate = Candidate { hooks: vec![hook], ..candidate(&[map("a", "1")]) };
+        install(&world.env(), &candidate, None).await.unwrap();
+        assert_eq!(world.statuses().await, [Status::Deployed], "{event:?}");
+    }
 }
 
 #[tokio::test]

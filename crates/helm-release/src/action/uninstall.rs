@@ -60,7 +60,7 @@ pub enum PostDelete {
 /// A hook failed, and the record names it: do not delete anything yet. Or the record cannot be read or written.
 pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Result<Vec<HookError>, Error> {
     if env.options.disable_hooks {
-        leave_unended(env, end_delete_hooks(env, at).await)?;
+        end_delete_hooks(env, at).await?;
         return Ok(Vec::new());
     }
     let mut release = at.read(env).await?;
@@ -163,10 +163,10 @@ async fn end_running(env: &Environment<'_>, release: &mut Release, marks: &Marks
     let run = env.hook_run(&records);
     if !release.has_unfinished_hooks() {
         env.applier.delete_succeeded(release, &run).await;
-        env.applier.end_failed(release, &run).await?;
+        leave_unended(env, env.applier.end_failed(release, &run).await.map_err(Error::from))?;
         return Ok(false);
     }
-    env.applier.abandon_hooks(release, &run).await?;
+    leave_unended(env, env.applier.abandon_hooks(release, &run).await.map_err(Error::from))?;
     Ok(true)
 }
 
