@@ -247,7 +247,7 @@ impl Checks {
             false => wrong,
         };
         let wrong = self.ordered(change, objects).or(wrong).or_else(|| self.chart(change));
-        wrong.or_else(|| self.revision(change)).or_else(|| self.values(change)).or_else(|| self.job(change))
+        wrong.or_else(|| self.revision(change)).or_else(|| self.values(change)).or_else(|| self.job(change, objects))
     }
 
     /// Checks (l) the order of a chart's objects. What waits for a group that never becomes ready fails in the end, as
@@ -413,10 +413,6 @@ impl Checks {
         let has_failed = resource.judged || may_be_removed(name, resource, objects);
         let is_own = has_failed && !resource.before.contains(&*change.path);
         let may_go = !resource.exists || resource.may_go.contains(&*change.path) || is_own;
-        // The removal of a failed release starts its Job over.
-        if is_own && change.path.ends_with("-task") {
-            resource.task = None;
-        }
         // What is made after it is the release's.
         resource.before.remove(&*change.path);
         (!may_go).then(|| format!("(a) {} deleted {} of resource {name}, which exists", change.by, change.path))

@@ -21,9 +21,6 @@ const KEY: &str = "hookTimeout: ";
 /// That limit, which hooks without trouble keep.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// How long after it finished a Job may still be deleted because it had not finished in time.
-const MOMENT: Duration = Duration::from_secs(2);
-
 /// The most revisions that follow a failed hook: the rollback, and the next attempt.
 const REVISIONS: u32 = 2;
 
@@ -134,18 +131,18 @@ fn fails(change: &Change) -> bool {
         && !change.before.as_ref().is_some_and(|job| has_failed(job))
 }
 
-/// Returns whether the operator deletes a Job because its time is up: it has not ended, or only while the deletion was on
-/// the way.
+/// Returns whether the operator deletes a Job because its time is up: it has not ended, or only after that, for example
+/// because the process that recorded it died.
 fn is_given_up(change: &Change) -> bool {
     let Some(job) = change.goes().filter(|_| change.by.starts_with("op-")) else { return false };
     let run = job["metadata"]["annotations"][HOOK_RUN_ANNOTATION].as_str();
     let began = run.and_then(|run| run.split_once('.')).map(|(_, began)| began);
-    let status = &job["status"];
-    let has_ended = match status["completionTime"].as_str() {
-        Some(end) => age(end).is_none_or(|age| age >= MOMENT),
-        None => !status["failed"].is_null(),
+    let Some(began) = began.and_then(age) else { return false };
+    let took = match job["status"]["completionTime"].as_str() {
+        Some(end) => began.saturating_sub(age(end).unwrap_or_default()),
+        None => began,
     };
-    !has_ended && began.and_then(age).is_some_and(|age| age >= LIMIT)
+    job["status"]["failed"].is_null() && took >= LIMIT
 }
 
 /// Returns how long ago this time was.
@@ -168,7 +165,8 @@ mod tests {
         for (behaviour, began, status, by, expected) in [
             ("it takes too long", 40, json!({"active": 1}), "op-0", true),
             ("it finishes meanwhile", 40, json!({"succeeded": 1, "completionTime": ago(0)}), "op-0", true),
-            ("it finished long ago", 40, json!({"succeeded": 1, "completionTime": ago(9)}), "op-0", false),
+            ("it finished too late", 50, json!({"succeeded": 1, "completionTime": ago(9)}), "op-0", true),
+            ("it finished in time", 40, json!({"succeeded": 1, "completionTime": ago(15)}), "op-0", false),
             ("it failed", 40, json!({"failed": 1}), "op-0", false),
             ("it is interrupted", 20, json!({"active": 1}), "op-0", false),
             ("a person deletes it", 40, json!({"active": 1}), "person", false),

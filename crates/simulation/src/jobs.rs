@@ -6,7 +6,8 @@ use helm_release::storage::{MARKS_ANNOTATION, Marks};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::checks::{Checks, Resource};
+use crate::checks::{Checks, Objects, Resource};
+use crate::hooks::may_be_removed;
 use crate::names::{self, JOBS};
 use crate::world::Change;
 
@@ -58,7 +59,7 @@ impl Checks {
     }
 
     /// Checks (g) that no hook runs twice for one revision, and that a finished Job does not run again.
-    pub(crate) fn job(&mut self, change: &Change) -> Option<String> {
+    pub(crate) fn job(&mut self, change: &Change, objects: &Objects) -> Option<String> {
         let (ends, losses, all_losses) = (self.ends_before(change), self.losses_before(change), self.losses);
         let (name, resource) = self
             .resources
@@ -91,6 +92,11 @@ impl Checks {
                 let is_wrong =
                     is_again && !is_forgotten && !resource.judged && !resource.is_helms && !resource.is_claimed;
                 is_wrong.then(|| format!("(a) the Job of {name} runs again"))
+            }
+            // The removal of a failed release starts its Job over.
+            (Some(_), _) if !is_hook && change.goes().is_some() && may_be_removed(name, resource, objects) => {
+                resource.task = None;
+                None
             }
             (_, Some(job)) if !is_hook => {
                 let task = resource.task.as_mut()?;

@@ -1,7 +1,7 @@
 use std::sync::{Arc, Mutex};
 
 use jiff::{SignedDuration, Timestamp};
-use outside::{Call, Disturbance, MemoryApi, Purpose};
+use outside::{Call, Disturbance, Error, MemoryApi, Purpose};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
