@@ -90,7 +90,6 @@ async fn tests_run_once_after_each_install_and_upgrade_and_their_outcome_is_wher
 async fn tests_of_a_revision_that_another_resource_took_over_record_nothing_for_the_former_owner() {
     let world = world(OnTestFailure::Report, json!([hook("smoke", "test")]));
     let marks = |world: &World| world.server.object(&record_path(1)).unwrap()["metadata"]["annotations"].clone();
-    world.reconcile().await;
     let taken_over = async {
         tokio::time::sleep(Duration::from_secs(10)).await;
         assert_eq!(phases(&world, 1).await, ["smoke Running"]);

@@ -126,7 +126,7 @@ const PAUSES: &str = "The operator's own rule (pause_when) pauses the resource: 
 const PAUSE_PANICKED: &str =
     "The operator's own rule (pause_when) panicked, a bug that its log describes: even a deletion waits.";
 const FILTER_PANICKED: &str = "The operator's own filter panicked, a bug that its log describes: the resource is left \
-    alone. If it is deleted, only a release that this operator recorded for it is uninstalled.";
+    alone. If it is deleted, its release is uninstalled unless another operator has recorded it.";
 
 /// Returns the condition `Paused` with this message.
 fn paused_by(message: &str) -> String {
