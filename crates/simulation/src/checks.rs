@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::helm::Command;
 use crate::hooks::may_be_removed;
 use crate::interventions;
-use crate::jobs::{self, Task, inputs, names_a_job};
+use crate::jobs::{self, Task, inputs};
 use crate::names::{self, NAMES, OBJECTS, OTHER, SOME, is_of};
 use crate::order::{Order, Owner, is_pending};
 use crate::others;
@@ -247,7 +247,7 @@ impl Checks {
             false => wrong,
         };
         let wrong = self.ordered(change, objects).or(wrong).or_else(|| self.chart(change));
-        wrong.or_else(|| self.revision(change)).or_else(|| self.values(change)).or_else(|| self.job(change, objects))
+        wrong.or_else(|| self.revision(change)).or_else(|| self.values(change)).or_else(|| self.job(change))
     }
 
     /// Checks (l) the order of a chart's objects. What waits for a group that never becomes ready fails in the end, as
@@ -345,13 +345,7 @@ impl Checks {
         jobs::note_attempt(resource, change);
         let is_first = records(name, objects).all(|(path, _)| *path == change.path);
         let status = status_of(change.after.as_deref());
-        if let Some(task) = &mut resource.task {
-            let tells =
-                |record: &Value| matches!(status_of(Some(record)), Some("deployed" | "failed")) && names_a_job(record);
-            // One that is imported is of an earlier Job.
-            let is_news = change.before.as_deref().is_some_and(|before| !tells(before));
-            task.is_recorded |= is_news && change.after.as_deref().is_some_and(tells);
-        }
+        jobs::note_task(resource, change, is_first);
         let owner = |record: &Value| record["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"].clone();
         let current = objects.get(&*names::resource(name)).map(|resource| resource["metadata"]["uid"].clone());
         let names_another = |record: &Value| current.as_ref().is_none_or(|current| *current != owner(record));

@@ -6,9 +6,9 @@ use helm_release::storage::{MARKS_ANNOTATION, Marks};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::checks::{Checks, Objects, Resource};
-use crate::hooks::may_be_removed;
+use crate::checks::{Checks, Resource};
 use crate::names::{self, JOBS};
+use crate::quiet::status_of;
 use crate::world::Change;
 
 /// How long a write of a process that ended may be on the way.
@@ -59,7 +59,7 @@ impl Checks {
     }
 
     /// Checks (g) that no hook runs twice for one revision, and that a finished Job does not run again.
-    pub(crate) fn job(&mut self, change: &Change, objects: &Objects) -> Option<String> {
+    pub(crate) fn job(&mut self, change: &Change) -> Option<String> {
         let (ends, losses, all_losses) = (self.ends_before(change), self.losses_before(change), self.losses);
         let (name, resource) = self
             .resources
@@ -93,11 +93,6 @@ impl Checks {
                     is_again && !is_forgotten && !resource.judged && !resource.is_helms && !resource.is_claimed;
                 is_wrong.then(|| format!("(a) the Job of {name} runs again"))
             }
-            // The removal of a failed release starts its Job over.
-            (Some(_), _) if !is_hook && change.goes().is_some() && may_be_removed(name, resource, objects) => {
-                resource.task = None;
-                None
-            }
             (_, Some(job)) if !is_hook => {
                 let task = resource.task.as_mut()?;
                 task.has_finished = job["status"]["succeeded"] == 1;
@@ -113,6 +108,20 @@ fn image(job: &Value) -> String {
     job.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
+/// Records what a record tells of the release's Job. A release that was removed because its hook failed starts it over.
+pub(crate) fn note_task(resource: &mut Resource, change: &Change, is_only: bool) {
+    if is_only && change.after.is_none() && resource.failed_hooks > 0 {
+        resource.task = None;
+    }
+    if let Some(task) = &mut resource.task {
+        let tells =
+            |record: &Value| matches!(status_of(Some(record)), Some("deployed" | "failed")) && names_a_job(record);
+        // One that is imported is of an earlier Job.
+        let is_news = change.before.as_deref().is_some_and(|before| !tells(before));
+        task.is_recorded |= is_news && change.after.as_deref().is_some_and(tells);
+    }
+}
+
 /// Records that an action starts over, because a process with another chart or other values has rendered its record, so
 /// its hook runs again.
 pub(crate) fn note_attempt(resource: &mut Resource, change: &Change) {
@@ -126,7 +135,7 @@ pub(crate) fn note_attempt(resource: &mut Resource, change: &Change) {
 
 /// Returns whether a record says that a Job was applied which the server deletes once it finished. One that a later
 /// process gives up does not.
-pub(crate) fn names_a_job(record: &Value) -> bool {
+fn names_a_job(record: &Value) -> bool {
     marks(record).is_some_and(|marks| marks.objects.iter().any(|object| object.expires))
 }
 

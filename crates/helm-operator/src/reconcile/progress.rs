@@ -18,7 +18,6 @@ use tokio_util::sync::CancellationToken;
 use crate::reconcile::changes::{RanHook, RanHooks};
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::interruption::Running;
-use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::quotations::Quotations;
 use crate::reconcile::report::{diagnose, hook_log, status_writer};
 use crate::reconcile::reread;
@@ -163,7 +162,6 @@ impl Slot for Progress<'_> {
     }
 
     fn hook_left(&self, what: &str) {
-        self.shared.memory.change(self.key, ResourceMemory::leave_hook);
         if let Some(primary) = self.shared.cache.primary(self.key) {
             let note =
                 format!("{what}; the action goes on beside it: look at the hook's object, and delete it by hand");

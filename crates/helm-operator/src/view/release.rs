@@ -35,6 +35,8 @@ pub(crate) struct Revision {
     pub(crate) trust: Trust,
     /// Whether the record names this process as its last writer.
     pub(crate) names_us: bool,
+    /// Whether an operator with another key sealed the record.
+    pub(crate) has_other_key: bool,
     pub(crate) stamp: Stamp,
     /// When it was last written, if a watch reported it.
     pub(crate) written: Option<Timestamp>,
@@ -100,6 +102,7 @@ impl Revision {
             marks: meta.marks.map(Arc::new),
             trust: meta.proof.into(),
             names_us: meta.writer.as_deref() == Some(process),
+            has_other_key: meta.has_other_key,
             stamp,
             written: meta.written,
             is_settled: false,
@@ -202,6 +205,7 @@ impl Revision {
             marks: Some(Arc::new(marks)),
             trust: Trust::Written(None),
             names_us: true,
+            has_other_key: false,
             stamp: Stamp::written(None),
             written: None,
             is_settled: false,
@@ -243,9 +247,19 @@ impl ReleaseRecords {
         self.note_own(version);
         let stamp = Stamp::written(self.revisions.get(&version).map(|known| known.stamp));
         let (owners, marks, is_settled) = (Box::default(), Some(Arc::new(marks)), false);
-        let (names_us, written) = (true, None);
-        let revision =
-            Revision { status, resource_version, owners, marks, trust, names_us, stamp, written, is_settled };
+        let (names_us, has_other_key, written) = (true, false, None);
+        let revision = Revision {
+            status,
+            resource_version,
+            owners,
+            marks,
+            trust,
+            names_us,
+            has_other_key,
+            stamp,
+            written,
+            is_settled,
+        };
         self.revisions.insert(version, revision);
     }
 
@@ -370,11 +384,9 @@ impl ReleaseRecords {
     }
 
     /// Returns whether an operator with another key has recorded the release for the owner with this uid, and this one has
-    /// not recorded it since. A record of ours that somebody has changed still has its marks.
+    /// not recorded it since. If this operator's key is lost, its own records count as another's.
     pub(crate) fn is_recorded_elsewhere_for(&self, uid: &str) -> bool {
-        let is_anothers = |revision: &Revision| {
-            revision.trust == Trust::Broken && revision.marks.is_none() && revision.has_owner(uid)
-        };
+        let is_anothers = |revision: &Revision| revision.has_other_key && revision.has_owner(uid);
         let anothers = self.revisions.iter().rev().find(|(_, revision)| is_anothers(revision));
         anothers.is_some_and(|(version, _)| self.newest_of(uid).is_none_or(|own| own < *version))
     }

@@ -1328,22 +1328,6 @@ async fn a_hook_whose_end_was_recorded_before_an_outage_is_read_again() {
     end_delete_hooks(&world.env(), &mut at).await.unwrap();
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_hook_that_succeeded_and_that_the_server_refuses_to_delete_does_not_keep_its_action_from_its_end() {
-    for event in [HookEvent::PreInstall, HookEvent::PostInstall] {
-        let mut world = World::new();
-        world.options.hook_timeout = Some(Duration::from_secs(60));
-        world.server.refuse(|call| {
-            let webhook = || kube::Error::from_status(500, "InternalError", "failed calling webhook");
-            (call.method == Method::DELETE).then(webhook)
-        });
-        let hook = Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..sample::hook("h", &[event]) };
-        let candidate = Candidate { hooks: vec![hook], ..candidate(&[map("a", "1")]) };
-        install(&world.env(), &candidate, None).await.unwrap();
-        assert_eq!(world.statuses().await, [Status::Deployed], "{event:?}");
-    }
-}
-
 #[tokio::test]
 async fn an_uninstall_by_the_chart_runs_its_hooks_although_those_of_an_earlier_uninstall_have_run() {
     let (world, mut at) = installed_with(&[HookEvent::PreDelete]).await;

@@ -227,9 +227,9 @@ async fn clean_up_again(env: &Environment<'_>, release: &Release, run: &HookRun<
 
 /// Starts an uninstall with the chart's render (hooks, manifest and values) instead of a record that this operator did
 /// not write: makes this next revision, whose record says how far the uninstall is. The other records stay as they are,
-/// because the uninstall may still be stopped. Only in a namespace that is being deleted, which takes no new record, the
-/// render replaces the present one. Leaves out values with which the record could not be read again: the hooks do not
-/// need them.
+/// because the uninstall may still be stopped. Only where no new record can be made, because the namespace is being
+/// deleted or a quota is used up, the render replaces the present one. Leaves out values with which the record could not
+/// be read again: the hooks do not need them.
 ///
 /// # Errors
 /// The record cannot be written. [`Error::is_taken`] if somebody else has just made the revision.
@@ -241,7 +241,7 @@ pub async fn begin_with_hooks(
 ) -> Result<(), Error> {
     let marks = begun_marks(env, &at.marks);
     let (version, written) = match env.storage.create(&begun_release(env, candidate, next), &marks).await {
-        Err(error) if error.is_terminating() => {
+        Err(error) if error.is_terminating() || error.is_forbidden() => {
             let written = env.storage.update(&begun_release(env, candidate, at.version), &marks).await?;
             (at.version, written)
         }

@@ -385,6 +385,7 @@ mod tests {
             status,
             resource_version: 1,
             proof: Proof::Foreign,
+            has_other_key: false,
             marks: is_own.then(|| Marks { owner: owner.into(), ..Marks::default() }),
             owners: owners.iter().map(|owner| (*owner).to_owned()).collect(),
             written: None,

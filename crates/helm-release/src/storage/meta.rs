@@ -46,6 +46,8 @@ pub struct RecordMeta {
     pub resource_version: u64,
     /// Whether this operator wrote it.
     pub proof: Proof,
+    /// Whether its seal names a key that this operator does not have.
+    pub has_other_key: bool,
     /// Our annotation; `None` for a record that this operator did not write.
     pub marks: Option<Marks>,
     /// The uids of the custom resources that own the release: from our marks, else from our label or from an upstream
@@ -77,6 +79,7 @@ impl RecordMeta {
             status: labels.get("status").map_or(Status::Unknown, |s| Status::parse(s)),
             resource_version: version_of(metadata),
             proof,
+            has_other_key: annotation(SEAL_ANNOTATION).is_some_and(|seal| keys.is_anothers(seal)),
             owners: owners(metadata, marks.as_ref()),
             marks,
             written: written(metadata, outside::now()),

@@ -86,6 +86,13 @@ impl Keyring {
         format!("{}.{}.{}", keys.current.id, STANDARD.encode(content.0), STANDARD.encode(mac))
     }
 
+    /// Returns whether another operator made a seal: it has the form of one, and names a key that is not among these.
+    pub(crate) fn is_anothers(&self, seal: &str) -> bool {
+        let Some((id, rest)) = seal.split_once('.').filter(|(id, _)| !id.is_empty()) else { return false };
+        let keys = self.0.borrow();
+        rest.contains('.') && std::iter::once(&keys.current).chain(&keys.previous).all(|key| key.id != id)
+    }
+
     /// Returns the content that was sealed; `None` if the seal is not valid for the record.
     pub(crate) fn open(&self, record: &Sealing<'_>, seal: &str) -> Option<Content> {
         let mut parts = seal.splitn(3, '.');

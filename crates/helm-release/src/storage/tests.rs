@@ -770,6 +770,30 @@ async fn a_large_record_is_decoded_while_others_go_on() {
 type Tampering = fn(&mut Value);
 
 #[tokio::test]
+async fn a_record_says_whether_an_operator_with_another_key_sealed_it() {
+    let other = Keyring::new(Key::new(&[2; 32]).unwrap(), Vec::new());
+    let both = Keyring::new(Key::new(&[2; 32]).unwrap(), vec![Key::new(&[3; 32]).unwrap()]);
+    let old = Keyring::new(Key::new(&[3; 32]).unwrap(), Vec::new());
+    for (sealed_with, read_with, seal, expected) in [
+        (&other, &other, None, false),
+        (&other, &old, None, true),
+        (&old, &both, None, false),
+        (&other, &old, Some(json!("no seal")), false),
+        (&other, &old, Some(Value::Null), false),
+    ] {
+        let server = Arc::new(MemoryApi::new());
+        Storage::new(server.clone(), sealed_with.clone()).create(&release(1, 1, 1), &marks()).await.unwrap();
+        let mut secret = server.object(RECORD).unwrap();
+        if let Some(seal) = seal {
+            secret["metadata"]["annotations"][SEAL_ANNOTATION] = seal;
+        }
+        server.restore(RECORD, secret);
+        let read = Storage::new(server, read_with.clone()).history("ns", "web").await.unwrap();
+        assert_eq!(read[0].has_other_key, expected);
+    }
+}
+
+#[tokio::test]
 async fn only_a_record_as_it_was_written_is_sealed() {
     let cases: [(&str, Tampering, Proof, bool); 9] = [
         ("as written", |_| (), Proof::Foreign, true),

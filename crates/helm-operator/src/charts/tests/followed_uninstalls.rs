@@ -397,6 +397,18 @@ async fn a_resource_is_deleted_with_its_namespace_although_no_revision_can_be_ma
     assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_resource_is_deleted_with_the_charts_hook_although_its_namespace_takes_no_more_secrets() {
+    let (world, _) = deleted_after_a_rollback().await;
+    world.server.refuse(|call| {
+        let full = || Error::from_status(403, "Forbidden", "exceeded quota: count/secrets");
+        (call.method == http::Method::POST && call.path.contains("/secrets")).then(full)
+    });
+    hooks::reconcile(&world, "Complete").await;
+    assert_eq!((world.server.object(PRIMARY), world.server.paths()), (None, vec![FAREWELL.to_owned()]));
+    assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
+}
+
 /// Lets a process die while the hook of a deletion runs, and a person make the resource anew with this value.
 async fn made_anew_during_its_deletion(world: &World, value: &str) {
     world.delete();

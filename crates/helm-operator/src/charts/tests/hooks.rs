@@ -1410,9 +1410,12 @@ async fn disabling_the_hooks_of_a_deletion_leaves_one_that_a_dead_process_starte
     world.edit(|p| {
         p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-disable-hooks": "true"})
     });
-    // The first attempt learns that the record, which says that the hook was to end, has changed.
-    world.reconcile().await;
-    world.reconcile().await;
+    // While it waits for the end of the hook, an event shows the record that says so.
+    let later = async {
+        sleep(Duration::from_secs(30)).await;
+        world.feed();
+    };
+    tokio::join!(world.reconcile(), later);
     assert_eq!(world.server.paths(), [format!("{JOBS}/migrate")], "{:#?}", world.server.log());
     assert_eq!(uid_of(&world, "migrate"), running);
 }

@@ -71,6 +71,7 @@ fn recorded(release: usize) -> RecordMeta {
         status: Status::Deployed,
         resource_version: 100_000 + release as u64,
         proof: Proof::Foreign,
+        has_other_key: false,
         owners: vec![uid(release, 9)],
         marks: Some(marks),
         written: Some(outside::now()),

@@ -6,6 +6,11 @@ use tokio::time::Instant;
 use crate::reconcile::failure::{Failed, FailedAttempt};
 use crate::status::Fault;
 
+/// How many clean-ups of an attempt may fail because of an obstacle that may be permanent: a finalizer that keeps an
+/// object for longer than the two minutes that a clean-up waits, or a broken webhook that makes the server reject
+/// requests. And how many attempts may wait for the end of a hook that the server answers with errors.
+pub(crate) const MAX_OBSTRUCTIONS: u32 = 10;
+
 /// A failure that still applies.
 #[derive(Clone, Debug)]
 pub(crate) struct LastFailure {

@@ -386,13 +386,6 @@ impl ResourceMemory {
         self.failure_of(inputs).map_or(0, |failure| failure.refused_ends)
     }
 
-    /// Notes that an action goes on beside a hook. The next one that cannot be ended is waited for as long.
-    pub(crate) fn leave_hook(&mut self) {
-        if let Some(failure) = &mut self.failure {
-            failure.refused_ends = 0;
-        }
-    }
-
     /// Returns the last attempt with these inputs, if it failed and its clean-up is not complete.
     pub(crate) fn uncleaned(&self, inputs: &str) -> Option<FailedAttempt> {
         self.failure_of(inputs)?.uncleaned.clone()
@@ -645,7 +638,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn refused_ends_of_hooks_count_per_inputs_until_an_attempt_has_failed_or_the_hook_is_left() {
+    async fn refused_ends_of_hooks_count_per_inputs_until_an_attempt_has_failed() {
         let mut memory = ResourceMemory::default();
         let attempt = FailedAttempt::rendering(Reason::Own("X"), "m".into());
         let mut fail = |failed: Failed, inputs: &str| {
@@ -657,8 +650,6 @@ mod tests {
         assert_eq!([fail(refused(), "a"), fail(outage(), "a"), fail(refused(), "a")], [(1, 0), (1, 0), (2, 0)]);
         assert_eq!(fail(attempt.clone().into(), "a"), (0, 0), "the next attempt has its own");
         assert_eq!([fail(refused(), "a"), fail(refused(), "b"), fail(refused(), "a")], [(1, 0), (0, 0), (1, 0)]);
-        memory.leave_hook();
-        assert_eq!(memory.refused_ends("a"), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -343,6 +343,7 @@ mod tests {
             marks: marks.clone().map(Arc::new),
             trust: if marks.is_some() { Trust::Written(None) } else { Trust::Foreign },
             names_us: marks.is_some(),
+            has_other_key: false,
             stamp: Stamp::written(None),
             written: Some(at(1000)),
             is_settled: false,

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 use super::deploy::record;
 use super::sources::have_changed;
 use super::{give_up, uninstall};
+use crate::reconcile::decide::last_failure::MAX_OBSTRUCTIONS;
 use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::recorded::was_never_deployed;
 use crate::reconcile::failure::{Failed, FailedAttempt, Obstacle};
@@ -25,11 +26,6 @@ use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, ReleaseRecords, Revision};
 use crate::watches::OnFailure;
-
-/// How many clean-ups of an attempt may fail because of an obstacle that may be permanent: a finalizer that keeps an
-/// object for longer than the two minutes that a clean-up waits, or a broken webhook that makes the server reject
-/// requests. And how many attempts may wait for the end of a hook that the server answers with errors.
-pub(crate) const MAX_OBSTRUCTIONS: u32 = 10;
 
 /// The remediation after a failed attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -474,6 +470,7 @@ mod tests {
             marks: marks.clone().map(Arc::new),
             trust: if marks.is_some() { Trust::Written(None) } else { Trust::Foreign },
             names_us: marks.is_some(),
+            has_other_key: false,
             stamp,
             written: None,
             is_settled: false,

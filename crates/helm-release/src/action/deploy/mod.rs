@@ -149,7 +149,7 @@ impl Attempt<'_> {
             // Recorded before the clean-up: otherwise a restart would not know that the deleted hooks succeeded.
             env.storage.update(release, ahead).await?;
         }
-        cleaned_up(env.applier.clean_up_hooks(release, kind.before, Some(kind.after), &run).await)?;
+        env.applier.clean_up_hooks(release, kind.before, Some(kind.after), &run).await?;
         // Asked after the clean-up, which takes time: the record says what has succeeded, for this revision and a restart.
         let interruption = env.slot.interruption();
         interruption.map_or(Ok(()), |why| Err(HookError::Overtaken { why }.into()))
@@ -164,18 +164,6 @@ impl Attempt<'_> {
         let run = env.hook_run(&records);
         env.applier.run_hooks(release, kind.after, &run).await?;
         env.storage.update(release, ahead).await?;
-        Ok(cleaned_up(env.applier.clean_up_hooks(release, kind.after, None, &run).await)?)
-    }
-}
-
-/// Returns how the clean-up of hooks that have succeeded ended. If the server answers it with errors until the hook's time is
-/// up, that is only logged: nothing of them runs any more, and the revision may itself have broken the webhook that fails.
-fn cleaned_up(ended: Result<(), HookError>) -> Result<(), HookError> {
-    match ended {
-        Err(error) if error.is_outage() && error.reached_server() => {
-            tracing::warn!(%error, "cannot delete a hook's object");
-            Ok(())
-        }
-        ended => ended,
+        Ok(env.applier.clean_up_hooks(release, kind.after, None, &run).await?)
     }
 }
