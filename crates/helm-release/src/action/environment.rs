@@ -131,6 +131,26 @@ impl Environment<'_> {
     }
 }
 
+/// Returns how hooks were ended before an action; `None` if one may still run because its end was not answered, and hooks
+/// are disabled: that is the remedy, so the action goes on. Or because the server answered it with errors, and the caller
+/// has waited for long enough.
+///
+/// # Errors
+/// Any other.
+pub fn leave_unended<T>(env: &Environment<'_>, ended: Result<T, Error>) -> Result<Option<T>, Error> {
+    match ended {
+        Err(error) if env.options.disable_hooks && error.leaves_hook_running() => {
+            tracing::warn!(release = env.decoration.release, %error, "cannot end a hook that may still run");
+            Ok(None)
+        }
+        Err(Error::Hook(error)) if env.leaves_hook(&error) => {
+            env.report_left(&error);
+            Ok(None)
+        }
+        ended => ended.map(Some),
+    }
+}
+
 /// Writes hook phases to the release record, keeping its marks.
 pub(super) struct Records<'a> {
     pub(super) storage: &'a Storage,

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 
+use super::environment::leave_unended;
 use super::give_up::is_under_test;
 use super::remains::{expect_jobs_of_former, something_remains};
 use super::resume::with_tests_to_run;
 use super::test::DeployedRecord;
-use super::uninstall::{leave_unended, lists_no_objects, marks_of};
+use super::uninstall::{lists_no_objects, marks_of};
 use super::{Environment, Error, Records};
 use crate::kube::{HookError, HookRun, Journal, ObjectKey, Owner, Slot, intern};
 use crate::release::{HookPhase, Packed, Release, Status};

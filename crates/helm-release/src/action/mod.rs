@@ -94,7 +94,7 @@ pub use admit::{Admission, Admitted, admit};
 pub use candidate::Candidate;
 pub use current::Current;
 pub use deletion::{delete_each, delete_objects, later_rounds};
-pub use environment::{Environment, HOOK_TIMEOUT, Options};
+pub use environment::{Environment, HOOK_TIMEOUT, Options, leave_unended};
 pub use error::Error;
 pub use failure::{Refusal, Unpruned};
 pub use give_up::{FOLLOWED, GivenUp, LeftHook, end_tests, give_up};
@@ -114,8 +114,8 @@ pub use start_over::{expect_jobs_again, expect_no_jobs};
 pub use test::{Tested, expect_tests_again, test};
 pub use uninstall::{
     CallOff, POST_DELETE_TRIES, PostDelete, Uninstalling, abandon, begin_deletion, begin_with_hooks, call_off,
-    end_delete_hooks, end_left_uninstall, give_back, hand_over, inventory_of, leave_unended, run_post_delete,
-    run_pre_delete, withdraw_deletion,
+    end_delete_hooks, end_left_uninstall, give_back, hand_over, inventory_of, run_post_delete, run_pre_delete,
+    withdraw_deletion,
 };
 pub use upgrade::upgrade;
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 
 use super::deletion::leave;
+use super::environment::leave_unended;
 use super::keys::served;
 use super::orphans::{claimed, names};
 use super::resume::{await_next, has, has_delete_hooks, not_run};
@@ -90,26 +91,6 @@ pub async fn run_pre_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Res
     written?;
     env.applier.clean_up_hooks(&release, HookEvent::PreDelete, Some(HookEvent::PostDelete), &run).await?;
     Ok(left_out)
-}
-
-/// Returns how hooks were ended before an action; `None` if one may still run because its end was not answered, and hooks
-/// are disabled: that is the remedy, so the action goes on. Or because the server answered it with errors, and the caller
-/// has waited for long enough.
-///
-/// # Errors
-/// Any other.
-pub fn leave_unended<T>(env: &Environment<'_>, ended: Result<T, Error>) -> Result<Option<T>, Error> {
-    match ended {
-        Err(error) if env.options.disable_hooks && error.leaves_hook_running() => {
-            tracing::warn!(release = env.decoration.release, %error, "cannot end a hook that may still run");
-            Ok(None)
-        }
-        Err(Error::Hook(error)) if env.leaves_hook(&error) => {
-            env.report_left(&error);
-            Ok(None)
-        }
-        ended => ended.map(Some),
-    }
 }
 
 /// Ends the uninstall's hooks that are still running according to the record, and deletes what succeeded hooks left.

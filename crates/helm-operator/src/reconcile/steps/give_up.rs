@@ -9,26 +9,22 @@ use crate::reconcile::step_context::StepContext;
 use crate::view::primary::Primary;
 
 /// Gives up an action, another uninstall or tests that another process left unfinished, before the uninstall or the removal
-/// of a failed install. Their hooks must neither run beside those of the uninstall nor outlive the record, unless the
-/// resource is deleted without hooks. What another resource has begun since then is left to it.
+/// of a failed install. Their hooks must neither run beside those of the uninstall nor outlive the record, unless its hooks
+/// are disabled. What another resource has begun since then is left to it.
 pub(super) async fn give_up_unfinished(
     context: &StepContext<'_>,
     primary: &Primary,
     env: &Environment<'_>,
 ) -> Result<(), action::Error> {
-    let or_left = |ended: Result<(), action::Error>| match primary.deleting {
-        true => action::leave_unended(env, ended).map(|_| ()),
-        false => ended,
-    };
-    or_left(end_tests(context, primary, env).await)?;
+    action::leave_unended(env, end_tests(context, primary, env).await)?;
     let owner = primary.owner();
     for version in context.release().unwrap_or_default().left_pending(&owner) {
-        or_left(give_up(context, primary, env, (version, "Interrupted by the uninstall")).await)?;
+        action::leave_unended(env, give_up(context, primary, env, (version, "Interrupted by the uninstall")).await)?;
     }
     let release = context.release().unwrap_or_default();
     let own = release.base().filter(|(_, base)| base.is_marked_for(primary.uid())).map(|(version, _)| version);
     for version in release.left_uninstalling(&owner, own) {
-        or_left(end_uninstall(context, env, version).await)?;
+        action::leave_unended(env, end_uninstall(context, env, version).await)?;
     }
     Ok(())
 }

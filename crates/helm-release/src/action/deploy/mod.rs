@@ -16,12 +16,12 @@ pub(super) use objects::Observations;
 
 use records::pending_release;
 
+use super::environment::leave_unended;
 use super::handover::Handover;
 use super::keys::keyed;
 use super::last::RecordedBases;
 use super::remains::renewed;
 use super::resume::{Interrupted, await_next, has, resume};
-use super::uninstall::leave_unended;
 use super::{Candidate, Completed, Current, Environment, Error, Failure, Records, failure};
 use crate::kube::{Applied, Decoration, HookError, ObjectKey};
 use crate::release::{HookEvent, Release, Status};

@@ -2,9 +2,9 @@
 
 use super::objects::note;
 use super::{ActionKind, Attempt, Changes, Observations};
+use crate::action::environment::leave_unended;
 use crate::action::give_up::{FOLLOWED, GivenUp, end_tests, give_up};
 use crate::action::resume::{await_next, has, has_delete_hooks};
-use crate::action::uninstall::leave_unended;
 use crate::action::{Candidate, Completed, Current, Environment, Error, Failure, RecordedFailure, failure};
 use crate::kube::{Applied, Decoration, Found, Object, ObjectKey, Owner, intern};
 use crate::release::{HookEvent, Info, Release, Status};
