@@ -82,10 +82,10 @@ pub enum HookError {
         limit: String,
         what: String,
     },
-    /// Its run was ended from outside ([`Slot::interruption`]).
+    /// Its run was ended from outside ([`Slot::interruption`](super::Slot::interruption)).
     #[error("hook {path} was interrupted while waiting for {what}: {why}")]
     Interrupted { path: String, what: String, why: &'static str },
-    /// All hooks have succeeded, but what would follow them is no longer wanted ([`Slot::interruption`]).
+    /// All hooks have succeeded, but what would follow them is no longer wanted ([`Slot::interruption`](super::Slot::interruption)).
     #[error("interrupted once its hooks had succeeded: {why}")]
     Overtaken { why: &'static str },
     /// It did not end by itself, and no answer says that it was ended.
