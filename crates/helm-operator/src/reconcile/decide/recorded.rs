@@ -120,16 +120,17 @@ impl ReleaseRecords {
         earlier.filter(|(_, revision)| revision.is_unfinished()).map(|(version, _)| *version).collect()
     }
 
-    /// Returns the pending revisions that an uninstall by this owner gives up. What follows the last revision that this
-    /// operator recorded for the owner, or for an earlier one with the same name, is at work for another resource, which
-    /// takes the release over.
+    /// Returns the pending revisions that an uninstall by this owner gives up. Revisions after the last one that this
+    /// operator recorded for the owner, or for an earlier one with the same name, belong to a resource that is taking the
+    /// release over.
     pub(crate) fn left_pending(&self, owner: &Owner) -> Vec<u32> {
         let last = self.newest_for(owner);
         let unfinished = self.unfinished().map(|(version, _)| version);
         self.abandoned().into_iter().chain(unfinished).filter(|version| *version <= last).collect()
     }
 
-    /// Returns the uninstalls that another uninstall by this owner ends, with the same exception. `own` is its own revision.
+    /// Returns the revisions whose uninstalls end before this owner's, which uninstalls revision `own`. Leaves out those of
+    /// a resource that is taking the release over.
     pub(crate) fn left_uninstalling(&self, owner: &Owner, own: Option<u32>) -> Vec<u32> {
         let last = self.newest_for(owner);
         self.uninstalling().into_iter().filter(|version| *version <= last && Some(*version) != own).collect()

@@ -12,8 +12,8 @@ use crate::kube::objects::expiry::{TTL, expires};
 use crate::kube::objects::object::Object;
 use crate::release::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
 
-/// How long before it is seen a Job may have finished according to its status, from which its TTL counts: the time there
-/// has whole seconds, comes from another node's clock, and is written only after the controller's other work on the Job.
+/// How much longer ago than its TTL says a Job may have finished: the time in its status has whole seconds and comes from
+/// another node's clock, and the controller writes it after its other work on the Job.
 const LATE_END: Duration = Duration::from_secs(10);
 
 /// Returns the hooks of an event in the order in which they run: by weight, then by name.
@@ -259,8 +259,8 @@ impl Look {
     }
 }
 
-/// Returns the expiry that can explain why an object is gone which had not finished this long ago. Its TTL begins with its
-/// end, so a person has deleted what goes sooner, perhaps to roll the release back.
+/// Returns the expiry that can explain why an object is gone that was last seen unfinished this long ago. A TTL begins when
+/// the Job ends, so an object that goes sooner was deleted by a person, perhaps by a rollback.
 fn expiry_after(passed: Duration, expiry: Expiry, ttl: Option<Duration>) -> Expiry {
     match ttl {
         Some(ttl) if passed.saturating_add(LATE_END) < ttl => Expiry::Never,
