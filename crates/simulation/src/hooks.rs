@@ -131,8 +131,8 @@ fn fails(change: &Change) -> bool {
         && !change.before.as_ref().is_some_and(|job| has_failed(job))
 }
 
-/// Returns whether the operator deletes a Job because its time is up: it has not ended, or only after that, for example
-/// because the process that recorded it died.
+/// Returns whether the operator deletes a Job because its time is up. The Job may still run, or may have ended too late, for
+/// example while no operator ran.
 fn is_given_up(change: &Change) -> bool {
     let Some(job) = change.goes().filter(|_| change.by.starts_with("op-")) else { return false };
     let run = job["metadata"]["annotations"][HOOK_RUN_ANNOTATION].as_str();

@@ -101,7 +101,7 @@ fn attempt(name: &str, resource: &Value, objects: &Objects) -> Option<String> {
 /// Returns whether the status conceals that the values do not render.
 fn values(resource: &Value) -> Option<String> {
     let said = Said::by(resource);
-    // One that waits for its turn in a rollout has not been rendered yet.
+    // A resource that waits for its turn in a rollout has yet to be rendered.
     let is_told = !said.is_ready || said.is_reconciling;
     (resource["spec"]["broken"] == true && !is_told).then(|| "says that broken values are ready".to_owned())
 }

@@ -1,5 +1,5 @@
-//! Decides when `/healthz` fails, so that the kubelet restarts the process. Nothing can interrupt an author's code on a
-//! thread of its own: code that never returns holds that thread and its memory until the process ends.
+//! Decides when `/healthz` fails, so that the kubelet restarts the process. Nothing can interrupt an author's code
+//! once it runs on its thread: code that never returns keeps the thread and its memory until the process ends.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

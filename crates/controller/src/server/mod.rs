@@ -228,8 +228,8 @@ fn readyz(unready: &[String], unmet: &[String]) -> (StatusCode, String) {
     }
 }
 
-/// Encodes metrics for one scrape at a time, on a thread of its own: with many resources, that takes long. A scrape keeps
-/// its turn until its thread ends, even if the client is gone, so there is at most one such thread.
+/// Encodes metrics on a separate thread, because that takes long with many resources, and for one scrape at a time. A scrape
+/// keeps its turn until its thread ends, even if the client is gone, so there is at most one such thread.
 async fn encode(metrics: Metrics, format: Format, turns: Arc<Mutex<()>>) -> Result<String, StatusCode> {
     let turn = turns.lock_owned().await;
     let encoded = tokio::task::spawn_blocking(move || {

@@ -1,8 +1,9 @@
 //! Decides what happens to a deleted resource that the author's filters reject, although it has our finalizer: it is
 //! uninstalled, or left to another operator that has recorded its release.
 //!
-//! Other operators have the same finalizer, so only a record tells who installed it. The status is not written either: the
-//! other operator writes it. Without such a record, nobody else may be there to remove the finalizer.
+//! Other operators use the same finalizer, so only a release record shows which one installed the release. If that was
+//! another operator, it also owns the status, so the status is not written here. Without such a record, the resource is
+//! uninstalled: there may be no other operator to remove the finalizer.
 
 use controller::metrics::ReconcileResult;
 use controller::report::Outcome;

@@ -164,6 +164,7 @@ impl StepContext<'_> {
     /// annotation that is the remedy.
     fn leaves_unended(&self, primary: &Primary) -> bool {
         let memory = self.shared.memory.of(self.key);
+        // Checked first, because few resources have waited, and the digest of the inputs costs more.
         let has_waited = memory.failure.as_ref().is_some_and(|failure| failure.refused_ends >= MAX_OBSTRUCTIONS);
         has_waited && !primary.deleting && memory.refused_ends(&self.attempt(primary)) >= MAX_OBSTRUCTIONS
     }

@@ -392,7 +392,7 @@ impl ReleaseRecords {
     }
 
     /// Returns the number of the newest revision that this operator recorded for this owner, or for an earlier one with the
-    /// same name; 0 if there is none.
+    /// same name, or 0 without any.
     pub(crate) fn newest_for(&self, owner: &Owner) -> u32 {
         let is_own = |revision: &Revision| revision.is_sealed() && revision.names(owner);
         self.revisions.iter().rev().find(|(_, revision)| is_own(revision)).map_or(0, |(version, _)| *version)

@@ -117,12 +117,12 @@ impl Environment<'_> {
         }
     }
 
-    /// Returns whether the action goes on although a hook was not ended, with this error.
+    /// Returns whether the action goes on although this error kept a hook from being ended.
     pub(super) fn leaves_hook(&self, error: &HookError) -> bool {
         self.options.leave_unended && error.is_refused_end()
     }
 
-    /// Reports that the action goes on beside a hook. Returns which one, and why it was not ended.
+    /// Reports that the action goes on while a hook may still run. Returns which hook, and why it was not ended.
     pub(super) fn report_left(&self, error: &HookError) -> String {
         let what = error.with_object();
         tracing::warn!(release = self.decoration.release, what, "leaving a hook that may still run");
@@ -131,14 +131,14 @@ impl Environment<'_> {
     }
 }
 
-/// Returns how hooks were ended before an action; `None` if one may still run because its end was not answered, and hooks
-/// are disabled: that is the remedy, so the action goes on. Or because the server answered it with errors, and the caller
-/// has waited for long enough.
+/// Decides whether an action goes on after an attempt to end hooks. Returns what the attempt returned, or `None` if a hook
+/// may still run and the action goes on beside it: because hooks are disabled, which is the remedy if no answer says that
+/// it has ended, or because [`Options::leave_unended`] says so.
 ///
 /// # Errors
-/// Any other.
-pub fn leave_unended<T>(env: &Environment<'_>, ended: Result<T, Error>) -> Result<Option<T>, Error> {
-    match ended {
+/// Any other error of the attempt.
+pub fn leave_unended<T>(env: &Environment<'_>, ended: Result<T, impl Into<Error>>) -> Result<Option<T>, Error> {
+    match ended.map_err(Into::into) {
         Err(error) if env.options.disable_hooks && error.leaves_hook_running() => {
             tracing::warn!(release = env.decoration.release, %error, "cannot end a hook that may still run");
             Ok(None)

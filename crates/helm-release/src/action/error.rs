@@ -119,7 +119,7 @@ impl Error {
         matches!(self, Error::Hook(error) if error.is_refused_end())
     }
 
-    /// Returns whether an action was given up beside a hook that has not failed by itself: it was interrupted.
+    /// Returns whether an action was given up while a hook may still run, and that hook was interrupted rather than timed out.
     pub fn was_interrupted(&self) -> bool {
         matches!(self, Error::Left { hook, .. } if !hook.has_run_out)
     }

@@ -257,7 +257,7 @@ async fn end_hooks_of(env: &Environment<'_>, release: &mut Release, journal: &dy
     let run = HookRun { slot: &slot, ..env.hook_run(journal) };
     if !release.has_unfinished_hooks() {
         let ended = env.applier.delete_ended(release, &run).await;
-        return leave_unended(env, ended.map_err(Error::from)).map(|_| ());
+        return leave_unended(env, ended).map(|_| ());
     }
     for hook in release.hooks.iter_mut().filter(|hook| hook.last_run.is_unfinished()) {
         // When it started: an import that is repeated finds its own record only if it would write the same one.
@@ -270,7 +270,7 @@ async fn end_hooks_of(env: &Environment<'_>, release: &mut Release, journal: &dy
         }
         ended => ended,
     };
-    leave_unended(env, ended.map_err(Error::from)).map(|_| ())
+    leave_unended(env, ended).map(|_| ())
 }
 
 /// Returns whether the end of a revision's hooks cannot be recorded, however often it is tried: the record is gone or too

@@ -26,8 +26,8 @@ pub(super) enum Interrupted {
     /// revision.
     Other,
     /// A rollback to the candidate's inputs, or an upgrade whose hook failed. It was given up: the next revision needs a
-    /// candidate of its own, because the templates know its number. Contains how the action fails, with the record as written,
-    /// unless the revision had ended.
+    /// candidate of its own, because the templates know its number. Holds the failure to return, which includes the record
+    /// as written, unless the revision had ended already.
     GivenUp(Box<Failure>),
     /// There is nothing to continue: no revision is pending, it has other inputs, or this operator did not write its
     /// record.

@@ -662,7 +662,7 @@ async fn a_rollback_runs_hooks_that_succeeded_before() {
     assert_eq!(world.map("h")["metadata"]["name"], "h");
 }
 
-/// A slot whose action somebody else's revision has just followed.
+/// A slot that reports that another writer has made the next revision.
 struct Replaced;
 
 impl kube::Slot for Replaced {

@@ -144,10 +144,10 @@ async fn end_running(env: &Environment<'_>, release: &mut Release, marks: &Marks
     let run = env.hook_run(&records);
     if !release.has_unfinished_hooks() {
         env.applier.delete_succeeded(release, &run).await;
-        leave_unended(env, env.applier.end_failed(release, &run).await.map_err(Error::from))?;
+        leave_unended(env, env.applier.end_failed(release, &run).await)?;
         return Ok(false);
     }
-    leave_unended(env, env.applier.abandon_hooks(release, &run).await.map_err(Error::from))?;
+    leave_unended(env, env.applier.abandon_hooks(release, &run).await)?;
     Ok(true)
 }
 
@@ -213,7 +213,7 @@ async fn clean_up_again(env: &Environment<'_>, release: &Release, run: &HookRun<
 /// be read again: the hooks do not need them.
 ///
 /// # Errors
-/// The record cannot be written. [`Error::is_taken`] if somebody else has just made the revision.
+/// The record cannot be written. [`Error::is_taken`] if another writer has just created this revision.
 pub async fn begin_with_hooks(
     env: &Environment<'_>,
     at: &mut Uninstalling,

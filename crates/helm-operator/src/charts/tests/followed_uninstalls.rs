@@ -92,13 +92,18 @@ async fn is_taken_over(world: &World) {
     assert_eq!((world.maps().len(), world.value_of("a"), world.state("Ready")), (3, json!("1"), "True/Ready".into()));
 }
 
+/// Reconciles while Jobs succeed. Checks that the release is uninstalled, and how often its hook has run.
+async fn is_uninstalled(world: &World, runs: usize) {
+    hooks::reconcile(world, "Complete").await;
+    assert_eq!((world.server.object(PRIMARY), world.server.paths()), (None, vec![FAREWELL.to_owned()]));
+    assert_eq!(count(world, &format!("POST {JOBS}")), runs, "{:#?}", world.server.log());
+}
+
 /// Lets a person's rollback during a deletion end. Checks that what it made is uninstalled, with the chart's hook.
 async fn is_uninstalled_later(world: &World) {
     is_left_alone(world, 2).await;
     end_rollback(world, 2, &["a", "b", "c", "x"]);
-    hooks::reconcile(world, "Complete").await;
-    assert_eq!((world.server.object(PRIMARY), world.server.paths()), (None, vec![FAREWELL.to_owned()]));
-    assert_eq!(count(world, &format!("POST {JOBS}")), 2, "{:#?}", world.server.log());
+    is_uninstalled(world, 2).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,9 +324,7 @@ async fn a_pause_during_the_charts_hook_finds_what_a_person_rolled_back_to_as_it
         assert_eq!((world.server.object(&record_path(2)), uids(&world)), (theirs, before), "restarts: {restarts}");
         assert_eq!(world.history(), ["1 deployed", "2 deployed", "3 uninstalling"]);
         world.edit(|p| p["metadata"]["annotations"] = json!({}));
-        hooks::reconcile(&world, "Complete").await;
-        assert_eq!((world.server.object(PRIMARY), world.server.paths()), (None, vec![FAREWELL.to_owned()]));
-        assert_eq!(count(&world, &format!("POST {JOBS}")), 1, "restarts: {restarts}: {:#?}", world.server.log());
+        is_uninstalled(&world, 1).await;
     }
 }
 
@@ -334,9 +337,7 @@ async fn a_rollback_during_the_charts_hook_finds_what_a_person_rolled_back_to_be
     assert_eq!(phases(&world, 3).await, ["farewell Failed"]);
     is_left_alone(&world, 4).await;
     end_rollback(&world, 4, &["a", "b", "c", "x"]);
-    hooks::reconcile(&world, "Complete").await;
-    assert_eq!((world.server.object(PRIMARY), world.server.paths()), (None, vec![FAREWELL.to_owned()]));
-    assert_eq!(count(&world, &format!("POST {JOBS}")), 2, "{:#?}", world.server.log());
+    is_uninstalled(&world, 2).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -404,9 +405,7 @@ async fn a_resource_is_deleted_with_the_charts_hook_although_its_namespace_takes
         let full = || Error::from_status(403, "Forbidden", "exceeded quota: count/secrets");
         (call.method == http::Method::POST && call.path.contains("/secrets")).then(full)
     });
-    hooks::reconcile(&world, "Complete").await;
-    assert_eq!((world.server.object(PRIMARY), world.server.paths()), (None, vec![FAREWELL.to_owned()]));
-    assert_eq!(count(&world, &format!("POST {JOBS}")), 1);
+    is_uninstalled(&world, 1).await;
 }
 
 /// Lets a process die while the hook of a deletion runs, and a person make the resource anew with this value.

@@ -1,7 +1,7 @@
 //! Decides whether the wait for a hook ends early: when the resource is deleted, or when its `spec`, a value source or
-//! its annotation `…-disable-hooks` or `pin` changes, or when another writer records a revision, such as with
-//! `helm rollback`, or for another resource that takes the release over. A resource that only the cache has forgotten is
-//! not deleted. Nothing in the resource ends the hooks of its deletion. The hooks of an uninstall after a failed upgrade
+//! its annotation `…-disable-hooks` or `pin` changes, or when another writer records a revision: a person with
+//! `helm rollback`, or this operator for a resource that takes the release over. Absence from the cache alone does not
+//! mean that a resource is deleted. Nothing in the resource ends the hooks of its deletion. The hooks of an uninstall after a failed upgrade
 //! can be ended until the first object is deleted, because the corrected resource would otherwise lose its release.
 //!
 //! Any other change, such as the chart of a new process, is handled after the hook: only the person who sets the values

@@ -53,8 +53,8 @@ impl CleanUp {
     /// Classifies the failure of a clean-up. `obstructions` counts earlier ones that met an obstacle that may last forever.
     /// What does not go away by itself, such as a finalizer or a record that the server rejects, ends the attempt: unlimited
     /// retries would run its hooks again each time. A rollback that only lacks refused deletions
-    /// repeats nothing else. A rollback that lost its revision number to another writer has not begun, nor has one that waits
-    /// for the end of a hook, without which it begins after a while.
+    /// repeats nothing else. A rollback has not begun if another writer took its revision number, or while it waits for a
+    /// hook to end; after enough refusals, it begins without waiting for the hook.
     fn failed(error: &action::Error, obstructions: u32) -> CleanUp {
         if error.is_refused_end() {
             return CleanUp::Met(Obstacle::Unended);
@@ -84,8 +84,8 @@ pub(crate) enum Stage {
 }
 
 impl Stage {
-    /// Returns the stage at which an action failed. If somebody has deleted its record since, the record was written. An
-    /// action that was interrupted, and could not be ended, has not failed by itself, so nothing is deleted.
+    /// Returns the stage at which an action failed. A record that was deleted since counts as written. Nothing is deleted for an
+    /// action that was interrupted and whose hook could not be ended, because the action itself did not fail.
     fn of(context: &StepContext<'_>, primary: &Primary, failure: &Failure) -> Stage {
         let is_recorded = failure.recorded.is_some() || failure.lost.is_some();
         let has_written = is_recorded && !failure.cause.was_interrupted();

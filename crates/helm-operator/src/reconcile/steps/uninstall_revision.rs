@@ -49,7 +49,7 @@ pub(super) async fn complete(
     }
 }
 
-/// Returns the number of the newest revision; 0 if there is none.
+/// Returns the number of the newest revision, or 0 without any.
 fn newest(context: &StepContext<'_>) -> u32 {
     context.release().and_then(|release| Some(release.newest()?.0)).unwrap_or_default()
 }

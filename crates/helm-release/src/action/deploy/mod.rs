@@ -127,14 +127,14 @@ pub(super) fn check_size(
 
 impl Attempt<'_> {
     /// Runs the pre hooks, unless they succeeded before an interruption. If hooks are disabled, ends the hooks that
-    /// began before that. Fails if the action is interrupted by then: a hook may end just as somebody replaces the revision,
-    /// whose objects must not be written over.
+    /// began before that. Fails if the action has been interrupted by the end: while the last hook ended, another writer may
+    /// have replaced the revision, and its objects must not be overwritten.
     async fn run_before(&self, release: &mut Release, ahead: &mut Marks) -> Result<(), Error> {
         let (env, kind) = (self.env, &self.kind);
         if env.options.disable_hooks {
             let records = Records { storage: env.storage, marks: ahead };
             let ended = env.applier.abandon_hooks(release, &env.hook_run(&records)).await;
-            return leave_unended(env, ended.map_err(Error::from)).map(|_| ());
+            return leave_unended(env, ended).map(|_| ());
         }
         if !has(&release.hooks, kind.before) {
             return Ok(());
@@ -150,7 +150,7 @@ impl Attempt<'_> {
             env.storage.update(release, ahead).await?;
         }
         env.applier.clean_up_hooks(release, kind.before, Some(kind.after), &run).await?;
-        // Asked after the clean-up, which takes time: the record says what has succeeded, for this revision and a restart.
+        // Checked last, because the clean-up takes time. The record already says which hooks succeeded.
         let interruption = env.slot.interruption();
         interruption.map_or(Ok(()), |why| Err(HookError::Overtaken { why }.into()))
     }

@@ -111,8 +111,8 @@ impl HookError {
         matches!(self, HookError::Interrupted { .. } | HookError::Overtaken { .. })
     }
 
-    /// Returns whether the hook's outcome is unknown, because a request or a write of the record failed: it may be
-    /// running or have succeeded, and the next attempt finds out. Or it has not begun, and the next attempt begins it.
+    /// Returns whether the hook's outcome is unknown, because a request or a write of the record failed, or whether the hook
+    /// has not begun. The next attempt finds out whether it is running or has succeeded, or begins it.
     pub(crate) fn is_unanswered(&self) -> bool {
         match self {
             HookError::Record { .. }

@@ -190,8 +190,8 @@ impl Applier {
     /// Waits until a Job or Pod finishes. If another run's stands in its place, possibly another release's, it is gone.
     ///
     /// # Errors
-    /// It failed, or did not end in time. Or the hook is interrupted, also if its object is gone: somebody's rollback may have
-    /// replaced that.
+    /// It failed, or did not end in time. Or the hook is interrupted, which is also checked if its object is gone, because a
+    /// rollback may have replaced the object.
     async fn wait_for(
         &self,
         object: &Object,

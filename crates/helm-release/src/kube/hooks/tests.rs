@@ -193,7 +193,7 @@ fn put_job(server: &MemoryApi, stamp: &str, spec: Value) {
     );
 }
 
-/// Gives the Job somebody's finalizer.
+/// Adds another controller's finalizer to the Job.
 fn hold(server: &MemoryApi) {
     let mut held = server.object(JOB).unwrap();
     held["metadata"]["finalizers"] = json!(["x/y"]);
