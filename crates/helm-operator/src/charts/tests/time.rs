@@ -367,6 +367,24 @@ async fn a_resource_that_never_was_ours_gets_no_status_on_deletion() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_resource_that_no_longer_gets_a_status_is_not_woken_for_the_one_that_failed() {
+    let world = World::new(spec());
+    world.server.fail_after(Some(0));
+    world.work_for(SECOND).await;
+    assert!(world.shared.memory.of(&key()).status.unwritten.is_some());
+    world.edit(|primary| {
+        primary["metadata"]["finalizers"] = json!(["example.com/a"]);
+        primary["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    });
+    world.server.fail_after(None);
+    world.work_for(60 * SECOND).await;
+    assert_eq!(world.server.object(PRIMARY).unwrap()["status"], Value::Null);
+    let before = world.reconciles();
+    world.work_for(HOUR).await;
+    assert_eq!(world.reconciles(), before);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failing_repair_backs_off_and_is_reported_once() {
     let world = World::new(spec());
     world.work_for(SECOND).await;

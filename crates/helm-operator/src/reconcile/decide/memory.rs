@@ -141,11 +141,11 @@ pub(crate) struct StatusMemory {
 }
 
 impl StatusMemory {
-    /// Returns when to send a status again that the server has rejected, or else the part of it that it has. A time that has
-    /// passed is no reason to wake the resource: its computed fields may no longer differ.
-    pub(crate) fn retry_at(&self, now: Instant) -> Option<Instant> {
-        let rejected = self.rejected.as_ref().map(|rejected| rejected.retry_at).filter(|at| *at > now);
-        self.unwritten.map(|unwritten| unwritten.retry.at).or(rejected)
+    /// Returns when to send a status again that could not be written, and one without the computed fields that the server
+    /// has rejected.
+    pub(crate) fn retries(&self) -> [Option<Instant>; 2] {
+        let rejected = self.rejected.as_ref().map(|rejected| rejected.retry_at);
+        [self.unwritten.map(|unwritten| unwritten.retry.at), rejected]
     }
 }
 

@@ -34,21 +34,22 @@ pub(crate) struct Times {
     pub(crate) resync: Option<Instant>,
     /// When the pause of a rollout ends, or to look for memory or judge tokens again.
     pub(crate) turn: Option<Instant>,
-    /// When to retry a failed status write.
-    pub(crate) unwritten: Option<Instant>,
+    /// When to send a status again that failed, or a part of it that was rejected.
+    pub(crate) status: [Option<Instant>; 2],
 }
 
 /// Returns when to reconcile again; `None` if only a change may wake the resource. A deadline that had passed when the
 /// last step was decided has had its effect and does not count.
 pub(crate) fn next_requeue(end: End, times: &Times) -> Option<Instant> {
+    let is_ahead = |at: &Instant| *at > times.decided;
+    let status = times.status.into_iter().flatten().filter(is_ahead);
     if end == End::Idle {
-        return times.unwritten;
+        return status.min();
     }
     let period = (times.period > Duration::ZERO).then(|| times.ended + times.period);
     let waits = if let End::At(at) = end { Some(at) } else { None };
     let deadlines = times.holds.into_iter().chain([times.asks, times.resync, times.turn]).chain(times.waits).flatten();
-    let deadlines = deadlines.filter(|at| *at > times.decided);
-    deadlines.chain(period).chain(waits).chain(times.unwritten).min()
+    deadlines.filter(is_ahead).chain(period).chain(waits).chain(status).min()
 }
 
 #[cfg(test)]
@@ -63,7 +64,7 @@ mod tests {
         let at = |second: u32| Some(start + second * SECOND);
         let none = [None; 4];
         let (decided, ended) = (start + 10 * SECOND, start + 12 * SECOND);
-        let check = |behaviour: &str, end, period: u32, holds, unwritten, expected: Option<Instant>| {
+        let check = |behaviour: &str, end, period: u32, holds, status, expected: Option<Instant>| {
             let period = period * SECOND;
             let times = Times {
                 decided,
@@ -74,7 +75,7 @@ mod tests {
                 waits: [None; 2],
                 resync: None,
                 turn: None,
-                unwritten,
+                status: [status, None],
             };
             assert_eq!(next_requeue(end, &times), expected, "{behaviour}");
             let [asks, rest @ ..] = holds;
@@ -86,6 +87,8 @@ mod tests {
             assert_eq!(next_requeue(end, &times), expected, "{behaviour}, applying again");
             let times = Times { resync: None, turn: asks, ..times };
             assert_eq!(next_requeue(end, &times), expected, "{behaviour}, in a pause of a rollout");
+            let times = Times { status: [None, status], ..times };
+            assert_eq!(next_requeue(end, &times), expected, "{behaviour}, without what was rejected");
         };
         check("after the period", End::Rest, 60, none, None, at(72));
         check("never without a period", End::Rest, 0, none, None, None);
@@ -98,5 +101,7 @@ mod tests {
         check("a status to be written", End::Rest, 60, [at(30), None, None, None], at(13), at(13));
         check("idle", End::Idle, 60, [at(30), None, None, None], None, None);
         check("idle with a status to be written", End::Idle, 60, none, at(13), at(13));
+        check("not for a status whose time has come", End::Idle, 60, none, at(10), None);
+        check("nor at rest", End::Rest, 60, none, at(10), at(72));
     }
 }

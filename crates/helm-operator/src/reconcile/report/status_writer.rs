@@ -424,7 +424,7 @@ fn plan(context: &StepContext<'_>, primary: &Primary, end: End) -> ReconcileResu
         waits: memory.status.waiting.as_ref().map_or([None; 2], |w| w.next(context.shared.settings.progress_timeout)),
         resync: context.full_resync_at(primary),
         turn: [context.turn_at(primary), context.room_at(primary), context.tokens_at()].into_iter().flatten().min(),
-        unwritten: memory.status.retry_at(Instant::now()),
+        status: memory.status.retries(),
     };
     let requeue = next_requeue(end, &times);
     match requeue {
