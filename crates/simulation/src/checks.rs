@@ -3,7 +3,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
@@ -35,7 +34,7 @@ pub struct Checks {
     /// Whether the processes have different configurations.
     pub is_mixed: bool,
     /// How often a process may have started with another configuration, or the Secret with values changed.
-    setups: u32,
+    pub(crate) setups: u32,
     /// The number of ended processes.
     pub(crate) ends: u32,
     /// When the last one did.
@@ -67,9 +66,6 @@ pub struct Checks {
 /// How many changes of the registry processes may notice only after a resource was created.
 const UNNOTICED: u32 = 2;
 
-/// How soon after each other two resources begin the same action at most.
-const AT_ONCE: Duration = Duration::from_secs(1);
-
 /// What people requested for one resource, and its history.
 #[derive(Clone, Default)]
 pub(crate) struct Resource {
@@ -95,7 +91,7 @@ pub(crate) struct Resource {
     /// How often a resource of another kind claimed the release or stopped claiming it. A claim outlives the resource.
     claims: u32,
     /// The number of configuration changes before it was created.
-    setups: u32,
+    pub(crate) setups: u32,
     /// The number of moves of the records before it was created.
     moves: u32,
     /// Whether the records moved, and the former ones stayed beside the release.
@@ -103,18 +99,18 @@ pub(crate) struct Resource {
     /// The number of recorded revisions.
     revisions: u32,
     /// How often the random password changed.
-    passwords: u32,
+    pub(crate) passwords: u32,
     /// Whether a person kept the Secret with it before the resource was created: an install sets it again, as with
     /// Helm.
-    found_password: bool,
+    pub(crate) found_password: bool,
     /// Whether a person ran helm on its release.
     pub(crate) is_helms: bool,
     /// Whether a person ran `helm uninstall`, so that no record names what exists (COMPATIBILITY.md).
     pub(crate) is_unrecorded: bool,
     /// Whether a person deleted the Secret whose template keeps what it finds.
-    lost_guarded: bool,
+    pub(crate) lost_guarded: bool,
     /// When the Secret whose template keeps what it finds was made.
-    guarded: Option<Instant>,
+    pub(crate) guarded: Option<Instant>,
     /// The revision and values of the last hook.
     pub(crate) hook: Option<String>,
     /// How often a hook failed.
@@ -425,38 +421,6 @@ impl Checks {
         is_wrong.then(|| {
             format!("(f) revision {number} of {name} has no cause: {causes} causes, {} revisions", resource.revisions)
         })
-    }
-
-    /// Checks (b) that generated values never change.
-    fn values(&mut self, change: &Change) -> Option<String> {
-        self.note_guarded(change);
-        let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
-        let (old, new) = (&before["data"]["password"], &after["data"]["password"]);
-        if old.is_null() || old == new || !change.by.starts_with("op-") {
-            return None;
-        }
-        let setups = self.setups;
-        let (name, resource) = self.resources.iter_mut().find(|(name, _)| is_of(&change.path, name))?;
-        if change.path.ends_with("-guarded") {
-            // A rollback brings back what its revision recorded.
-            let is_restored = resource.lost_guarded && resource.judged;
-            // Two resources that begin to install one release look for the object before one of them makes it.
-            let is_new = resource.guarded.is_some_and(|made| change.at < made + AT_ONCE);
-            let may_change = is_restored || is_new && resource.is_claimed;
-            return (!may_change).then(|| format!("(b) the password in {} changed", change.path));
-        }
-        resource.passwords += 1;
-        let causes = resource.causes + setups - resource.setups;
-        let may_change = (causes + u32::from(resource.found_password)).saturating_sub(1);
-        let is_wrong = resource.passwords > may_change && !resource.judged && !resource.is_claimed;
-        is_wrong.then(|| format!("(b) the random password of {name} changed without a cause: {causes} causes"))
-    }
-
-    fn note_guarded(&mut self, change: &Change) {
-        let name = names::owner(&change.path).filter(|_| change.path.ends_with("-guarded") && change.before.is_none());
-        if let Some(resource) = name.and_then(|name| self.resources.get_mut(name)) {
-            resource.guarded = Some(change.at);
-        }
     }
 
     /// Returns whether a resource may wait for a release or an object of another owner, or for its records, and tries

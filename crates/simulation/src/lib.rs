@@ -6,14 +6,15 @@
 //! `repeated` plays seeds twice. `world` is the cluster, `network` the connection to it, `faults` the failures of that
 //! connection, `registry` has charts, `process` is a manager, `actors` and `helm` everyone else who acts. `checks` holds
 //! the invariants of every write (`rollout`: of rollouts, `order`: of groups, `jobs`: of Jobs, `hooks`: of hooks that
-//! failed, `others`: of what others wrote, `places`: of where records are), `quiet` those of rests and of the end
-//! (`rendered`: of what the chart renders, `status`: of what resources say), and `trace` the log. See
-//! docs/decisions/0057-simulation.md.
+//! failed, `others`: of what others wrote, `generated`: of generated values, `places`: of where records are), `quiet`
+//! those of rests and of the end (`rendered`: of what the chart renders, `status`: of what resources say), and `trace`
+//! the log. See docs/decisions/0057-simulation.md.
 
 pub mod actors;
 pub mod checks;
 pub mod draw;
 pub mod faults;
+pub mod generated;
 pub mod helm;
 pub mod hook_stories;
 pub mod hooks;
