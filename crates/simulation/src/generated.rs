@@ -6,6 +6,10 @@ use crate::checks::Checks;
 use crate::names::{self, is_of};
 use crate::world::Change;
 
+/// The fields of Secrets that the chart generates: passwords, and a certificate with its issuer and key. All values of a
+/// script want a certificate, or none do. Another operator sets `ca.crt`.
+pub(crate) const GENERATED: [&str; 4] = ["password", "issuer.crt", "tls.crt", "tls.key"];
+
 /// How soon after each other two resources begin the same action at most.
 const AT_ONCE: Duration = Duration::from_secs(1);
 
@@ -13,11 +17,7 @@ impl Checks {
     /// Checks (b) that generated values never change.
     pub(crate) fn values(&mut self, change: &Change) -> Option<String> {
         self.note_guarded(change);
-        let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
-        let (old, new) = (&before["data"]["password"], &after["data"]["password"]);
-        if old.is_null() || old == new || !change.by.starts_with("op-") {
-            return None;
-        }
+        let key = changed(change)?;
         let setups = self.setups;
         let (name, resource) = self.resources.iter_mut().find(|(name, _)| is_of(&change.path, name))?;
         if change.path.ends_with("-guarded") {
@@ -25,8 +25,10 @@ impl Checks {
             let is_restored = resource.lost_guarded && resource.judged;
             // Two resources that begin to install one release look for the object before one of them makes it.
             let is_new = resource.guarded.is_some_and(|made| change.at < made + AT_ONCE);
-            let may_change = is_restored || is_new && resource.is_claimed;
-            return (!may_change).then(|| format!("(b) the password in {} changed", change.path));
+            // The other one's values may want none.
+            let is_gone = change.after.as_ref().is_some_and(|after| after["data"][key].is_null());
+            let may_change = is_restored || resource.is_claimed && (is_new || is_gone);
+            return (!may_change).then(|| format!("(b) {key} in {} changed", change.path));
         }
         resource.passwords += 1;
         let causes = resource.causes + setups - resource.setups;
@@ -41,4 +43,14 @@ impl Checks {
             resource.guarded = Some(change.at);
         }
     }
+}
+
+/// Returns the generated field that a write of the operator changes or removes.
+fn changed(change: &Change) -> Option<&'static str> {
+    let (before, after) = (change.before.as_ref()?, change.after.as_ref()?);
+    let found = GENERATED.into_iter().find(|key| {
+        let (old, new) = (&before["data"][*key], &after["data"][*key]);
+        !old.is_null() && old != new
+    });
+    found.filter(|_| change.by.starts_with("op-"))
 }

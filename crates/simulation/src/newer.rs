@@ -84,6 +84,18 @@ pub fn add_lag(random: &mut fastrand::Rng, script: &mut Script) {
     }
 }
 
+/// Lets the chart make certificates in some scripts, which it keeps once they are made.
+pub fn add_certificates(random: &mut fastrand::Rng, script: &mut Script) {
+    if random.u8(0..8) > 0 {
+        return;
+    }
+    for step in &mut script.steps {
+        if let Action::Put(_, values) = &mut step.what {
+            values["tls"] = "guarded".into();
+        }
+    }
+}
+
 /// Restores the server from a backup in the middle of other actions.
 fn restore(random: &mut fastrand::Rng, script: &mut Script) {
     // All processes have started by then.

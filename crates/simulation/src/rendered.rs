@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use crate::actors::autoscaler;
 use crate::checks::Objects;
+use crate::generated::GENERATED;
 use crate::names;
 use crate::process::chart_files;
 use crate::quiet::{End, newest, shared};
@@ -66,7 +67,7 @@ impl End {
         let live = objects.get(&*path).filter(|_| is_noticed)?;
         let mut wanted = marked(name, object);
         match &*object.kind {
-            "Secret" => wanted["data"]["password"] = password(recorded, &object.name),
+            "Secret" => keep_generated(&mut wanted, recorded, &object.name),
             "Deployment" => {
                 if let Some(scaler) = objects.get(&*autoscaler(name)) {
                     wanted["spec"]["replicas"] = scaler["spec"]["minReplicas"].clone();
@@ -87,10 +88,14 @@ impl End {
     }
 }
 
-/// Returns the password in a Secret that a revision rendered. Each render generates another one.
-fn password(recorded: &[Object], name: &str) -> Value {
-    let secret = recorded.iter().find(|object| object.kind == "Secret" && object.name == name);
-    secret.map_or(Value::Null, |secret| secret.body["data"]["password"].clone())
+/// Replaces the generated fields of a Secret by those that a revision rendered. Each render generates others.
+fn keep_generated(wanted: &mut Value, recorded: &[Object], name: &str) {
+    let Some(secret) = recorded.iter().find(|object| object.kind == "Secret" && object.name == name) else { return };
+    for key in GENERATED {
+        if let (Some(field), Some(known)) = (wanted["data"].get_mut(key), secret.body["data"].get(key)) {
+            field.clone_from(known);
+        }
+    }
 }
 
 /// Returns the object as it is sent, with the metadata by which Helm knows it.
@@ -184,5 +189,13 @@ mod tests {
             let deployment = sent.iter().find(|sent| sent["kind"] == "Deployment").unwrap();
             assert_eq!(deployment["spec"]["replicas"], 2);
         }
+    }
+
+    #[test]
+    fn a_wanted_certificate_is_rendered_with_its_issuer_and_key() {
+        let values = json!({"message": "m", "replicas": 1, "tls": "guarded"});
+        let all = rendered("a", &values, ("web", "1.0.0")).unwrap();
+        let guarded = all.iter().find(|object| object.name == "a-guarded").unwrap();
+        assert!(GENERATED.iter().all(|key| guarded.body["data"][*key].is_string()), "{}", guarded.body);
     }
 }

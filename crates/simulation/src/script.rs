@@ -208,6 +208,7 @@ impl Script {
         hook_stories::add(&mut fastrand::Rng::with_seed(!seed.rotate_left(48)), &mut script);
         interventions::add(&mut fastrand::Rng::with_seed(seed.rotate_left(12)), &mut script);
         newer::add_lag(&mut fastrand::Rng::with_seed(!seed.rotate_left(12)), &mut script);
+        newer::add_certificates(&mut fastrand::Rng::with_seed(seed.rotate_left(20)), &mut script);
         script
     }
 
