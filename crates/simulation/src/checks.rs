@@ -33,6 +33,8 @@ pub struct Checks {
     pub elects: bool,
     /// Whether the processes have different configurations.
     pub is_mixed: bool,
+    /// Whether a process has, or had, override values.
+    pub is_overridden: bool,
     /// How often a process may have started with another configuration, or the Secret with values changed.
     pub(crate) setups: u32,
     /// The number of ended processes.
@@ -140,13 +142,14 @@ impl Checks {
     /// Records that a process may start with another configuration.
     pub fn setup_changes(&mut self) {
         self.setups += 1;
-        self.charts_may_differ();
+        self.inputs_may_differ();
     }
 
-    /// Lets the objects go that only some charts have.
-    fn charts_may_differ(&mut self) {
+    /// Lets the objects go that only some charts or override values have.
+    fn inputs_may_differ(&mut self) {
+        let some = if self.is_overridden { &SOME[..] } else { &SOME[1..] };
         for (name, resource) in &mut self.resources {
-            resource.may_go.insert(names::path(SOME[1], name));
+            resource.may_go.extend(some.iter().map(|object| names::path(object, name)));
         }
     }
 
@@ -160,6 +163,7 @@ impl Checks {
         (self.setups, self.ends, self.last_end) = (now.setups, now.ends, now.last_end);
         (self.losses, self.last_loss) = (now.losses, now.last_loss);
         (self.places, self.limits_hooks) = (now.places, now.limits_hooks);
+        self.is_overridden = now.is_overridden;
         self.rollout.is_limited = now.rollout.is_limited;
         (self.order.is_on, self.order.may_fail) = (now.order.is_on, now.order.may_fail);
         self.touched.extend(now.touched);
@@ -176,7 +180,7 @@ impl Checks {
             }
         }
         if self.setups != setups {
-            self.charts_may_differ();
+            self.inputs_may_differ();
         }
     }
 

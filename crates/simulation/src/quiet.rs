@@ -13,6 +13,7 @@ use crate::checks::{Objects, Resource};
 use crate::interventions;
 use crate::names::{self, JOBS, NAMESPACE, OBJECTS, SOME};
 use crate::others;
+use crate::overrides::Overrides;
 use crate::rollout::is_broken;
 use crate::status::untrue;
 
@@ -22,6 +23,9 @@ pub struct End {
     pub chart: Option<String>,
     /// The version of a chart that is in the registry.
     pub version: Option<String>,
+    /// The override values of the leader; `None` if some releases may still have others, because they wait behind a
+    /// chart that never becomes ready.
+    pub overrides: Option<Overrides>,
     /// Whether an attempt may be the last one.
     pub gives_up: bool,
     /// Whether processes take values from the Secret; `None` if only some do.
@@ -156,7 +160,8 @@ impl End {
         let mut wanted: Vec<String> = OBJECTS.iter().map(|object| names::path(object, name)).collect();
         // A chart that never becomes ready may wait before some releases.
         let has_more = self.chart.as_ref().filter(|chart| !chart.ends_with('3')).map(|chart| !chart.ends_with('1'));
-        for (some, is_wanted) in SOME.iter().zip([Some(resource["spec"]["cache"] == true), has_more]) {
+        let has_cache = self.overridden(resource).map(|values| values["cache"] == true);
+        for (some, is_wanted) in SOME.iter().zip([has_cache, has_more]) {
             let path = names::path(some, name);
             let is_there = objects.get(&*path).is_some_and(|some| some["metadata"]["annotations"][KEEP].is_null());
             match is_wanted {

@@ -41,7 +41,7 @@ impl End {
         let is_ordered =
             self.chart.as_ref().map_or(deployed.manifest.contains(GROUP), |chart| chart.starts_with("tiers"));
         let chart = if is_ordered { "tiers" } else { "web" };
-        let values = self.values(name, resource, objects);
+        let Some(values) = self.values(name, resource, objects) else { return Vec::new() };
         let recorded = objects_of(&deployed.manifest).unwrap_or_default();
         match rendered(name, &values, (chart, version)) {
             Ok(all) => all.iter().filter_map(|one| self.difference(name, one, &recorded, objects)).collect(),
@@ -49,13 +49,13 @@ impl End {
         }
     }
 
-    /// Returns the values of a resource.
-    fn values(&self, name: &str, resource: &Value, objects: &Objects) -> Value {
-        let mut values = resource["spec"].clone();
+    /// Returns the values of a resource, if they are known.
+    fn values(&self, name: &str, resource: &Value, objects: &Objects) -> Option<Value> {
+        let mut values = self.overridden(resource)?;
         if let Some(shared) = shared(name, objects).filter(|_| self.takes_sources == Some(true)) {
             values["shared"] = shared.into();
         }
-        values
+        Some(values)
     }
 
     /// Returns how a live object differs from a rendered one. `recorded` is what the deployed revision rendered.

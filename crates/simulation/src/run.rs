@@ -9,8 +9,10 @@ use outside::Simulation;
 use tokio::time::{Instant, sleep_until};
 
 use crate::actors::Deployments;
+use crate::checks::Checks;
 use crate::faults::Which;
 use crate::names::RECORDS;
+use crate::overrides::Overrides;
 use crate::process::{Process, Setup};
 use crate::quiet::End;
 use crate::script::{Action, Script};
@@ -152,8 +154,9 @@ impl Processes {
         let (is_mixed, is_limited) = (self.is_mixed(), self.is_limited());
         let (is_ordered, may_fail) = (self.is_ordered(), self.may_fail());
         let (is_pulled, is_pinned) = (self.is_pulled(), self.is_pinned());
-        let limits_hooks = self.limits_hooks();
+        let (limits_hooks, is_overridden) = (self.limits_hooks(), self.is_overridden());
         let checks = &mut self.world.state().checks;
+        checks.is_overridden |= is_overridden;
         if moves {
             checks.places.moves += 2;
             checks.rollout.forget_all();
@@ -190,6 +193,10 @@ impl Processes {
         self.all.iter().any(|place| place.setup.limits_hooks())
     }
 
+    fn is_overridden(&self) -> bool {
+        self.all.iter().any(|place| !place.setup.overrides().is_empty())
+    }
+
     fn is_limited(&self) -> bool {
         self.all.iter().all(|place| place.setup.watch.contains("maxParallelUpgrades: 1"))
     }
@@ -210,6 +217,14 @@ impl Processes {
         (is_in_all || !self.any(key)).then_some(is_in_all)
     }
 
+    /// Returns the override values of the leader, unless releases may wait for a chart that never becomes ready.
+    fn overrides(&self, checks: &Checks) -> Option<Overrides> {
+        let number = |name: &str| name.strip_prefix("op-")?.parse::<usize>().ok();
+        let leader = checks.holder.as_deref().and_then(number).unwrap_or(0);
+        let may_wait = checks.is_overridden && self.all.iter().any(|place| place.setup.chart.ends_with('3'));
+        self.all.get(leader).filter(|_| !may_wait).map(|place| place.setup.overrides())
+    }
+
     /// Returns the final configuration of the processes.
     fn end(&self) -> End {
         let state = self.world.state();
@@ -225,6 +240,7 @@ impl Processes {
         End {
             chart: version.as_deref().map(|version| format!("web{}", &version[..1])).or(chart.map(str::to_owned)),
             version,
+            overrides: self.overrides(&state.checks),
             gives_up: self.any("retries") || self.any("uninstall"),
             takes_sources: self.agree("valuesFrom"),
             merges: self.all.iter().any(|place| place.setup.watch.contains("apply: client")),
@@ -270,6 +286,7 @@ async fn simulate(script: Script, trace: Trace) -> (Report, Vec<String>) {
         checks.order.is_on = processes.is_ordered();
         checks.order.may_fail = processes.may_fail();
         checks.limits_hooks = processes.limits_hooks();
+        checks.is_overridden = processes.is_overridden();
         checks.is_pulled = processes.is_pulled();
         checks.is_pinned = processes.is_pinned();
     }
