@@ -6,8 +6,8 @@ use crate::checks::Checks;
 use crate::names::{self, is_of};
 use crate::world::Change;
 
-/// The fields of Secrets that the chart generates: passwords, and a certificate with its issuer and key. All values of a
-/// script want a certificate, or none do. Another operator sets `ca.crt`.
+/// The fields of Secrets that the chart generates: passwords, and a certificate with its issuer and key. All values of
+/// a script want a certificate, or none do. Another operator sets `ca.crt`.
 pub(crate) const GENERATED: [&str; 4] = ["password", "issuer.crt", "tls.crt", "tls.key"];
 
 /// How soon after each other two resources begin the same action at most.

@@ -12,7 +12,7 @@ use crate::helm::Command;
 use crate::hooks::Trouble;
 use crate::process::Setup;
 use crate::registry::Mood;
-use crate::{draw, hook_stories, interventions, moves, newer, overrides, stories, timing, unseen};
+use crate::{draw, hook_stories, interventions, moves, newer, overrides, settings, stories, timing, unseen};
 
 /// A whole run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -209,6 +209,7 @@ impl Script {
         interventions::add(&mut fastrand::Rng::with_seed(seed.rotate_left(12)), &mut script);
         newer::add_lag(&mut fastrand::Rng::with_seed(!seed.rotate_left(12)), &mut script);
         overrides::add(&mut fastrand::Rng::with_seed(!seed.rotate_left(4)), &mut script);
+        settings::add(&mut fastrand::Rng::with_seed(!seed.rotate_left(20)), &mut script);
         newer::add_certificates(&mut fastrand::Rng::with_seed(seed.rotate_left(20)), &mut script);
         script
     }
