@@ -99,7 +99,7 @@ pub(crate) async fn reconcile(
     if let Some(waits) = drain::catch_up(shared, key).await {
         return waits;
     }
-    if let Some(left) = rejected::leave(shared, key) {
+    if let Some(left) = rejected::leave(shared, key).await {
         return left;
     }
     let progress = Progress::new(shared, key, slot);
@@ -114,7 +114,7 @@ pub(crate) async fn reconcile(
         tracing::info!(resource = %key, "Stopping because the resource is gone or goes to another shard");
         return ReconcileResult::Success;
     }
-    if let Some(left) = rejected::leave(shared, key) {
+    if let Some(left) = rejected::leave(shared, key).await {
         return left;
     }
     status_writer::finish(&reconcile.context, reconcile.last.as_deref(), end).await
@@ -151,7 +151,7 @@ impl ReconcileLoop<'_> {
             // A step may have taken long, so the state that it was decided on may be outdated.
             shared.contact.resumed().await;
             let known = shared.cache.primary(key).filter(|primary| !primary.is_drained && !shared.is_leaving(key));
-            let Some(primary) = known.filter(|primary| !rejected::is_anothers(shared, primary)) else {
+            let Some(primary) = known.filter(|primary| !rejected::is_left(shared, primary)) else {
                 return End::Idle;
             };
             let (step, primary, observed) = self.decide(primary);

@@ -1,38 +1,144 @@
 //! Decides what happens to a deleted resource that the author's filters reject, although it has our finalizer: it is
-//! uninstalled, or left to another operator that has recorded its release.
+//! uninstalled, or left to another operator.
 //!
 //! Other operators use the same finalizer, so only a release record shows which one installed the release. If that was
-//! another operator, it also owns the status, so the status is not written here. Without such a record, the resource is
-//! uninstalled: there may be no other operator to remove the finalizer.
+//! another operator, it also owns the status, so the status is not written here. Its records may be where this operator
+//! does not look, in another `storageNamespace`: a resource without a record of this operator's is not uninstalled,
+//! because its objects may be those that another operator is about to delete after its hooks. It loses only the finalizer,
+//! once nobody seems to be at work: there may be no other operator to remove it.
+
+use std::time::Duration;
 
 use controller::metrics::ReconcileResult;
 use controller::report::Outcome;
 use controller::runtime::key::ResourceKey;
+use tokio::time::Instant;
 
 use crate::reconcile::controller_context::ControllerContext;
+use crate::reconcile::decide::left_alone::LeftAlone;
+use crate::reconcile::failure::Failed;
+use crate::reconcile::step_context::StepContext;
+use crate::reconcile::steps::finalizer;
 use crate::view::primary::Primary;
 
-/// What the log and an event say.
+/// What the log and an event say of another operator's release.
 const LEFT: &str = "the filter of this operator rejects the resource, and an operator with another key has recorded its release: the \
     deletion is left to that one. If it no longer exists, let the filter accept the resource, or remove the finalizer of the uninstall";
 
-/// Leaves a resource to another operator if it is another's. Logs and publishes that once.
-pub(crate) fn leave(shared: &ControllerContext, key: &ResourceKey) -> Option<ReconcileResult> {
-    let primary = shared.cache.primary(key).filter(|primary| is_anothers(shared, primary))?;
-    // A record of ours, the end of the other's, or an accepting filter wakes it.
-    shared.queue.cancel(key);
-    let is_known = || shared.cache.has_primary(key, primary.uid());
-    let was_published =
-        shared.memory.change_if(is_known, key, |memory| std::mem::replace(&mut memory.release.leave_published, true));
-    if was_published == Some(false) {
-        tracing::info!(resource = %key, "Left alone: {LEFT}");
-        shared.publish(&primary, Outcome::normal("FilterRejects", "Uninstall", LEFT.to_owned()));
-    }
-    Some(ReconcileResult::Success)
+/// What they say of a release that nobody is known to have recorded.
+const UNPROVEN: &str = "the filter of this operator rejects the resource, and this operator has no record of its release: the deletion is \
+    left to other operators. Once the status has not changed for ten minutes, the finalizer is removed, and nothing else";
+
+/// What they say once the finalizer is gone.
+const LET_GO: &str = "removed the finalizer of a resource that the filter of this operator rejects, because no operator seems to uninstall \
+    it: objects and records of its release may be left";
+
+/// How long to wait before the next attempt to remove the finalizer.
+const AGAIN: Duration = Duration::from_secs(30);
+
+/// Whose release a rejected resource has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whose {
+    Ours,
+    /// An operator with another key has recorded it.
+    Anothers,
+    /// Nothing that this operator knows says that it is its own.
+    Unproven,
 }
 
-/// Returns whether a resource is rejected, and another operator has recorded its release.
-pub(crate) fn is_anothers(shared: &ControllerContext, primary: &Primary) -> bool {
-    let recorded = || shared.cache.release(&primary.key()).or_else(|| shared.cache.release_beside(primary));
-    primary.is_rejected && recorded().is_some_and(|release| release.is_recorded_elsewhere_for(primary.uid()))
+/// Leaves a resource to another operator if it is another's, or may be. Logs and publishes that once.
+pub(crate) async fn leave(shared: &ControllerContext, key: &ResourceKey) -> Option<ReconcileResult> {
+    let primary = shared.cache.primary(key)?;
+    match whose(shared, &primary) {
+        Whose::Ours => None,
+        Whose::Anothers => {
+            // A record of ours, the end of the other's, or an accepting filter wakes it.
+            shared.queue.cancel(key);
+            look(shared, &primary, LEFT);
+            Some(ReconcileResult::Success)
+        }
+        Whose::Unproven => Some(Box::pin(wait(shared, key, &primary)).await),
+    }
+}
+
+/// Returns whether a resource is left to another operator.
+pub(crate) fn is_left(shared: &ControllerContext, primary: &Primary) -> bool {
+    whose(shared, primary) != Whose::Ours
+}
+
+fn whose(shared: &ControllerContext, primary: &Primary) -> Whose {
+    if !primary.is_rejected {
+        return Whose::Ours;
+    }
+    let (key, owner) = (primary.key(), primary.owner());
+    let (recorded, beside) = (shared.cache.release(&key), shared.cache.release_beside(primary));
+    if recorded.as_ref().or(beside.as_ref()).is_some_and(|one| one.is_recorded_elsewhere_for(primary.uid())) {
+        return Whose::Anothers;
+    }
+    let memory = shared.memory.of(&key);
+    let is_cleared = memory.release.cleared.as_deref() == Some(primary.uid());
+    let is_remembered = is_cleared || memory.release.lost_own(&owner).is_some();
+    let is_recorded = beside.is_some() || recorded.is_some_and(|release| release.was_recorded_for(&owner));
+    // A reconcile that cannot see the records reports that, and deletes nothing.
+    let is_ours = is_recorded || is_remembered || shared.cache.is_blind(&key);
+    if is_ours { Whose::Ours } else { Whose::Unproven }
+}
+
+/// Removes the finalizer once nobody has changed the status for long enough.
+async fn wait(shared: &ControllerContext, key: &ResourceKey, primary: &Primary) -> ReconcileResult {
+    let Some(remaining) = look(shared, primary, UNPROVEN) else { return ReconcileResult::Success };
+    if !remaining.is_zero() {
+        return again(shared, key, remaining);
+    }
+    if let Err(failed) = let_go(&StepContext::new(shared, key, &()), primary).await {
+        tracing::warn!(resource = %key, error = failed.fault().message, "Cannot leave a rejected resource");
+        return again(shared, key, AGAIN);
+    }
+    if shared.cache.primary_with_uid(key, primary.uid()).is_some_and(|now| now.has_finalizer()) {
+        // It has changed meanwhile, or has turned out to have a record.
+        return again(shared, key, Duration::from_secs(1));
+    }
+    tracing::warn!(resource = %key, "Left alone: {LET_GO}");
+    shared.publish(primary, Outcome::warning("FilterRejects", "Uninstall", LET_GO));
+    ReconcileResult::Success
+}
+
+/// Removes the finalizer, unless a fresh read finds a record of this operator's or another's. The write fails if the
+/// resource has changed since.
+async fn let_go(context: &StepContext<'_>, primary: &Primary) -> Result<(), Failed> {
+    finalizer::finds_records(context, primary).await?;
+    if whose(context.shared, primary) != Whose::Unproven {
+        return Ok(());
+    }
+    // Otherwise the garbage collector would delete objects of a release that the resource had begun to take over.
+    if context.release().is_some() {
+        finalizer::hand_over(context, primary).await?;
+    }
+    finalizer::drop_finalizers(context, primary).await.map(drop)
+}
+
+/// Remembers the status of a resource that is left alone, and says why at first. Returns how long the finalizer stays;
+/// `None` if the resource is gone.
+fn look(shared: &ControllerContext, primary: &Primary, why: &'static str) -> Option<Duration> {
+    let (key, now) = (primary.key(), Instant::now());
+    let is_known = || shared.cache.has_primary(&key, primary.uid());
+    let is_paused = primary.paused_by().is_some();
+    let seen = shared.memory.change_if(is_known, &key, |memory| {
+        let before = memory.release.left_alone.take();
+        let seen = LeftAlone::next(before.as_deref(), &primary.status, is_paused, now);
+        let remaining = seen.remaining(now);
+        memory.release.left_alone = Some(Box::new(seen));
+        (before.is_none(), remaining)
+    });
+    let (is_first, remaining) = seen?;
+    if is_first {
+        tracing::info!(resource = %key, "Left alone: {why}");
+        shared.publish(primary, Outcome::normal("FilterRejects", "Uninstall", why));
+    }
+    Some(remaining)
+}
+
+fn again(shared: &ControllerContext, key: &ResourceKey, after: Duration) -> ReconcileResult {
+    shared.queue.push_after(key.clone(), after);
+    ReconcileResult::RequeueAfter
 }

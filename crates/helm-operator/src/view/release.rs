@@ -124,7 +124,7 @@ impl Revision {
     }
 
     /// Returns whether the revision names this owner, or an earlier one with the same name.
-    fn names(&self, owner: &Owner) -> bool {
+    pub(crate) fn names(&self, owner: &Owner) -> bool {
         self.marks.as_ref().is_some_and(|m| *m.owner == *owner.uid || *m.owner_type == *owner.annotated_type())
             || self.has_owner(&owner.uid)
     }

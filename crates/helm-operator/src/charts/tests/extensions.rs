@@ -10,6 +10,7 @@ use kube::runtime::watcher::{self, Event};
 use tokio::sync::oneshot;
 
 use super::hooks::{JOBS, reconcile};
+use super::storage::recording;
 use super::*;
 use crate::hooks::extensions::Judge;
 use crate::hooks::{Error as Failure, Mapping, PostRender};
@@ -494,7 +495,7 @@ async fn a_rejected_resource_that_nobody_has_installed_does_not_keep_the_finaliz
     before.edit(|resource| resource["metadata"]["finalizers"] = json!([FINALIZER]));
     before.delete();
     let world = leaving(before.server);
-    world.reconcile().await;
+    loses_the_finalizer(&world).await;
     assert!(everything(&world).is_empty(), "{:?}", world.server.paths());
 }
 
@@ -504,8 +505,59 @@ async fn a_filter_that_panics_for_a_deleted_resource_without_a_record_does_not_k
     let world = judging(World::new(json!({"maps": ["a"], "bomb": true})).server, filtering);
     world.edit(|resource| resource["metadata"]["finalizers"] = json!([FINALIZER]));
     world.delete();
-    world.reconcile().await;
+    loses_the_finalizer(&world).await;
     assert!(everything(&world).is_empty(), "{:?}", world.server.paths());
+}
+
+/// Reconciles a rejected resource of which there is no record, until it loses the finalizer.
+async fn loses_the_finalizer(world: &World) {
+    world.reconcile().await;
+    tokio::time::advance(Duration::from_secs(599)).await;
+    world.reconcile().await;
+    assert!(world.server.object(PRIMARY).is_some(), "another operator may be at work");
+    tokio::time::advance(Duration::from_secs(1)).await;
+    world.reconcile().await;
+    assert_eq!(world.server.object(PRIMARY), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_is_left_to_an_operator_with_records_elsewhere_as_long_as_its_hook_runs() {
+    let spec = json!({"maps": ["a"], "value": "1", "hooks": [hooks::hook("farewell", "pre-delete")]});
+    let other = recording(World::new(spec).server, Stub::default());
+    give_to_b(&other);
+    other.reconcile().await;
+    other.delete();
+    let world = leaving(other.server.clone());
+    let looks = async {
+        for _ in 0..5 {
+            tokio::time::sleep(Duration::from_secs(300)).await;
+            world.reconcile().await;
+            assert_eq!(world.maps(), ["a"], "{:#?}", world.server.log());
+            let finalizers = &world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"];
+            assert_eq!(*finalizers, json!([FINALIZER]), "the other operator removes it");
+        }
+        hooks::complete(&world.server, "farewell");
+    };
+    tokio::join!(other.reconcile(), looks);
+    assert_eq!((other.server.object(PRIMARY), other.maps()), (None, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rejected_resource_whose_operator_is_gone_loses_only_its_finalizer() {
+    let other = recording(World::new(json!({"maps": ["a"], "value": "1"})).server, Stub::default());
+    give_to_b(&other);
+    other.reconcile().await;
+    other.delete();
+    let world = leaving(other.server.clone());
+    world.edit(|resource| resource["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pause": "true"}));
+    for _ in 0..3 {
+        world.reconcile().await;
+        tokio::time::advance(Duration::from_secs(600)).await;
+    }
+    assert!(world.server.object(PRIMARY).is_some(), "it is paused");
+    world.edit(|resource| resource["metadata"]["annotations"] = json!({}));
+    loses_the_finalizer(&world).await;
+    assert_eq!(hooks::count(&world, "DELETE"), 0, "{:#?}", world.server.log());
 }
 
 #[tokio::test(start_paused = true)]

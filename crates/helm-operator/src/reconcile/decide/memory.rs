@@ -181,8 +181,8 @@ pub(crate) struct ReleaseMemory {
     pub(crate) left: Option<Box<str>>,
     /// Whether this process has removed an install that failed, and that earlier records beside it may describe.
     pub(crate) removed: bool,
-    /// Whether an event said that the deletion is left to another operator, because the filters reject the resource.
-    pub(crate) leave_published: bool,
+    /// What was seen since an event said that the deletion is left to others, because the filters reject the resource.
+    pub(crate) left_alone: Option<Box<super::left_alone::LeftAlone>>,
 }
 
 impl ReleaseMemory {
@@ -452,7 +452,7 @@ impl ResourceMemory {
                     skip_published: false,
                     left: None,
                     removed: false,
-                    leave_published: false,
+                    left_alone: None,
                 },
             triggers: Triggers { handled: None, found: None, resynced: None, test_again: None },
             competitor: None,

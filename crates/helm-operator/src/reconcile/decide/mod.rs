@@ -4,6 +4,7 @@ pub(crate) mod held;
 pub(crate) mod recorded;
 
 pub(crate) mod beside;
+pub(crate) mod left_alone;
 
 pub(crate) mod arrivals;
 pub(crate) mod drift;

@@ -156,6 +156,13 @@ impl ReleaseRecords {
         begun.is_some_and(|marks| !marks.hooks_done || marks.objects.iter().any(|object| object.expires))
     }
 
+    /// Returns whether this operator has recorded a revision for this owner, or for an earlier one with the same name, even
+    /// if somebody has changed the record since.
+    pub(crate) fn was_recorded_for(&self, owner: &Owner) -> bool {
+        let is_own = |one: &Revision| one.is_sealed() || (one.trust == Trust::Broken && !one.has_other_key);
+        self.revisions.values().any(|revision| is_own(revision) && revision.names(owner))
+    }
+
     /// Returns the other resources that had the release, according to its records.
     pub(crate) fn former_owners(&self, owner: &Owner) -> Vec<Former> {
         former_owners(self.revisions.values().filter_map(|revision| revision.marks.as_deref()), owner)

@@ -40,6 +40,11 @@ pub(crate) async fn remove_finalizer(context: &StepContext<'_>, primary: &Primar
         tracing::info!(resource = %context.key, "Release not found");
     }
     hand_over(context, primary).await?;
+    drop_finalizers(context, primary).await
+}
+
+/// Removes the same finalizers, and leaves everything else as it is.
+pub(crate) async fn drop_finalizers(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
     let Some(mut finalizers) = all_finalizers(context, primary).await? else { return Ok(NextStep::Again) };
     finalizers.retain(|finalizer| !is_ours(finalizer));
     tracing::info!(resource = %context.key, "Removing finalizer");
@@ -48,7 +53,7 @@ pub(crate) async fn remove_finalizer(context: &StepContext<'_>, primary: &Primar
 
 /// Reads the records of a release that has no known records: their events may be late. Returns whether there are any.
 /// Without the right to list records, the operator is unlikely to have written any.
-async fn finds_records(context: &StepContext<'_>, primary: &Primary) -> Result<bool, Failed> {
+pub(crate) async fn finds_records(context: &StepContext<'_>, primary: &Primary) -> Result<bool, Failed> {
     match context.shared.storage.history(primary.namespace(), primary.name()).await {
         Ok(records) => context.shared.cache.catch_up(context.key, records),
         Err(error) if error.is_forbidden() => {}
@@ -59,7 +64,7 @@ async fn finds_records(context: &StepContext<'_>, primary: &Primary) -> Result<b
 
 /// Leaves the objects of someone else's release to its holder: a resource that took the release over may not have
 /// applied them yet, and a release that this resource began to take over stays as it is.
-async fn hand_over(context: &StepContext<'_>, primary: &Primary) -> Result<(), Failed> {
+pub(crate) async fn hand_over(context: &StepContext<'_>, primary: &Primary) -> Result<(), Failed> {
     let Some(release) = context.release() else { return hand_over_unrecorded(context, primary).await };
     let env = || context.environment(primary, Action::Uninstall);
     let left = match release.holder(&primary.owner()) {
