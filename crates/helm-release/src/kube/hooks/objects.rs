@@ -8,7 +8,7 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 
 use super::clock::Clock;
-use super::decide::{Look, outcome};
+use super::decide::{Look, outcome, runs_to_an_end};
 use super::{HOOK_RUN_ANNOTATION, HookError, HookRun, MadeBy};
 use crate::kube::live_state::live::Live;
 use crate::kube::live_state::ownership::{NotOurs, Rule};
@@ -143,7 +143,8 @@ impl Applier {
     }
 
     /// Deletes an object of this release and waits until it is gone or replaced. Succeeds if it does not exist, or if another
-    /// run than `made_by` made it. An object whose name the chart leaves open is found by its `recorded` run.
+    /// run than `made_by` made it. An object whose name the chart leaves open is found by its `recorded` run. What a former
+    /// owner's hook has left makes room for the next run.
     pub(super) async fn delete_hook(
         &self,
         object: &Object,
@@ -180,12 +181,33 @@ impl Applier {
                 clock.wait(&what, None, &mut pause).await.map_err(HookError::of_deletion)?;
                 continue;
             }
-            check_ours(&live, &metadata, object, namespace, clock)?;
+            let precedes = made_by == MadeBy::AnyRun;
+            if !(precedes && self.has_ended_for_former(object, &path, (&live, &metadata), clock).await?) {
+                check_ours(&live, &metadata, object, namespace, clock)?;
+            }
             if !clock.retry(&what, || self.delete_if_unchanged(object, &path, &live)).await? {
                 clock.wait(&what, None, &mut pause).await.map_err(HookError::of_deletion)?;
             }
         }
         Ok(())
+    }
+
+    /// Returns whether a hook of a former owner of the release made this Job or Pod, and it has finished. One that still runs
+    /// stays: a live process of that owner may wait for it.
+    async fn has_ended_for_former(
+        &self,
+        object: &Object,
+        path: &str,
+        (live, metadata): (&Live, &Value),
+        clock: &Clock<'_>,
+    ) -> Result<bool, HookError> {
+        let is_formers = clock.run.decoration.is_of_earlier_owner(live) && !is_helms(metadata);
+        if !is_formers || !runs_to_an_end(&object.kind) {
+            return Ok(false);
+        }
+        let what = format!("{} to be found", describe(object));
+        let whole = clock.retry(&what, || self.get(path)).await?;
+        Ok(whole.is_none_or(|whole| outcome(&object.kind, &whole["status"]).is_some()))
     }
 
     /// Deletes an object; returns false if it changed since it was read, so that it must be checked again. A Job goes after

@@ -1501,6 +1501,68 @@ async fn hooks_replace_only_objects_of_their_release() {
     }
 }
 
+/// Returns the metadata of an object that a resource of another kind controls.
+fn controlled_by(uid: &str) -> Value {
+    let owner = json!({
+        "apiVersion": "cache.my.domain/v1", "kind": "Redis", "name": "web", "uid": uid, "controller": true,
+    });
+    json!({"ownerReferences": [owner]})
+}
+
+/// Puts a Job of an earlier run in place of the hook's, with this metadata and status.
+fn put_former(server: &MemoryApi, metadata: &Value, status: Value) {
+    put_job(server, "1.2026-01-01T00:00:00Z", json!({}));
+    let mut job = server.object(JOB).unwrap();
+    if metadata["ownerReferences"].is_array() {
+        job["metadata"]["ownerReferences"] = metadata["ownerReferences"].clone();
+    }
+    for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
+        job["metadata"]["annotations"][key] = value.clone();
+    }
+    job["metadata"]["annotations"].as_object_mut().unwrap().retain(|_, value| !value.is_null());
+    job["status"] = status;
+    server.put(JOB, job, "helm-operator");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_replaces_a_former_owners_job_only_once_that_has_finished() {
+    let former = crate::kube::Former { uid: "former".into(), kind: "Redis.cache.my.domain".into() };
+    let decoration = Decoration { former: vec![former], ..decoration() };
+    let named = |kind: &str| json!({"annotations": {"operator-sdk/primary-resource": "ns/web", "operator-sdk/primary-resource-type": kind}});
+    let mut of_another_release = controlled_by("former");
+    of_another_release["annotations"] = json!({"meta.helm.sh/release-name": "other"});
+    let mut unstamped = controlled_by("former");
+    unstamped["annotations"] = json!({HOOK_RUN_ANNOTATION: null});
+    let ended = |how: &str| json!({"conditions": [{"type": how, "status": "True"}]});
+    for (whose, metadata, status, is_replaced) in [
+        ("complete", controlled_by("former"), ended("Complete"), true),
+        ("failed", controlled_by("former"), ended("Failed"), true),
+        ("named in annotations", named("Redis.cache.my.domain"), ended("Complete"), true),
+        ("running", controlled_by("former"), json!({"active": 1}), false),
+        ("suspended", controlled_by("former"), ended("Suspended"), false),
+        ("a stranger's", controlled_by("stranger"), ended("Complete"), false),
+        ("of another kind", named("Other.cache.my.domain"), ended("Complete"), false),
+        ("another release's", of_another_release, ended("Complete"), false),
+        ("no hook's", unstamped, ended("Complete"), false),
+    ] {
+        let world = World::new();
+        put_former(&world.server, &metadata, status);
+        let before = world.server.object(JOB);
+        let mut release = release(vec![job("")]);
+        let run = world.hook_run(&decoration);
+        let ends = async {
+            sleep(Duration::from_secs(5)).await;
+            if world.server.object(JOB) != before {
+                complete(&world.server);
+            }
+        };
+        let (ran, ()) = tokio::join!(world.applier.run_hooks(&mut release, HookEvent::PreInstall, &run), ends);
+        assert_eq!(ran.is_ok(), is_replaced, "{whose}: {ran:?}");
+        assert_eq!(world.server.object(JOB) != before, is_replaced, "{whose}");
+        assert!(is_replaced || matches!(ran, Err(HookError::Foreign { .. })), "{whose}: {ran:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn unclaimed_hooks_outside_the_releases_namespace_are_replaced_only_if_any_object_may_be_adopted() {
     let helms = json!({"metadata": {"name": "a", "annotations": {"helm.sh/hook": "pre-install"}}, "theirs": true});

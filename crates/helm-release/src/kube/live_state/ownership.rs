@@ -136,6 +136,13 @@ impl Decoration {
         }
     }
 
+    /// Returns whether the object names this release, and belongs to another resource that had it before.
+    pub(in crate::kube) fn is_of_earlier_owner(&self, live: &Live) -> bool {
+        let names_release = live.release_name.as_deref() == Some(&*self.release)
+            && live.release_namespace.as_deref() == Some(&*self.namespace);
+        names_release && self.belongs_to_earlier_owner(live)
+    }
+
     /// Returns whether the object is the release's, is not being deleted, and does not go with a former resource.
     pub(crate) fn stays(&self, live: &Live) -> bool {
         self.ownership(live) == Ownership::Ours && !self.is_of_former(live) && !live.deleting
