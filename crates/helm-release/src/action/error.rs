@@ -110,7 +110,7 @@ impl Error {
 
     /// Returns whether a hook may still run, because an outage left its end open.
     pub(super) fn leaves_hook_running(&self) -> bool {
-        matches!(self, Error::Hook(error) if error.is_outage() && !matches!(error, HookError::Record { .. }))
+        matches!(self, Error::Hook(error) if error.leaves_hook_running())
     }
 
     /// Returns whether a hook of an interrupted action may still run, because the server, or a proxy before it, answered its

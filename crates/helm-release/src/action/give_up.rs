@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::test::DeployedRecord;
 use super::{Environment, Error, Records};
-use crate::kube::Decoration;
+use crate::kube::{Decoration, HookError};
 use crate::release::{Hook, HookEvent, HookPhase, Release, Status};
 use crate::storage::{Marks, Stored, Tests, Written};
 
@@ -41,6 +41,20 @@ pub struct LeftHook {
 /// # Errors
 /// The record cannot be read or written. Repeat it then.
 pub async fn give_up(env: &Environment<'_>, version: u32, why: &str) -> Result<GivenUp, Error> {
+    give_up_unless_held(env, version, why, |error| env.leaves_hook(error)).await
+}
+
+/// Gives a revision up like [`give_up`], and goes on beside a hook if `leaves` says so of the error that kept it from being
+/// ended.
+///
+/// # Errors
+/// As [`give_up`].
+pub(super) async fn give_up_unless_held(
+    env: &Environment<'_>,
+    version: u32,
+    why: &str,
+    leaves: impl Fn(&HookError) -> bool,
+) -> Result<GivenUp, Error> {
     let Decoration { namespace, release, .. } = &env.decoration;
     let record = match env.storage.get(namespace, release, version).await {
         // A damaged record cannot be rewritten, and no longer counts.
@@ -54,7 +68,7 @@ pub async fn give_up(env: &Environment<'_>, version: u32, why: &str) -> Result<G
             let mut release = release.into_inner();
             let records = Records { storage: env.storage, marks: &marks };
             let left = match env.applier.abandon_hooks(&mut release, &env.hook_run(&records)).await {
-                Err(error) if env.leaves_hook(&error) => Some(error),
+                Err(error) if leaves(&error) => Some(error),
                 ended => ended.map(|()| None)?,
             };
             release.set_status(Status::Failed, why);

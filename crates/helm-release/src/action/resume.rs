@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use super::give_up::{FOLLOWED, GivenUp, give_up};
+use super::give_up::{FOLLOWED, GivenUp, give_up_unless_held};
 use super::{Candidate, Current, Environment, Error, Failure, RecordedFailure};
-use crate::kube::recorded_objects;
+use crate::kube::{HookError, recorded_objects};
 use crate::release::{Hook, HookEvent, HookPhase, LastRun, Release, Status};
 use crate::storage::{Marks, Sealed};
 
@@ -91,10 +91,14 @@ pub(super) async fn resume(
     Ok(Interrupted::Same(Box::new(Resumed { candidate, record_uid, hooks_done })))
 }
 
-/// Gives a revision up.
+/// Gives a revision up. Disabled hooks are the remedy if no answer says that its hook has ended: the next revision needs a
+/// candidate of its own, so this one must be recorded as failed first.
 async fn given_up(env: &Environment<'_>, version: u32, why: &str, marks: Option<Marks>) -> Result<Interrupted, Error> {
-    let (written, cause) = match give_up(env, version, why).await? {
+    let are_disabled = env.options.disable_hooks;
+    let leaves = |error: &HookError| env.leaves_hook(error) || (are_disabled && error.leaves_hook_running());
+    let (written, cause) = match give_up_unless_held(env, version, why, leaves).await? {
         GivenUp::Failed(written) => (Some(written), Error::Ended { version }),
+        GivenUp::Left(written, _) if are_disabled => (Some(written), Error::Ended { version }),
         GivenUp::Left(written, hook) => (Some(written), Error::Left { version, hook }),
         GivenUp::Ended | GivenUp::Unproven => (None, Error::Ended { version }),
     };

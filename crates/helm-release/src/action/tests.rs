@@ -853,6 +853,24 @@ async fn a_revision_is_given_up_beside_a_hook_that_was_not_ended_only_on_request
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn another_actions_revision_is_given_up_beside_a_hook_that_was_not_ended_if_hooks_are_disabled() {
+    for are_disabled in [false, true] {
+        let mut world = World::new();
+        world.options.disable_hooks = are_disabled;
+        cut_off_in_job(&world).await;
+        let candidate = candidate(&[map("a", "1")]);
+        let marks = Marks { inputs: candidate.inputs.clone(), owner: "u1".into(), ..Marks::default() };
+        let status = Status::PendingInstall;
+        let pending = cut_off(RecordedFailure { version: 1, status, resource_version: 0, marks, dropped: Vec::new() });
+        let failure = upgrade(&world.env(), &candidate, &pending).await.unwrap_err();
+        assert_eq!((failure.cause.ended(), failure.cause.is_refused_end()), (are_disabled.then_some(1), !are_disabled));
+        let status = if are_disabled { Status::Failed } else { Status::PendingInstall };
+        assert_eq!(world.statuses().await, [status]);
+        assert_eq!(failure.recorded.map(|recorded| recorded.status), are_disabled.then_some(Status::Failed));
+    }
+}
+
 #[tokio::test]
 async fn a_release_that_is_recorded_elsewhere_is_found_once_to_end_its_hooks_and_to_list_its_objects() {
     for (status, event, tests, expected) in [

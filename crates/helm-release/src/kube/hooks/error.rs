@@ -133,6 +133,11 @@ impl HookError {
         }
     }
 
+    /// Returns whether a hook may still run, because an outage left its end open.
+    pub(crate) fn leaves_hook_running(&self) -> bool {
+        self.is_outage() && !matches!(self, HookError::Record { .. })
+    }
+
     /// Returns whether a hook of a revision that is given up may still run, because the server, or a proxy before it, answered
     /// its end with errors. That may last for ever: the revision itself may have broken a webhook.
     pub(crate) fn is_refused_end(&self) -> bool {
