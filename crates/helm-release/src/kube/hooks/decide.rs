@@ -184,7 +184,7 @@ pub(super) fn evidence(phase: HookPhase, expiry: Expiry) -> Evidence<'static> {
 /// How to treat an object of the release that has the name of a hook's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Another hook of this run made it: apply the hook's object over it, as Helm v4 does.
+    /// Another hook of this event made it: apply the hook's object over it, as Helm v4 does.
     Finished,
     /// It is kept for more than one run: apply over it as well.
     Lasting,
@@ -193,8 +193,8 @@ pub(super) enum Standing {
 }
 
 /// Decides how to treat an existing object that the run with the stamp `made_by` created. A Job or Pod of another hook
-/// of the same run has finished, which is enough for both hooks. A Job or Pod of an earlier run is not enough: a hook that
-/// may not have run must never count as done.
+/// of the same event, which has one of these `runs`, has finished, which is enough for both hooks. A Job or Pod of an earlier
+/// run is not enough: a hook that may not have run must never count as done.
 pub(super) fn standing(kind: &str, made_by: Option<&str>, runs: &[String]) -> Standing {
     match made_by.is_some_and(|made_by| runs.iter().any(|run| run == made_by)) {
         true => Standing::Finished,
@@ -207,12 +207,17 @@ pub(super) fn standing(kind: &str, made_by: Option<&str>, runs: &[String]) -> St
 pub(super) fn in_the_way(made_by: Option<&str>, policies: &[DeletePolicy]) -> &'static str {
     match made_by {
         None => "somebody else made it, such as Helm; delete it once it has finished",
-        Some(_) if policies.contains(&DeletePolicy::HookFailed) => {
+        Some(_) if !policies.contains(&DeletePolicy::HookFailed) => {
+            "an earlier run left it, and no delete policy of the hook removes it; delete it, or add \
+             before-hook-creation to its annotation helm.sh/hook-delete-policy"
+        }
+        Some(_) if policies.contains(&DeletePolicy::HookSucceeded) => {
             "an earlier run left it; the hook's delete policy hook-failed removes it before the next attempt"
         }
         Some(_) => {
-            "an earlier run left it, and no delete policy of the hook removes it; delete it, or add \
-             before-hook-creation to its annotation helm.sh/hook-delete-policy"
+            "an earlier run left it; the hook's delete policy hook-failed removes it before the next attempt, but leaves \
+             what succeeds in the way of the run after that: add before-hook-creation to its annotation \
+             helm.sh/hook-delete-policy"
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::kube::waiting::pause::Pause;
 use crate::kube::writes::apply::{Applier, bytes, describe, key_of};
 use crate::kube::writes::delete::Propagation;
 use crate::kube::writes::write::Body;
-use crate::release::{Hook, Release};
+use crate::release::{Hook, HookEvent, HookPhase, Release};
 
 /// Maximum length of a chosen name, which is also that of the names that the server chooses.
 const MAX_NAME: usize = 63;
@@ -33,14 +33,27 @@ pub(super) fn of(hook: &Hook) -> Result<Vec<Object>, HookError> {
 pub(super) struct Stamp {
     own: String,
     /// The stamps of all hooks of the release that have started.
-    pub(super) all: Vec<String>,
+    all: Vec<String>,
+    /// Those of the hooks that have started at the present event. What ran at the action's first event proves nothing about
+    /// the second.
+    pub(super) present: Vec<String>,
 }
 
 impl Stamp {
     pub(super) fn of(release: &Release, at: usize) -> Stamp {
         let stamp = |started| format!("{}.{started}", release.version);
         let all = release.hooks.iter().filter_map(|hook| hook.last_run.started_at).map(stamp).collect();
-        Stamp { own: stamp(release.hooks[at].last_run.started_at.unwrap_or_default()), all }
+        let own = stamp(release.hooks[at].last_run.started_at.unwrap_or_default());
+        Stamp { own, all, present: Vec::new() }
+    }
+
+    /// Identifies a run at this event, beside the runs of other hooks.
+    pub(super) fn during(release: &Release, at: usize, event: HookEvent) -> Stamp {
+        // One that has started but is `NotRun` succeeded at its first event, and is to run again.
+        let has_run = |hook: &&Hook| hook.events.contains(&event) && hook.last_run.phase != HookPhase::NotRun;
+        let started = release.hooks.iter().filter(has_run).filter_map(|hook| hook.last_run.started_at);
+        let present = started.map(|started| format!("{}.{started}", release.version)).collect();
+        Stamp { present, ..Stamp::of(release, at) }
     }
 
     /// Returns whether the object is one of this run.

@@ -33,7 +33,7 @@ impl Applier {
         if hook.delete_policies.is_empty() {
             hook.delete_policies = vec![DeletePolicy::BeforeHookCreation];
         }
-        let ended = self.start_and_wait(release, at, run, judged).await;
+        let ended = self.start_and_wait(release, at, event, run, judged).await;
         if ended.as_ref().is_err_and(HookError::is_unanswered) {
             return ended;
         }
@@ -48,6 +48,7 @@ impl Applier {
         &self,
         release: &mut Release,
         at: usize,
+        event: HookEvent,
         run: &HookRun<'_>,
         judged: &mut Option<HookObject>,
     ) -> Result<(), HookError> {
@@ -69,7 +70,7 @@ impl Applier {
             release.hooks[at].last_run = LastRun { started_at: Some(outside::now()), phase, ..LastRun::default() };
             record(release, at, run).await?;
         }
-        let stamp = Stamp::of(release, at);
+        let stamp = Stamp::during(release, at, event);
         let hook = release.hooks[at].clone();
         let clock = Clock::start(&hook, run);
         let mut awaited = Vec::new();

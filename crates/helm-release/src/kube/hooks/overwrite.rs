@@ -38,7 +38,7 @@ impl Applier {
             let live = clock.retry(&what, || async { Response::from(bytes(&metadata)).parse::<Live>() }).await?;
             if !live.deleting {
                 let made_by = metadata["metadata"]["annotations"][HOOK_RUN_ANNOTATION].as_str();
-                let standing = standing(&object.kind, made_by, &stamp.all);
+                let standing = standing(&object.kind, made_by, &stamp.present);
                 if made_by.is_none() || standing == Standing::Left {
                     // A person's action that has replaced the revision may have just made it.
                     clock.check(&format!("{} to be created", describe(object)))?;

@@ -776,6 +776,42 @@ async fn a_job_that_an_earlier_run_left_fails_only_one_revision_if_a_failure_del
     world.run_while(&mut release(vec![hook()]), 5, complete).await.unwrap();
 }
 
+/// Lets a hook that has succeeded run at the action's next event.
+fn await_next(release: &mut Release) {
+    for hook in release.hooks.iter_mut().filter(|hook| hook.events.contains(&HookEvent::PostInstall)) {
+        hook.last_run.phase = HookPhase::NotRun;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_of_the_first_event_does_not_count_at_the_second() {
+    let decoration = decoration();
+    let both = |path: &str, events: &[HookEvent]| {
+        let policies = vec![DeletePolicy::HookFailed];
+        Hook { path: path.into(), delete_policies: policies, events: events.to_vec(), ..job("") }
+    };
+    let (pre, post) = (HookEvent::PreInstall, HookEvent::PostInstall);
+    for (whose, others) in [
+        ("its own", vec![]),
+        ("another hook's of the first event", vec![both("c/other.yaml", &[pre])]),
+        ("another hook's of both", vec![both("c/other.yaml", &[pre, post])]),
+    ] {
+        let world = World::new();
+        let mut hooks = vec![both("c/templates/j.yaml", &[pre, post])];
+        hooks.extend(others);
+        let mut release = release(hooks);
+        world.run_while(&mut release, 5, complete).await.unwrap();
+        assert!(world.server.object(JOB).is_some(), "{whose}: no policy deletes it");
+        await_next(&mut release);
+        let run = world.hook_run(&decoration);
+        let error = world.applier.run_hooks(&mut release, post, &run).await.unwrap_err();
+        assert!(matches!(error, HookError::Left { .. }), "{whose}: {error}");
+        assert!(error.to_string().contains("add before-hook-creation"), "{whose}: {error}");
+        assert_eq!(release.hooks[0].last_run.phase, HookPhase::Failed, "{whose}");
+        assert_eq!(world.server.object(JOB), None, "{whose}: it would fail each revision");
+    }
+}
+
 /// Returns a hook that keeps its objects unless it succeeds.
 fn unreplaced(hook: Hook, path: &str) -> Hook {
     Hook { path: path.into(), delete_policies: vec![DeletePolicy::HookSucceeded], ..hook }
