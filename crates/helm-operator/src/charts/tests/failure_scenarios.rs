@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicBool;
 
-use helm_release::kube::{Call, Error};
+use helm_release::kube::{Call, Disturbance, Error};
 
 use super::*;
 use crate::watches::OnFailure;
@@ -254,6 +254,31 @@ async fn a_rollback_that_is_not_answered_is_completed_although_no_retries_are_le
     retry(&world, 1).await;
     assert_eq!((world.value_of("a"), world.value_of("b")), (json!("1"), json!("1")));
     assert!(world.history().last().unwrap().ends_with("deployed"), "{:?}", world.history());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rollback_whose_last_answer_is_lost_is_made_once_and_ends_the_attempt() {
+    for is_seen in [false, true] {
+        let no_retries = |settings: &mut Settings| settings.retries = Some(0);
+        let world = World::with_events(World::new(spec()).server, Arc::new(Stub::default()), no_retries);
+        world.reconcile().await;
+        refuse(&world, "\"2\"");
+        let record = format!("PATCH {SECRETS}/sh.helm.release.v1.web.v3");
+        world.server.disturb(&record, 1, Disturbance::AnswerLost);
+        set_value(&world, "2");
+        world.feed();
+        for _ in 0..2 {
+            reconcile::reconcile(&world.shared, &key(), &(), Priority::Retry).await;
+            if is_seen {
+                world.feed();
+            }
+            tokio::time::advance(Duration::from_secs(600)).await;
+        }
+        retry(&world, 2).await;
+        assert_eq!(world.state("Stalled"), "True/RetriesExceeded", "seen: {is_seen}");
+        assert_eq!(world.history().last().unwrap(), "3 deployed", "seen: {is_seen}: {:?}", world.history());
+        assert_eq!((world.value_of("a"), world.value_of("b")), (json!("1"), json!("1")));
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -189,6 +189,10 @@ pub(super) async fn continue_clean_up(context: &StepContext<'_>, primary: &Prima
         _ if !attempt.is_of_action() => {}
         // The failed install is removed, although the last answer was lost.
         None => return Some(attempt.into()),
+        // So is the failed upgrade undone, as a watch has reported since.
+        Some(_) if is_rolled_back(&release, |failed| context.has_present_inputs(failed, primary)) => {
+            return Some(attempt.into());
+        }
         Some(newest) if is_undone && is_failed(newest) => {
             return Some(clean_up(context, primary, attempt, Stage::Action).await);
         }
@@ -196,6 +200,14 @@ pub(super) async fn continue_clean_up(context: &StepContext<'_>, primary: &Prima
     }
     context.shared.memory.change(context.key, ResourceMemory::forget_uncleaned);
     None
+}
+
+/// Returns whether the newest revision has undone the one before it, which failed and was of this attempt.
+fn is_rolled_back(release: &ReleaseRecords, is_of_attempt: impl Fn(&Revision) -> bool) -> bool {
+    let is_made = |one: &Revision| one.is_sealed() && one.status == Status::Deployed && one.is_rollback();
+    let is_undone = |one: &Revision| one.is_sealed() && one.status.is_unsuccessful() && is_of_attempt(one);
+    let mut newest = release.revisions.iter().rev().map(|(_, revision)| revision);
+    newest.next().is_some_and(is_made) && newest.next().is_some_and(is_undone)
 }
 
 /// Cleans up after a failed attempt. Adds the result to the message. An attempt that wrote nothing removes nothing of
