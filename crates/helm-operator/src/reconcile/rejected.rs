@@ -77,10 +77,10 @@ fn whose(shared: &ControllerContext, primary: &Primary) -> Whose {
     }
     let memory = shared.memory.of(&key);
     let is_cleared = memory.release.cleared.as_deref() == Some(primary.uid());
-    let is_remembered = is_cleared || memory.release.lost_own(&owner).is_some();
+    let has_lost_own = memory.release.lost_own(&owner).is_some_and(|lost| lost.was_recorded_for(&owner));
     let is_recorded = beside.is_some() || recorded.is_some_and(|release| release.was_recorded_for(&owner));
     // A reconcile that cannot see the records reports that, and deletes nothing.
-    let is_ours = is_recorded || is_remembered || shared.cache.is_blind(&key);
+    let is_ours = is_recorded || has_lost_own || is_cleared || shared.cache.is_blind(&key);
     if is_ours { Whose::Ours } else { Whose::Unproven }
 }
 

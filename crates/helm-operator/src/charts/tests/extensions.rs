@@ -543,6 +543,22 @@ async fn a_deletion_is_left_to_an_operator_with_records_elsewhere_as_long_as_its
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_rejected_resource_keeps_its_objects_although_somebody_deletes_the_other_operators_record() {
+    let other = theirs(World::new(json!({"maps": ["a"], "value": "1"})).server);
+    give_to_b(&other);
+    other.reconcile().await;
+    other.delete();
+    let world = leaving(other.server.clone());
+    world.reconcile().await;
+    world.server.remove(&format!("{SECRETS}/sh.helm.release.v1.web.v1"));
+    for _ in 0..2 {
+        world.reconcile().await;
+    }
+    assert_eq!(world.maps(), ["a"], "{:#?}", world.server.log());
+    assert!(world.server.object(PRIMARY).is_some(), "the other operator may be at work");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rejected_resource_whose_operator_is_gone_loses_only_its_finalizer() {
     let other = recording(World::new(json!({"maps": ["a"], "value": "1"})).server, Stub::default());
     give_to_b(&other);
