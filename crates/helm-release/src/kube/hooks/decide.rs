@@ -184,7 +184,7 @@ pub(super) fn evidence(phase: HookPhase, expiry: Expiry) -> Evidence<'static> {
 /// How to treat an object of the release that has the name of a hook's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
-    /// Another hook of this event made it: apply the hook's object over it, as Helm v4 does.
+    /// Another hook of this action made it, at this event if it runs: apply the hook's object over it, as Helm v4 does.
     Finished,
     /// It is kept for more than one run: apply over it as well.
     Lasting,

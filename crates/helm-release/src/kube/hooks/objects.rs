@@ -34,9 +34,8 @@ pub(super) struct Stamp {
     own: String,
     /// The stamps of all hooks of the release that have started.
     all: Vec<String>,
-    /// Those of the hooks that have started at the present event. What ran at the action's first event proves nothing about
-    /// the second.
-    pub(super) present: Vec<String>,
+    /// Those of the hooks that have started at the present event.
+    present: Vec<String>,
 }
 
 impl Stamp {
@@ -54,6 +53,12 @@ impl Stamp {
         let started = release.hooks.iter().filter(has_run).filter_map(|hook| hook.last_run.started_at);
         let present = started.map(|started| format!("{}.{started}", release.version)).collect();
         Stamp { present, ..Stamp::of(release, at) }
+    }
+
+    /// Returns the runs of which an object of this kind counts. What ran at the action's first event proves nothing about the
+    /// second. What does not run is complete, so it does not matter which event it is from.
+    pub(super) fn counting(&self, kind: &str) -> &[String] {
+        if runs_to_an_end(kind) { &self.present } else { &self.all }
     }
 
     /// Returns whether the object is one of this run.

@@ -23,7 +23,7 @@ impl Applier {
     /// created.
     ///
     /// # Errors
-    /// It belongs to someone else, or is a Job or Pod that no hook of this action made. The server rejects the change, or
+    /// It belongs to someone else, or is a Job or Pod that no hook of this event made. The server rejects the change, or
     /// the hook is interrupted.
     pub(super) async fn overwrite_hook(
         &self,
@@ -38,7 +38,7 @@ impl Applier {
             let live = clock.retry(&what, || async { Response::from(bytes(&metadata)).parse::<Live>() }).await?;
             if !live.deleting {
                 let made_by = metadata["metadata"]["annotations"][HOOK_RUN_ANNOTATION].as_str();
-                let standing = standing(&object.kind, made_by, &stamp.present);
+                let standing = standing(&object.kind, made_by, stamp.counting(&object.kind));
                 if made_by.is_none() || standing == Standing::Left {
                     // A person's action that has replaced the revision may have just made it.
                     clock.check(&format!("{} to be created", describe(object)))?;

@@ -812,6 +812,23 @@ async fn a_job_of_the_first_event_does_not_count_at_the_second() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_object_of_the_first_event_is_replaced_at_the_second_if_it_differs_in_an_immutable_field() {
+    let world = World::new();
+    world.server.make_immutable("configmaps", "/data/x");
+    let hook = |text: &str, event: HookEvent| {
+        let manifest = format!("apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  x: {text}\n");
+        let (path, delete_policies) = (format!("c/{text}.yaml"), vec![DeletePolicy::HookFailed]);
+        Hook { path, manifest, delete_policies, events: vec![event], ..map("a", 0) }
+    };
+    let mut release = release(vec![hook("one", HookEvent::PreInstall), hook("two", HookEvent::PostInstall)]);
+    world.run(&mut release).await.unwrap();
+    let decoration = decoration();
+    let run = world.hook_run(&decoration);
+    world.applier.run_hooks(&mut release, HookEvent::PostInstall, &run).await.unwrap();
+    assert_eq!(world.server.object(&format!("{MAPS}/a")).unwrap()["data"], json!({"x": "two"}));
+}
+
 /// Returns a hook that keeps its objects unless it succeeds.
 fn unreplaced(hook: Hook, path: &str) -> Hook {
     Hook { path: path.into(), delete_policies: vec![DeletePolicy::HookSucceeded], ..hook }
