@@ -83,11 +83,7 @@ async fn a_changed_resource_is_not_held_up() {
 async fn an_action_of_another_process_is_left_alone_and_reported_by_name() {
     let (one, other) = two().await;
     other.reconcile().await;
-    let record = format!("{SECRETS}/sh.helm.release.v1.web.v2");
-    let mut pending = one.server.object(&record).unwrap();
-    pending["metadata"]["labels"]["status"] = "pending-upgrade".into();
-    one.server.put(&record, pending, "helm-operator");
-    reseal(&one.server, &record);
+    set_status(&one.server, 2, "pending-upgrade");
     let before = one.server.log().len();
     one.reconcile().await;
     let message = one.condition("Irreconcilable").unwrap();
@@ -102,6 +98,34 @@ async fn an_action_of_another_process_is_left_alone_and_reported_by_name() {
     let next = World::on(one.server.clone());
     next.reconcile().await;
     assert_eq!(next.history(), ["1 superseded", "2 failed", "3 deployed"]);
+}
+
+/// Sets the status of a revision's record.
+fn set_status(server: &MemoryApi, version: u32, status: &str) {
+    let path = record_path(version);
+    let mut record = server.object(&path).unwrap();
+    record["metadata"]["labels"]["status"] = status.into();
+    server.put(&path, record, "helm-operator");
+    reseal(server, &path);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failed_revision_of_another_process_is_replaced_after_a_wait() {
+    let (one, other) = two().await;
+    other.reconcile().await;
+    set_status(&one.server, 1, "deployed");
+    set_status(&one.server, 2, "failed");
+    let mut primary = one.server.object(PRIMARY).unwrap();
+    primary["status"]["deployedRelease"]["revision"] = 1.into();
+    one.server.put(PRIMARY, primary, "helm-operator");
+    assert_ne!(one.reconcile().await, ReconcileResult::Error);
+    let message = one.condition("Irreconcilable").unwrap();
+    assert!(message.starts_with("True/OtherOperator/another operator also serves this resource: "), "{message}");
+    assert_eq!(one.history(), ["1 deployed", "2 failed"], "it waits first");
+    tokio::time::advance(60 * SECOND).await;
+    one.reconcile().await;
+    assert_eq!(one.history(), ["1 superseded", "2 failed", "3 deployed"]);
+    assert_eq!((one.condition("Irreconcilable"), one.value_of("a")), (None, json!("1")));
 }
 
 #[tokio::test(start_paused = true)]

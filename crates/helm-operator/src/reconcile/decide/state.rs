@@ -1030,6 +1030,16 @@ mod tests {
             ("while waiting", Observed { held: true, ..changed.clone() }, Step::Wait),
             ("waited for", Observed { contested: false, ..changed.clone() }, Step::Render),
             ("failed", Observed { release: Recorded::Failed, ..changed.clone() }, Step::GiveWay),
+            (
+                "failed, and what was deployed before is as it would be made now",
+                Observed { release: Recorded::Failed, ..contested.clone() },
+                Step::GiveWay,
+            ),
+            (
+                "until it was waited for",
+                Observed { release: Recorded::Failed, contested: false, ..contested },
+                Step::Render,
+            ),
             ("to be continued", Observed { release: Recorded::Pending, ..changed.clone() }, Step::Render),
             ("at work", Observed { release: Recorded::InFlight, ..changed.clone() }, Step::LeaveAlone),
             ("being deleted", Observed { deleting: true, ..changed }, Step::Uninstall),

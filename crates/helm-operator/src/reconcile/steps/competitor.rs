@@ -78,7 +78,10 @@ impl StepContext<'_> {
         // In the meantime, the other process may have used the inputs that were rendered here.
         let ended = NextStep::Again.with([Learned::Outdated]);
         let is_disputed = self.is_disputed();
-        if !is_disputed && self.knowing(&ended.learned).compared(Some(&release), primary) == Inputs::Same {
+        // After a failure, the comparison is with what was deployed before, which is not the other's revision.
+        let is_deployed = self.recorded(primary) == Recorded::Deployed;
+        let is_same = || self.knowing(&ended.learned).compared(Some(&release), primary) == Inputs::Same;
+        if !is_disputed && is_deployed && is_same() {
             return ended;
         }
         let (fault, rounds) = match (release.winner(), release.newest()) {
