@@ -2,6 +2,7 @@
 
 use controller::runtime::reflector::First;
 use controller::runtime::workers::serve;
+use helm_release::kube::Disturbance;
 use tokio_util::sync::CancellationToken;
 
 use crate::charts::object_watches;
@@ -281,6 +282,41 @@ async fn a_refused_status_is_written_again_ever_more_rarely_whatever_happens_mea
     world.work_for(60 * SECOND).await;
     assert_eq!(world.shared.memory.of(&key()).status.unwritten, None);
     assert!(world.condition("Deployed").unwrap().contains("UpgradeSuccessful"));
+}
+
+/// As while one of several servers does not serve a new definition yet.
+#[tokio::test(start_paused = true)]
+async fn a_status_that_is_not_found_although_the_resource_exists_is_written_again() {
+    for refused in [1, 4] {
+        let world = World::new(spec());
+        world.work_for(SECOND).await;
+        world.server.disturb(&format!("PATCH {PRIMARY}/status"), refused, Disturbance::Unserved);
+        world.server.disturb(&format!("GET {PRIMARY}"), 1, Disturbance::Unserved);
+        world.annotate("suspend", "true");
+        world.work_for(SECOND / 4).await;
+        assert_eq!(world.condition("Suspended"), None);
+        world.work_for(10 * SECOND).await;
+        assert!(world.condition("Suspended").unwrap().starts_with("True/SuspendAnnotation/"), "{refused} refused");
+        let before = world.reconciles();
+        world.work_for(HOUR).await;
+        assert_eq!(world.reconciles(), before, "{refused} refused");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_of_a_kind_without_the_subresource_is_written_ever_more_rarely() {
+    let world = World::new(spec());
+    world.annotate("reconcile-period", "0");
+    let unserved = || Error::from_status(404, "", "404 page not found");
+    world.server.refuse(move |call| call.path.contains("/status").then(unserved));
+    world.work_for(HOUR).await;
+    assert_eq!(world.maps().len(), 3, "nothing else waits");
+    let tries = world.server.log().iter().filter(|line| line.ends_with("/status")).count();
+    // After 0.5, 1, 2, … 256 s, and then every 300 s.
+    assert!((15..=25).contains(&tries), "{tries}");
+    world.server.accept();
+    world.work_for(400 * SECOND).await;
+    assert_eq!(world.state("Ready"), "True/Ready");
 }
 
 #[tokio::test(start_paused = true)]

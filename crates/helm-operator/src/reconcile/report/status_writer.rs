@@ -27,6 +27,10 @@ use crate::status::{DeployedRelease, Facts, Fault, Health, ObjectCount, Stall, S
 use crate::view::primary::Primary;
 use crate::view::release::{ReleaseRecords, Revision, Trust};
 
+/// The remedy if the status of a resource that exists is not found for long.
+const NO_SUBRESOURCE: &str =
+    "; if this lasts, declare `subresources: {status: {}}` for this version in the CustomResourceDefinition";
+
 /// Writes the status and schedules the next reconcile. `decided` is the resource that the last step was decided on, if any.
 /// If the cached one is newer, the status names the generation of `decided`. A new resource of the name gets no status.
 pub(crate) async fn finish(context: &StepContext<'_>, decided: Option<&Primary>, end: End) -> ReconcileResult {
@@ -315,8 +319,16 @@ async fn write_status(
             context.shared.memory.change(context.key, |h| (h.status.written, h.status.notes) = (known, None));
             written(context);
         }
-        Err(error) if error.is_not_found() => reread::refresh(context, primary).await,
-        Err(error) => unwritten(context, primary, &error).await,
+        Err(error) => {
+            if error.is_not_found() {
+                reread::refresh(context, primary).await;
+            }
+            // If it still exists as far as is known, something else is not there: the server may not serve a new
+            // definition yet, or the definition may lack the subresource. No event would report the end of that.
+            if context.shared.cache.has_primary(context.key, primary.uid()) {
+                unwritten(context, primary, &error).await;
+            }
+        }
     }
 }
 
@@ -329,14 +341,21 @@ async fn unwritten(context: &StepContext<'_>, primary: &Primary, error: &helm_re
         let next = record(memory.status.unwritten, now);
         (memory.status.unwritten.replace(next), next)
     });
-    let rule = Refused::read(&chain(error)).map(|refused| refused.rule_of_served());
-    let remedy = rule.map(|rule| format!("; add this rule to the role of the operator: {rule}"));
-    let error = format!("{}{}", context.refusal(primary, error).await, remedy.unwrap_or_default());
+    let error = format!("{}{}", context.refusal(primary, error).await, remedy(error).unwrap_or_default());
     let next_try_in = format!("{:?}", next.retry.at - now);
     match before.is_some_and(|before| now < before.retry.at) {
         true => tracing::debug!(resource = %context.key, error, next_try_in, "Cannot write the status"),
         false => tracing::warn!(resource = %context.key, error, next_try_in, "Cannot write the status"),
     }
+}
+
+/// Returns what lets the server accept the status, as far as its refusal shows that.
+fn remedy(error: &helm_release::kube::Error) -> Option<String> {
+    if error.is_not_found() {
+        return Some(NO_SUBRESOURCE.to_owned());
+    }
+    let rule = Refused::read(&chain(error)).map(|refused| refused.rule_of_served())?;
+    Some(format!("; add this rule to the role of the operator: {rule}"))
 }
 
 fn written(context: &StepContext<'_>) {
