@@ -41,6 +41,7 @@ use crate::reconcile::accept::Acceptance;
 use crate::reconcile::controller_context::{ControllerContext, Settings, WatchRequest};
 use crate::reconcile::decide::arrivals::Arrivals;
 use crate::reconcile::decide::memory::Memory;
+use crate::reconcile::decide::schedule::Started;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::decide::unseen::Unseen;
 use crate::reconcile::restore;
@@ -150,7 +151,7 @@ fn shared_context(
         renderer,
         sources: cluster.sources.clone(),
         dependencies: cluster.dependencies.clone(),
-        started: tokio::time::Instant::now(),
+        started: Started { at: tokio::time::Instant::now(), today: outside::now() },
         stopping: context.shutdown.clone(),
         extensions,
         client: context.client.clone(),

@@ -25,6 +25,7 @@ use crate::reconcile::decide::action_room::ActionRoom;
 use crate::reconcile::decide::arrivals::Arrivals;
 use crate::reconcile::decide::memory::Memory;
 use crate::reconcile::decide::rollout::Rollout;
+use crate::reconcile::decide::schedule::Started;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::decide::unseen::Unseen;
 use crate::reconcile::diagnoses::Diagnoses;
@@ -77,7 +78,7 @@ pub(crate) struct ControllerContext {
     pub(crate) turns: Turns,
     /// What must be seen before an upgrade gets a slot.
     pub(crate) unseen: Unseen,
-    pub(crate) started: tokio::time::Instant,
+    pub(crate) started: Started,
     /// Cancelled when the process stops.
     pub(crate) stopping: CancellationToken,
     pub(crate) acceptance: Acceptance,

@@ -43,6 +43,7 @@ use crate::reconcile::controller_context::{ControllerContext, Settings};
 use crate::reconcile::decide::action_room::ActionRoom;
 use crate::reconcile::decide::arrivals::Arrivals;
 use crate::reconcile::decide::memory::Memory;
+use crate::reconcile::decide::schedule::Started;
 use crate::reconcile::decide::turns::Turns;
 use crate::reconcile::decide::unseen::Unseen;
 use crate::reconcile::restore;
@@ -619,7 +620,7 @@ impl World {
             renderer,
             sources: Sources::new(None, Default::default()),
             dependencies: Dependencies::new(None, Default::default(), applier.mapper.clone(), dependencies::served()),
-            started: Instant::now(),
+            started: Started { at: Instant::now(), today: outside::now() },
             stopping: CancellationToken::new(),
             extensions,
             client: controller::testing::client(&server, &Arc::default()),

@@ -7,6 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::charts::object_watches;
 use crate::charts::tests::*;
+use crate::reconcile::observe::share;
 use crate::reconcile::progress::publish_progress;
 use crate::reconcile::report::status_writer;
 use crate::status::reason::Reason;
@@ -88,6 +89,38 @@ async fn a_healthy_resource_is_reconciled_once_a_period() {
     world.work_for(HOUR).await;
     assert!((59..=61).contains(&(world.reconciles() - before)), "{}", world.reconciles() - before);
     assert!(world.shared.queue.timers() <= 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_created_after_the_start_is_applied_again_exactly_once_at_its_time() {
+    let first = |uid: &str| HOUR.mul_f64(share(uid));
+    let is_fit = |uid: &String| {
+        let at = first(uid);
+        (1500..2000).contains(&at.as_secs()) && (200..400).contains(&at.subsec_millis())
+    };
+    let uid = (0..).map(|number| format!("uid-{number}")).find(is_fit).unwrap();
+    // The clock shows whole seconds in creation times, and the requests end at other times.
+    for start in ["2026-01-01T12:00:00Z", "2026-01-01T12:00:00.3Z", "2026-01-01T12:00:00.7Z"] {
+        let _simulation = outside::Simulation::begin(start.parse().unwrap(), 1);
+        let server = World::new(spec()).server;
+        let mut primary = server.object(PRIMARY).unwrap();
+        primary["metadata"]["uid"] = uid.as_str().into();
+        primary["metadata"]["creationTimestamp"] = "2026-01-01T12:00:03Z".into();
+        server.restore(PRIMARY, primary);
+        let world = World::with_events(server, Arc::new(Stub::default()), |settings| {
+            (settings.period, settings.full_resync) = (Duration::ZERO, HOUR);
+        });
+        tokio::time::advance(5 * SECOND).await;
+        world.server.slow_down(SECOND * 2 / 5);
+        world.work_for(60 * SECOND).await;
+        let apply = format!("PATCH {MAPS}/a");
+        let applies = || world.server.log().iter().filter(|line| **line == apply).count();
+        let before = (applies(), world.reconciles());
+        assert_eq!(world.state("Ready"), "True/Ready");
+        world.work_for(HOUR).await;
+        assert_eq!(applies() - before.0, 1, "{start}");
+        assert!(world.reconciles() - before.1 <= 2, "{start}: {} reconciles", world.reconciles() - before.1);
+    }
 }
 
 #[tokio::test(start_paused = true)]

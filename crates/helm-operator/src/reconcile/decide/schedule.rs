@@ -2,7 +2,26 @@
 
 use std::time::Duration;
 
+use jiff::Timestamp;
 use tokio::time::Instant;
+
+/// When the process started, by both clocks.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Started {
+    pub(crate) at: Instant,
+    pub(crate) today: Timestamp,
+}
+
+impl Started {
+    /// Returns when the process started, or when a resource was created (in seconds since the epoch), whichever is
+    /// later. The answer does not depend on when it is asked for: a deadline that moved with the clock could be ahead
+    /// when a step is decided and have passed when the timer is set, and would then be missed.
+    pub(crate) fn or_created(self, created: f64) -> Instant {
+        let created = Timestamp::from_second(created as i64).unwrap_or_default();
+        let later = Duration::try_from(created.duration_since(self.today)).unwrap_or_default();
+        self.at.checked_add(later).unwrap_or(self.at)
+    }
+}
 
 /// How a reconcile ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +76,24 @@ mod tests {
     use super::*;
 
     const SECOND: Duration = Duration::from_secs(1);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_resource_counts_from_its_creation_if_the_process_was_running_then() {
+        let at = Instant::now();
+        let started = Started { at, today: "2026-01-01T12:00:00.7Z".parse().unwrap() };
+        // Noon.
+        for (created, millis) in [
+            (0.0, 0),
+            (1_767_268_795.0, 0),
+            (1_767_268_800.0, 0),
+            (1_767_268_801.0, 300),
+            (1_767_272_400.0, 3_599_300),
+            (f64::MAX, 0),
+        ] {
+            assert_eq!(started.or_created(created), at + Duration::from_millis(millis), "{created}");
+            tokio::time::advance(SECOND).await;
+        }
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_next_reconcile_is_at_the_first_future_deadline() {

@@ -164,20 +164,12 @@ impl StepContext<'_> {
         let share = share(primary.uid());
         Some(match self.handled_triggers().resynced {
             Some(last) => last + period.mul_f64(0.95 + share / 10.0),
-            None => self.first_seen(primary) + period.mul_f64(share),
+            None => self.shared.started.or_created(primary.created) + period.mul_f64(share),
         })
     }
 
     fn is_full_resync_due(&self, primary: &Primary) -> bool {
         self.full_resync_at(primary).is_some_and(|at| at <= self.decided)
-    }
-
-    /// Returns when this process started, or when the resource was created, whichever is later.
-    fn first_seen(&self, primary: &Primary) -> Instant {
-        let now = Instant::now();
-        let age = outside::now().as_second() as f64 - primary.created;
-        let age = std::time::Duration::try_from_secs_f64(age.max(0.0)).unwrap_or_default();
-        now.checked_sub(age).map_or(self.shared.started, |created| created.max(self.shared.started))
     }
 
     /// Makes a requested full reconcile apply every object after a deployment, including unchanged ones, and lets the
