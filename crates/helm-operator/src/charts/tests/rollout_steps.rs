@@ -648,6 +648,50 @@ async fn no_step_begins_without_the_canaries_once_the_last_release_whose_records
 }
 
 /// Changes a resource's `spec` as its owner would.
+/// Nothing fails, but canaries that were not ready before prove nothing.
+#[tokio::test(start_paused = true)]
+async fn canaries_that_prove_nothing_are_woken_and_taken_back_when_the_pause_ends() {
+    let _simulation = outside::Simulation::begin("2026-01-01T12:00:00Z".parse().unwrap(), 1);
+    let (world, [a, .., x, y]) = (installed(OnGateFailure::Rollback).await, keys());
+    for (name, key) in [("x", &x), ("y", &y)] {
+        edit(&world, name, "deployments", json!([name]));
+        world.reconcile_one(key).await;
+        set_deployment_ready(&world, name, false);
+        world.reconcile_one(key).await;
+    }
+    let canary = kube::core::Selector::from_iter([("tier", "canary")]);
+    let gate = "releases.ready / releases.updated >= 0.5";
+    let mut pausing = rollout_of(Some(canary), &[50], gate, OnGateFailure::Rollback);
+    pausing.bake_for = Duration::from_secs(3600);
+    let world = World::with_events(world.server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
+        (settings.rollout, settings.period) = (Some(Arc::new(pausing)), Duration::ZERO);
+    });
+    world.open();
+    for key in [&x, &y, &x, &y, &a] {
+        world.reconcile_one(key).await;
+    }
+    assert_eq!(with_chart(&world, "v2"), ["x", "y"]);
+    assert_eq!(world.shared.count().rollout.unwrap().phase, Some("baking"));
+    let woken = async || {
+        let mut woken = Vec::new();
+        while let Ok(key) = tokio::time::timeout(SECOND, world.shared.queue.next()).await {
+            world.shared.queue.done(&key);
+            woken.push(key);
+        }
+        woken
+    };
+    tokio::time::advance(Duration::from_secs(3600)).await;
+    // The timers.
+    woken().await;
+    world.reconcile_one(&a).await;
+    let woken = woken().await;
+    assert!(woken.contains(&x) && woken.contains(&y), "{woken:?}");
+    for key in [&x, &y] {
+        world.reconcile_one(key).await;
+    }
+    assert_eq!(with_chart(&world, "v1"), NAMES);
+}
+
 fn edit(world: &World, name: &str, field: &str, value: Value) {
     let path = primary("ns", name, Value::Null).0;
     let mut object = world.server.object(&path).unwrap();

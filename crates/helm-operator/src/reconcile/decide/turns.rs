@@ -120,22 +120,14 @@ impl Turns {
         state.replan(rule, now)
     }
 
-    pub(crate) fn turn(&self, key: &ResourceKey, now: Timestamp) -> RolloutTurn {
-        let Some(rule) = &self.rule else { return RolloutTurn::Free };
+    /// Returns the turn of a release, and the releases whose turn changes because a pause is over. The waiting ones look
+    /// at that time themselves; those that were reached do not, and may have to go back.
+    pub(crate) fn turn(&self, key: &ResourceKey, now: Timestamp) -> (RolloutTurn, Vec<ResourceKey>) {
+        let Some(rule) = &self.rule else { return (RolloutTurn::Free, Vec::new()) };
         let mut state = sync::lock(&self.state);
-        if matches!(state.progress.phase, Phase::Baking(until) if until <= now) {
-            // Each waiting release checks at that time.
-            _ = state.replan(rule, now);
-        }
-        let is_taking_back = state.progress.phase == Phase::TakingBack;
-        let waits = || state.progress.phase != Phase::Over && !state.progress.free.contains(key);
-        match state.members.get(key).map(|member| member.part) {
-            Some(Part::Reached { .. }) if is_taking_back => RolloutTurn::TakenBack,
-            Some(Part::Waiting { .. }) if waits() => RolloutTurn::Held(state.progress.clone()),
-            Some(Part::TakenBack) => RolloutTurn::Held(state.progress.clone()),
-            // A release that must be compared is compared first.
-            _ => RolloutTurn::Free,
-        }
+        let is_over = matches!(state.progress.phase, Phase::Baking(until) if until <= now);
+        let woken = if is_over { state.replan(rule, now) } else { Vec::new() };
+        (state.turn(key), woken)
     }
 
     /// Returns how far the rollout is.
@@ -165,6 +157,19 @@ impl Member {
 }
 
 impl State {
+    /// Returns the turn of a release.
+    fn turn(&self, key: &ResourceKey) -> RolloutTurn {
+        let is_taking_back = self.progress.phase == Phase::TakingBack;
+        let waits = || self.progress.phase != Phase::Over && !self.progress.free.contains(key);
+        match self.members.get(key).map(|member| member.part) {
+            Some(Part::Reached { .. }) if is_taking_back => RolloutTurn::TakenBack,
+            Some(Part::Waiting { .. }) if waits() => RolloutTurn::Held(self.progress.clone()),
+            Some(Part::TakenBack) => RolloutTurn::Held(self.progress.clone()),
+            // A release that must be compared is compared first.
+            _ => RolloutTurn::Free,
+        }
+    }
+
     /// Decides how far the rollout is. Returns the releases whose turn that changes.
     fn replan(&mut self, rule: &RolloutRule, now: Timestamp) -> Vec<ResourceKey> {
         let next = self.advance(rule, now);
@@ -256,7 +261,7 @@ mod tests {
     #[test]
     fn the_next_releases_are_woken_when_it_is_their_turn() {
         let turns = turns(OnGateFailure::Halt);
-        let is_held = |name: &str, second| matches!(turns.turn(&key(name), at(second)), RolloutTurn::Held(_));
+        let is_held = |name: &str, second| matches!(turns.turn(&key(name), at(second)).0, RolloutTurn::Held(_));
         assert!(!is_held("a", 0) && is_held("b", 0) && !turns.knows(&key("d")));
         let moving = member(Part::Reached { state: Reached::Moving, since: None });
         assert_eq!(turns.note(&key("a"), moving, at(10)), []);
@@ -267,27 +272,43 @@ mod tests {
     }
 
     #[test]
+    fn whoever_ends_a_pause_wakes_what_goes_back_then() {
+        let gate = "releases.ready / releases.updated >= 0.5";
+        let rule = rollout_of(None, &[30], gate, OnGateFailure::Rollback);
+        let turns = Turns::new(Some(Arc::new(RolloutRule { bake_for: Duration::from_secs(60), ..rule })));
+        let members = ["a", "b", "c"].map(|name| (key(name), member(Part::Waiting { failed: false }).unwrap()));
+        turns.restore(|_| true, members.into(), at(0));
+        let ailing = member(Part::Reached { state: Reached::Ailing, since: None });
+        assert_eq!(turns.note(&key("a"), ailing, at(20)), [key("b"), key("c")]);
+        assert_eq!(turns.turn(&key("b"), at(79)).1, []);
+        let (turn, woken) = turns.turn(&key("b"), at(80));
+        assert!(matches!(turn, RolloutTurn::Held(progress) if progress.phase == Phase::TakingBack));
+        assert_eq!(woken, ["a", "b", "c"].map(key));
+        assert_eq!(turns.turn(&key("a"), at(80)), (RolloutTurn::TakenBack, Vec::new()));
+    }
+
+    #[test]
     fn a_release_is_compared_at_once_and_waits_for_its_turn_if_it_differs() {
         let turns = turns(OnGateFailure::Halt);
         let (uncompared, waits) = (Part::Uncompared { failed: false }, Part::Waiting { failed: false });
         assert_eq!(turns.note(&key("d"), member(uncompared), at(10)), [key("b")], "30% of four are two");
         assert_eq!(turns.part(&key("d")), Some(uncompared));
-        assert_eq!(turns.turn(&key("d"), at(10)), RolloutTurn::Free);
+        assert_eq!(turns.turn(&key("d"), at(10)).0, RolloutTurn::Free);
         assert_eq!(turns.note(&key("d"), member(waits), at(20)), []);
-        assert!(matches!(turns.turn(&key("d"), at(20)), RolloutTurn::Held(_)));
+        assert!(matches!(turns.turn(&key("d"), at(20)).0, RolloutTurn::Held(_)));
         assert_eq!(turns.note(&key("d"), member(Part::None), at(30)), [], "it would be the same");
-        assert_eq!(turns.turn(&key("d"), at(30)), RolloutTurn::Free);
+        assert_eq!(turns.turn(&key("d"), at(30)).0, RolloutTurn::Free);
     }
 
     #[test]
     fn a_release_that_a_person_changed_with_helm_waits_only_for_a_rollout_of_others() {
         let (turns, d) = (turns(OnGateFailure::Halt), key("d"));
         assert_eq!(turns.note(&d, member(Part::MadeWithHelm { failed: false }), at(10)), [key("b")]);
-        assert!(matches!(turns.turn(&d, at(10)), RolloutTurn::Held(_)), "30% of four are two");
+        assert!(matches!(turns.turn(&d, at(10)).0, RolloutTurn::Held(_)), "30% of four are two");
         for (gone, woken) in [("a", vec![]), ("b", vec![key("c")]), ("c", vec![d.clone()])] {
             assert_eq!(turns.note(&key(gone), None, at(20)), woken, "{gone}");
         }
-        assert_eq!(turns.turn(&d, at(20)), RolloutTurn::Free);
+        assert_eq!(turns.turn(&d, at(20)).0, RolloutTurn::Free);
     }
 
     #[test]
@@ -306,7 +327,7 @@ mod tests {
             turns.note(&key("a"), member(Part::Reached { state, since: None }), at(30));
             turns.note(&d, member(changed), at(40));
             let is_halted =
-                matches!(turns.turn(&d, at(40)), RolloutTurn::Held(progress) if progress.phase == Phase::Halted);
+                matches!(turns.turn(&d, at(40)).0, RolloutTurn::Held(progress) if progress.phase == Phase::Halted);
             assert_eq!(is_halted, is_held, "{first:?}");
         }
     }
@@ -318,7 +339,7 @@ mod tests {
         let members = ["a", "b"].map(|name| (key(name), member(Part::Waiting { failed: false }).unwrap()));
         turns.restore(|known| *known != key("a"), members.into(), at(0));
         assert!(!turns.knows(&key("a")) && turns.knows(&key("b")));
-        assert_eq!(turns.turn(&key("b"), at(0)), RolloutTurn::Free, "it is the first");
+        assert_eq!(turns.turn(&key("b"), at(0)).0, RolloutTurn::Free, "it is the first");
     }
 
     #[test]
@@ -326,10 +347,10 @@ mod tests {
         let failed = member(Part::Reached { state: Reached::Failed, since: None });
         let turns = turns(OnGateFailure::Rollback);
         assert_eq!(turns.note(&key("a"), failed, at(10)), ["a", "b", "c"].map(key));
-        assert_eq!(turns.turn(&key("a"), at(10)), RolloutTurn::TakenBack);
+        assert_eq!(turns.turn(&key("a"), at(10)).0, RolloutTurn::TakenBack);
         assert_eq!(turns.note(&key("a"), member(Part::TakenBack), at(20)), []);
-        assert!(matches!(turns.turn(&key("a"), at(20)), RolloutTurn::Held(_)));
+        assert!(matches!(turns.turn(&key("a"), at(20)).0, RolloutTurn::Held(_)));
         assert_eq!(turns.note(&key("a"), None, at(30)), ["b", "c"].map(key), "it is deleted");
-        assert_eq!(turns.turn(&key("b"), at(30)), RolloutTurn::Free);
+        assert_eq!(turns.turn(&key("b"), at(30)).0, RolloutTurn::Free);
     }
 }

@@ -1,5 +1,6 @@
 //! A release's part in the rollout of its kind's chart: what it reports, and what it waits for.
 
+use controller::runtime::key::ResourceKey;
 use helm_release::release::Status;
 use helm_release::storage::{Before, Rejected, RejectedBy};
 use jiff::Timestamp;
@@ -35,7 +36,8 @@ impl StepContext<'_> {
         if !turns.knows(self.key) || self.has_compared_foreign() {
             self.note_part(primary, None);
         }
-        let turn = turns.turn(self.key, outside::now());
+        let (turn, woken) = turns.turn(self.key, outside::now());
+        self.wake_others(woken);
         self.shared.announce_rollout();
         match turn {
             // A person has changed it with helm. There is nothing to take back, and it does not get back what the
@@ -52,9 +54,14 @@ impl StepContext<'_> {
             let is_known = || self.shared.cache.has_primary(self.key, primary.uid());
             let member = Some(self.member(primary, health));
             let woken = self.shared.turns.note_if(is_known, self.key, member, outside::now());
-            woken.into_iter().filter(|key| key != self.key).for_each(|key| self.shared.wake(key));
+            self.wake_others(woken);
             self.shared.announce_rollout();
         }
+    }
+
+    /// Wakes these releases, except this one.
+    fn wake_others(&self, woken: Vec<ResourceKey>) {
+        woken.into_iter().filter(|key| key != self.key).for_each(|key| self.shared.wake(key));
     }
 
     /// Returns the state of this release: from its records and its status, unless the health of its objects is known.
