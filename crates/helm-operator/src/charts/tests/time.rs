@@ -6,6 +6,7 @@ use helm_release::kube::Disturbance;
 use tokio_util::sync::CancellationToken;
 
 use crate::charts::object_watches;
+use crate::charts::tests::rollout::set_deployment_ready;
 use crate::charts::tests::*;
 use crate::reconcile::observe::share;
 use crate::reconcile::progress::publish_progress;
@@ -121,6 +122,24 @@ async fn a_resource_created_after_the_start_is_applied_again_exactly_once_at_its
         assert_eq!(applies() - before.0, 1, "{start}");
         assert!(world.reconciles() - before.1 <= 2, "{start}: {} reconciles", world.reconciles() - before.1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_diagnosis_that_waits_for_another_one_is_tried_about_once_a_second() {
+    let world = World::new(json!({"deployments": ["web"]}));
+    world.work_for(SECOND).await;
+    set_deployment_ready(&world, "web", false);
+    world.work_for(5 * SECOND).await;
+    let looks = || world.server.log().iter().filter(|line| line.ends_with("/namespaces/ns/pods")).count();
+    let other = world.shared.diagnoses.throttle.try_begin().unwrap();
+    let before = world.reconciles();
+    world.work_for(60 * SECOND).await;
+    assert_eq!(looks(), 0);
+    let count = world.reconciles() - before;
+    assert!((30..=70).contains(&count), "{count} reconciles in a minute");
+    drop(other);
+    world.work_for(90 * SECOND).await;
+    assert!(looks() > 0);
 }
 
 #[tokio::test(start_paused = true)]

@@ -21,6 +21,10 @@ pub(crate) const FIRST_DIAGNOSIS: Duration = Duration::from_secs(10);
 /// The maximum wait between two diagnoses.
 const RAREST_DIAGNOSIS: Duration = Duration::from_secs(300);
 
+/// How much later than its turn a diagnosis or a question that had none is tried again. While another one runs, nobody
+/// knows when it ends, and a turn may be now.
+const LATER: Duration = Duration::from_secs(1);
+
 /// An object of the release that is not ready.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unhealthy {
@@ -131,9 +135,9 @@ impl Waiting {
         self.diagnoses = self.diagnoses.saturating_add(1);
     }
 
-    /// Postpones a diagnosis that could not run.
-    pub(crate) fn postpone(&mut self, until: Instant) {
-        self.next_diagnosis = until;
+    /// Postpones a diagnosis that could not run, because its turn comes no earlier.
+    pub(crate) fn postpone(&mut self, turn: Instant) {
+        self.next_diagnosis = turn + LATER;
     }
 
     /// Returns when the limit began to count.
@@ -154,7 +158,7 @@ impl Waiting {
     /// Postpones the question to the server, because its turn comes no earlier.
     pub(crate) fn put_off(&mut self, limit: Duration, turn: Instant) {
         // A deadline that is over by the end of the reconcile would set no timer.
-        let at = turn + Duration::from_secs(1);
+        let at = turn + LATER;
         self.since = at.checked_sub(limit).unwrap_or(at);
     }
 
@@ -261,7 +265,7 @@ mod tests {
         }
         waiting.observe(2, &[live()], now);
         assert_eq!(waiting.next(Duration::ZERO), [Some(now + FIRST_DIAGNOSIS), None], "something moved");
-        waiting.postpone(now + SECOND);
+        waiting.postpone(now);
         assert_eq!(waiting.next(Duration::ZERO)[0], Some(now + SECOND), "another diagnosis runs");
         waiting.observe(2, &[gone()], now);
         assert_eq!(waiting.next(Duration::ZERO), [None, None], "a diagnosis would find nothing");
