@@ -2,7 +2,7 @@
 //! write.
 
 use controller::runtime::reflector::First;
-use helm_release::kube::{Disturbance, Live, Mark, ObjectKey, Readiness};
+use helm_release::kube::{Call, Disturbance, Live, Mark, ObjectKey, Readiness};
 use helm_release::storage::Marks;
 
 use crate::charts::tests::*;
@@ -363,24 +363,58 @@ async fn a_resource_that_takes_the_place_of_one_during_its_action_has_not_failed
 
 #[tokio::test(start_paused = true)]
 async fn a_finalizer_is_added_to_the_new_version_when_the_resource_has_just_changed() {
-    for (code, gone) in [(409, false), (404, true)] {
+    for (is_gone, maps) in [(false, 3), (true, 0)] {
         let world = World::new(spec());
-        world.server.disturb(
-            "PATCH /apis/cache.my.domain/v1/namespaces/ns/memcacheds/web?",
-            1,
-            Disturbance::Refused(code),
-        );
-        if gone {
-            world.server.disturb("GET /apis/cache.my.domain", 1, Disturbance::Refused(404));
-        }
+        let (server, has_changed) = (world.server.clone(), AtomicBool::new(false));
+        world.server.refuse(move |call| {
+            let is_first = is_finalizer_write(call) && !has_changed.swap(true, Ordering::Relaxed);
+            if is_first && is_gone {
+                server.remove(PRIMARY);
+            } else if is_first {
+                let mut primary = server.object(PRIMARY)?;
+                primary["metadata"]["labels"] = json!({"new": "yes"});
+                server.put(PRIMARY, primary, "user");
+            }
+            is_first.then(|| Error::from_status(if is_gone { 404 } else { 409 }, "Conflict", "it has changed"))
+        });
         world.reconcile().await;
-        assert_eq!(world.maps().len(), if gone { 0 } else { 3 }, "{code}");
+        assert_eq!((world.maps().len(), world.condition("Irreconcilable")), (maps, None), "gone: {is_gone}");
     }
     let world = World::new(spec());
     world.server.disturb("PATCH /apis/cache.my.domain", 1, Disturbance::Refused(500));
     assert_eq!(world.reconcile().await, ReconcileResult::Error);
     let condition = world.condition("Irreconcilable").unwrap();
     assert!(condition.starts_with("True/Unanswered/failed to add uninstall finalizer: "), "{condition}");
+}
+
+/// Returns whether a request writes the resource's finalizers.
+fn is_finalizer_write(call: &Call) -> bool {
+    call.method == http::Method::PATCH && call.path.starts_with(&format!("{PRIMARY}?"))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_conflict_over_a_finalizer_is_reported_if_the_resource_cannot_be_read_or_has_not_changed() {
+    for is_readable in [true, false] {
+        let world = World::new(spec());
+        world.server.refuse(move |call| {
+            let is_read = !is_readable && call.method == http::Method::GET && call.path == PRIMARY;
+            match () {
+                () if is_finalizer_write(call) => Some(Error::from_status(409, "Conflict", "the quota has changed")),
+                () if is_read => Some(Error::from_status(500, "InternalError", "no")),
+                () => None,
+            }
+        });
+        let writes = || world.server.log().iter().filter(|line| **line == format!("PATCH {PRIMARY}")).count();
+        assert_eq!((world.reconcile().await, writes()), (ReconcileResult::Error, 1), "readable: {is_readable}");
+        let condition = world.condition("Irreconcilable").unwrap();
+        let expected = "True/Unanswered/failed to add uninstall finalizer: ";
+        assert!(condition.starts_with(expected), "{condition}");
+        assert_eq!(condition.contains("the quota has changed"), is_readable, "{condition}");
+        world.server.accept();
+        tokio::time::advance(60 * SECOND).await;
+        world.reconcile().await;
+        assert_eq!((world.maps().len(), world.condition("Irreconcilable")), (3, None));
+    }
 }
 
 /// Otherwise the same step would follow at once, as often as a reconcile has steps.

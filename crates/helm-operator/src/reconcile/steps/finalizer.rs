@@ -90,20 +90,37 @@ async fn hand_over_unrecorded(context: &StepContext<'_>, primary: &Primary) -> R
 }
 
 /// Returns all finalizers of the resource, read again if the cache does not keep them all; `None` if the resource is
-/// gone. If they have changed since, the resource version of the write turns it away.
+/// gone, or was replaced. If they have changed since, the resource version of the write turns it away.
 async fn all_finalizers(context: &StepContext<'_>, primary: &Primary) -> Result<Option<Vec<Arc<str>>>, Failed> {
     if let Some(all) = primary.finalizers.all() {
         return Ok(Some(all.to_vec()));
     }
-    let failed = |e: helm_release::kube::Error| Failed::of_request(&e, "failed to read the finalizers");
+    let what = "failed to read the finalizers";
+    let failed = |e: helm_release::kube::Error| Failed::of_request(&e, what);
     let path = context.shared.resource.path(primary.namespace(), primary.name()).map_err(failed)?;
     match context.api.send(Call::get(path)).await.and_then(|answer| answer.parse::<Headed>()) {
         Ok(read) => Ok(Some(read.metadata.finalizers)),
-        Err(error) if error.is_not_found() => {
-            reread::refresh(context, primary).await;
-            Ok(None)
-        }
+        Err(error) if error.is_not_found() => look_again(context, primary, &error, what).await.map(|()| None),
         Err(error) => Err(failed(error)),
+    }
+}
+
+/// Reads the resource again, because the server answered as if it were deleted or had just changed.
+///
+/// # Errors
+/// It cannot be read, or is the same: another try at once would meet the same refusal, as often as a reconcile has
+/// steps.
+async fn look_again(
+    context: &StepContext<'_>,
+    primary: &Primary,
+    refusal: &helm_release::kube::Error,
+    what: &str,
+) -> Result<(), Failed> {
+    reread::read_again(context, primary).await.map_err(|e| Failed::of_request(&e, what))?;
+    let now = context.shared.cache.primary_with_uid(context.key, primary.uid());
+    match now.is_some_and(|now| now.resource_version() == primary.resource_version()) {
+        true => Err(Failed::of_request(refusal, what)),
+        false => Ok(()),
     }
 }
 
@@ -134,8 +151,7 @@ async fn set_finalizers(
         }
         // The resource was deleted, or changed a moment ago.
         Err(error) if error.is_not_found() || error.is_conflict() => {
-            reread::refresh(context, primary).await;
-            Ok(NextStep::Again)
+            look_again(context, primary, &error, &what).await.map(|()| NextStep::Again)
         }
         Err(error) => Err(failed(error)),
     }
