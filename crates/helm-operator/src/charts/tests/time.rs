@@ -504,6 +504,35 @@ async fn a_fight_with_someone_who_deletes_is_reported_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_finalizer_that_someone_keeps_removing_is_added_ever_more_rarely() {
+    let world = World::new(spec());
+    world.annotate("reconcile-period", "0");
+    world.work_for(SECOND).await;
+    let added = || world.server.log().iter().filter(|line| **line == format!("PATCH {PRIMARY}")).count();
+    let before = (added(), world.server.writes());
+    let removing = async {
+        for _ in 0..6000 {
+            let mut primary = world.server.object(PRIMARY).unwrap();
+            if primary["metadata"]["finalizers"] == json!([FINALIZER]) {
+                primary["metadata"]["finalizers"] = json!([]);
+                world.server.put(PRIMARY, primary, "cleaner");
+            }
+            tokio::time::sleep(SECOND / 10).await;
+        }
+    };
+    world.work_until(removing).await;
+    // Five at once, and then after 4, 8, 16, … seconds.
+    assert!((8..=15).contains(&(added() - before.0)), "{} times", added() - before.0);
+    assert!(world.server.writes() - before.1 <= 45, "{} writes", world.server.writes() - before.1);
+    let condition = world.condition("Irreconcilable").unwrap();
+    let expected = "True/ReconcileError/something removes the finalizer uninstall-helm-release each time";
+    assert!(condition.starts_with(expected), "{condition}");
+    world.work_for(400 * SECOND).await;
+    assert_eq!(world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
+    assert_eq!((world.condition("Irreconcilable"), world.history()), (None, vec!["1 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_resource_waits_for_the_kinds_of_its_release_and_no_other_does() {
     let world = World::new(spec());
     world.reconcile().await;

@@ -109,7 +109,7 @@ pub(crate) struct ResourceMemory {
     pub(crate) release: ReleaseMemory,
     /// What was done on demand or on schedule.
     pub(crate) triggers: Triggers,
-    /// Another process that also serves the resource.
+    /// Others that write what this process writes.
     pub(crate) competitor: Option<Box<Met>>,
     /// What its next action waits for, if it could not begin.
     pub(crate) lacking: Option<Box<Lacking>>,

@@ -6,6 +6,7 @@ pub(crate) mod recorded;
 pub(crate) mod beside;
 pub(crate) mod left_alone;
 
+pub(crate) mod additions;
 pub(crate) mod arrivals;
 pub(crate) mod drift;
 pub(crate) mod last_failure;

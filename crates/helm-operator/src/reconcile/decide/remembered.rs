@@ -8,6 +8,7 @@ use controller::runtime::backoff::{self, Retry};
 use helm_release::kube::{Mark, ObjectKey};
 use tokio::time::Instant;
 
+use super::additions::Additions;
 use crate::status::Handled;
 use crate::view::primary::Primary;
 
@@ -118,13 +119,15 @@ const STREAK: Duration = Duration::from_secs(900);
 /// A longer streak is a dispute: whoever made the replaced revisions keeps making them.
 const PATIENCE: u32 = 5;
 
-/// What is known about other writers of the release.
+/// What is known about other writers of the resource and its release.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Met {
     /// The process that was reported last.
     pub(crate) reported: Option<Arc<str>>,
     pub(crate) waited_for_revision: u32,
     pub(crate) waited_for_record: Option<RecordVersion>,
+    /// How often this process has added our finalizer again.
+    pub(crate) additions: Additions,
     /// The last record of others that this process replaced, or began to.
     replaced: Option<(RecordVersion, Instant)>,
     /// How many it replaced, each soon after the previous one.

@@ -1,8 +1,9 @@
-//! Describes the problem when others make revisions of a resource's release. Pure.
+//! Describes the problem when others make revisions of a resource's release, or remove its finalizer. Pure.
 
 use crate::status::reason::Reason;
 use crate::status::{Fault, condition};
 use crate::view::competitor::Competitor;
+use crate::view::finalizers::FINALIZER;
 use crate::view::primary::Primary;
 
 /// The remedy for two operators.
@@ -28,6 +29,16 @@ pub(crate) fn disputed(primary: &Primary, revision: u32) -> Fault {
         primary.name()
     );
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::OtherOperator, message }
+}
+
+/// Describes the removal of our finalizer, after it was added again several times.
+pub(crate) fn finalizer_removed() -> Fault {
+    let message = format!(
+        "something removes the finalizer {FINALIZER} each time this operator adds it, and without it, a deletion of the resource leaves its release \
+         behind; stop what removes it: 'kubectl get --show-managed-fields' names who wrote the resource last. Until then this operator waits longer each \
+         time before it adds the finalizer"
+    );
+    Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReconcileError, message }
 }
 
 /// Describes another process's unfinished action, which is left alone.

@@ -19,6 +19,7 @@ use crate::reconcile::decide::state::{Inputs, Recorded};
 use crate::reconcile::learned::{Ended, Learned, NextStep};
 use crate::reconcile::report::other_operator::{REMEDY, contested, disputed};
 use crate::reconcile::step_context::StepContext;
+use crate::status::Fault;
 use crate::status::reason::Reason;
 use crate::view::primary::Primary;
 use crate::view::release::ReleaseRecords;
@@ -91,15 +92,21 @@ impl StepContext<'_> {
         };
         let excess = self.shared.memory.of(self.key).competitor.as_deref().map_or(0, |met| met.excess(self.decided));
         let at = Instant::now() + backoff::wait(rounds.max(excess).saturating_add(FIRST_WAIT));
-        tracing::warn!(resource = %self.key, reason = fault.reason.as_str(), error = fault.message, "Waiting with the next revision");
         self.change_met(|met| {
             met.waited_for_revision = release.newest().map_or(0, |(revision, _)| revision);
             met.waited_for_record = others_newest(&release);
         });
+        self.wait_until(primary, at, fault);
+        ended
+    }
+
+    /// Waits until a time, because others write what this process writes, and reports that.
+    pub(super) fn wait_until(&self, primary: &Primary, at: Instant, fault: Fault) {
+        let reason = fault.reason.as_str();
+        tracing::warn!(resource = %self.key, reason, error = fault.message, "Waiting because of another writer");
         let failure = LastFailure::waiting(fault.clone(), self.attempt(primary), at);
         self.shared.memory.change(self.key, |memory| memory.failure = Some(Box::new(failure)));
-        self.shared.publish(primary, Outcome::warning(fault.reason.as_str(), "Reconcile", fault.message));
-        ended
+        self.shared.publish(primary, Outcome::warning(reason, "Reconcile", fault.message));
     }
 
     fn change_met(&self, change: impl FnOnce(&mut Met)) {

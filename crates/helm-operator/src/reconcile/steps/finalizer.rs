@@ -6,12 +6,14 @@ use helm_release::action::{self, Action};
 use helm_release::kube::Call;
 use outside::Headed;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::repair::fault;
 use super::unrecorded::leave_to_successor;
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::NextStep;
+use crate::reconcile::report::other_operator::finalizer_removed;
 use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
@@ -24,11 +26,30 @@ use crate::view::release::Holder;
 /// object of a release would count as a change of what that release applied.
 const FINALIZER_MANAGER: &str = "helm-operator-finalizer";
 
-/// Adds our finalizer before anything is created that must be removed on deletion.
+/// Adds our finalizer before anything is created that must be removed on deletion. Waits longer each time if someone
+/// keeps removing it.
 pub(crate) async fn add_finalizer(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
+    if let Some(until) = wait_to_add(context) {
+        context.wait_until(primary, until, finalizer_removed());
+        return Ok(NextStep::Again);
+    }
     let Some(mut finalizers) = all_finalizers(context, primary).await? else { return Ok(NextStep::Again) };
     finalizers.push(FINALIZER.into());
     set_finalizers(context, primary, &finalizers, "add").await
+}
+
+/// Returns until when to wait before our finalizer is added once more; `None` if it may be added now.
+fn wait_to_add(context: &StepContext<'_>) -> Option<Instant> {
+    context.shared.memory.change(context.key, |memory| memory.competitor.as_mut()?.additions.wait(Instant::now()))
+}
+
+/// Counts an addition of our finalizer, unless the resource is new.
+fn count_addition(context: &StepContext<'_>, primary: &Primary) {
+    let was_served = primary.was_served() || context.release().is_some();
+    let is_known = || was_served && context.shared.cache.has_primary(context.key, primary.uid());
+    _ = context.shared.memory.change_if(is_known, context.key, |memory| {
+        memory.competitor.get_or_insert_default().additions.count(Instant::now());
+    });
 }
 
 /// Removes our finalizer and those of upstream operators.
@@ -141,13 +162,20 @@ async fn set_finalizers(
     match context.api.send(Call::merge(path, patch.to_string().into_bytes())).await {
         Ok(answer) => {
             let answer: Received = answer.parse().map_err(failed)?;
-            let is_undone = answer.primary.has_finalizer() != finalizers.iter().any(|finalizer| is_ours(finalizer));
+            let is_added = finalizers.iter().any(|finalizer| is_ours(finalizer));
+            let is_undone = answer.primary.has_finalizer() != is_added;
             if answer.primary.deleting && answer.primary.finalizers.is_empty() {
                 context.shared.primary_deleted(context.key, primary.uid());
                 return Ok(NextStep::Done);
             }
             context.shared.primary_written(answer);
-            if is_undone { Err(undone(&what)) } else { Ok(NextStep::Again) }
+            if is_undone {
+                return Err(undone(&what));
+            }
+            if is_added {
+                count_addition(context, primary);
+            }
+            Ok(NextStep::Again)
         }
         // The resource was deleted, or changed a moment ago.
         Err(error) if error.is_not_found() || error.is_conflict() => {
