@@ -9,7 +9,7 @@ use kube::api::PostParams;
 use kube::runtime::watcher::{self, Event};
 use kube::{Api, Client};
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::{Duration, Instant, sleep_until};
 
 use super::certificate::{Certificate, Stored};
 use super::settings::Endpoint;
@@ -18,6 +18,12 @@ use crate::runtime::backoff::Retry;
 use crate::runtime::pages;
 use crate::runtime::readiness::Requirement;
 use crate::server;
+
+/// How long the Secret must last before its loss is an accident. Otherwise someone deletes it each time.
+const LASTS: Duration = Duration::from_secs(3);
+
+const DELETED: &str =
+    "Someone deletes the Secret with the certificates of webhooks as soon as it is created: waiting to create it again";
 
 /// The certificates of a process that makes its own.
 pub(super) struct Keeper {
@@ -31,6 +37,28 @@ pub(super) struct Keeper {
 /// The requirement that is met once there is a certificate to serve.
 pub(crate) struct NeedsCertificate(pub(crate) Requirement);
 
+/// The losses of the Secret, each soon after a replica had created it.
+#[derive(Default)]
+struct Losses {
+    in_a_row: u32,
+    /// When the Secret appeared, while it is there.
+    appeared: Option<Instant>,
+}
+
+impl Losses {
+    /// Counts a loss. Returns when to create the Secret again, later each time; `None` if at once.
+    fn count(&mut self, now: Instant) -> Option<Retry> {
+        let appeared = self.appeared.take()?;
+        if now.saturating_duration_since(appeared) >= LASTS {
+            self.in_a_row = 0;
+            return None;
+        }
+        let retry = Retry::after(self.in_a_row, now);
+        self.in_a_row = retry.failures;
+        Some(retry)
+    }
+}
+
 impl Keeper {
     /// Serves the certificate of the Secret, from now on. Never returns.
     pub(super) async fn run(self, needs: NeedsCertificate) {
@@ -40,7 +68,7 @@ impl Keeper {
         let mut events = pages::watch(secrets.clone(), only);
         let (mut is_there, mut last) = (false, String::new());
         // When to create the Secret again. A watch reports nothing about an object that does not exist.
-        let mut again = None::<Retry>;
+        let (mut again, mut losses) = (None::<Retry>, Losses::default());
         loop {
             let retry = async {
                 match again {
@@ -55,6 +83,7 @@ impl Keeper {
                 },
                 () = retry => None,
             };
+            let is_reported = event.is_some();
             let outcome = match event {
                 Some(Ok(Event::Init)) => {
                     is_there = false;
@@ -62,10 +91,17 @@ impl Keeper {
                 }
                 Some(Ok(Event::InitApply(secret) | Event::Apply(secret))) => {
                     (is_there, again) = (true, None);
+                    losses.appeared.get_or_insert_with(Instant::now);
                     self.take(&secret, &needs)
                 }
                 Some(Ok(Event::InitDone)) if is_there => continue,
                 Some(Ok(Event::InitDone | Event::Delete(_))) | None => {
+                    if let Some(retry) = is_reported.then(|| losses.count(Instant::now())).flatten() {
+                        let (namespace, times) = (&self.namespace, retry.failures);
+                        tracing::warn!(namespace, secret = name, times, "{DELETED}");
+                        again = Some(retry);
+                        continue;
+                    }
                     let created = self.create(&secrets, &name).await;
                     let failures = again.map_or(0, |retry| retry.failures);
                     again = created.is_err().then(|| Retry::after(failures, Instant::now()));
@@ -117,7 +153,7 @@ impl Keeper {
 #[cfg(test)]
 mod tests {
     use outside::{Disturbance, MemoryApi};
-    use tokio::time::{Duration, sleep};
+    use tokio::time::sleep;
 
     use super::*;
     use crate::runtime::readiness::Readiness;
@@ -186,5 +222,29 @@ mod tests {
         server.remove(path);
         sleep(Duration::from_secs(7)).await;
         assert_eq!(server.object(path).expect("it is tried again")["data"], made["data"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_secret_that_someone_keeps_deleting_is_created_ever_more_rarely() {
+        let (server, readiness) = (Arc::new(MemoryApi::new()), Readiness::default());
+        let path = "/api/v1/namespaces/ns/secrets/hook-certificate";
+        let needs = NeedsCertificate(readiness.require("certificate", "none"));
+        tokio::spawn(keeper_with(watched::client(&server)).run(needs));
+        let mut deleted = 0;
+        for _ in 0..6000 {
+            sleep(Duration::from_millis(100)).await;
+            if server.object(path).is_some() {
+                server.remove(path);
+                deleted += 1;
+            }
+        }
+        // After 0.5, 1, 2, … 256 seconds.
+        assert!((8..=15).contains(&deleted), "{deleted} times in ten minutes");
+        sleep(Duration::from_secs(600)).await;
+        assert!(server.object(path).is_some());
+        // It has lasted.
+        server.remove(path);
+        sleep(Duration::from_millis(100)).await;
+        assert!(server.object(path).is_some());
     }
 }
