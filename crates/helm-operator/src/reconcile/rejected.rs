@@ -27,7 +27,8 @@ const LEFT: &str = "the filter of this operator rejects the resource, and an ope
 
 /// What they say of a release that nobody is known to have recorded.
 const UNPROVEN: &str = "the filter of this operator rejects the resource, and this operator has no record of its release: the deletion is \
-    left to other operators. Once the status has not changed for ten minutes, the finalizer is removed, and nothing else";
+    left to other operators. Once the status reports no failure and has not changed for ten minutes, the finalizer is removed, and \
+    nothing else; if no other operator serves the resource, let the filter accept it, or remove the finalizer of the uninstall";
 
 /// What they say once the finalizer is gone.
 const LET_GO: &str = "removed the finalizer of a resource that the filter of this operator rejects, because no operator seems to uninstall \
