@@ -163,6 +163,10 @@ impl Slot for Progress<'_> {
 
     fn hook_left(&self, what: &str) {
         if let Some(primary) = self.shared.cache.primary(self.key) {
+            // A deletion that waits for objects leaves it again and again.
+            if primary.deleting && !self.shared.memory.change(self.key, |memory| memory.release.uninstall.leave(what)) {
+                return;
+            }
             let note =
                 format!("{what}; the action goes on beside it: look at the hook's object, and delete it by hand");
             self.shared.publish(&primary, Outcome::warning("HookLeft", "Hook", note));

@@ -131,7 +131,8 @@ impl StepContext<'_> {
         let options = Options {
             // A hook may do what the account may do, and not what the operator may.
             disable_hooks: self.orphaned || primary.annotations.disable_hooks(action),
-            leave_unended: self.leaves_unended(primary),
+            leave_unended: !primary.deleting && self.has_waited_for_refused(primary),
+            leave_succeeded: self.leaves_succeeded(primary),
             adopt: self.granted(primary),
             description: primary.annotations.description(action),
             max_history: self.shared.settings.max_history,
@@ -160,13 +161,21 @@ impl StepContext<'_> {
         }
     }
 
-    /// Returns whether the action may go on beside a hook that was not ended. A deletion may not: its message names the
+    /// Returns whether the server has refused for long enough to let the action end a hook, or delete what one left. The
+    /// action may then go on beside that, except a deletion beside a hook that was not ended: its message names the
     /// annotation that is the remedy.
-    fn leaves_unended(&self, primary: &Primary) -> bool {
+    fn has_waited_for_refused(&self, primary: &Primary) -> bool {
         let memory = self.shared.memory.of(self.key);
         // Checked first, because few resources have waited, and the digest of the inputs costs more.
         let has_waited = memory.failure.as_ref().is_some_and(|failure| failure.refused_ends >= MAX_OBSTRUCTIONS);
-        has_waited && !primary.deleting && memory.refused_ends(&self.attempt(primary)) >= MAX_OBSTRUCTIONS
+        has_waited && memory.refused_ends(&self.attempt(primary)) >= MAX_OBSTRUCTIONS
+    }
+
+    /// Returns whether the action may go on beside an object of a hook that succeeded. A deletion that waits for objects
+    /// gets here again and again, and does not wait for that one again.
+    fn leaves_succeeded(&self, primary: &Primary) -> bool {
+        let has_left = || self.shared.memory.of(self.key).release.uninstall.has_left();
+        (primary.deleting && has_left()) || self.has_waited_for_refused(primary)
     }
 
     /// Returns the refusal of the last attempt, if it had the same inputs.

@@ -42,6 +42,9 @@ pub struct Options {
     /// Whether to go on beside a hook of an interrupted action if the server answers its end with errors
     /// ([`Error::is_refused_end`]). Default: false.
     pub leave_unended: bool,
+    /// Whether to go on beside an object that a hook's policy deletes once it has succeeded, if the server answers its
+    /// deletion with errors ([`Error::is_refused_end`]). Default: false.
+    pub leave_succeeded: bool,
     /// Which existing objects to take over, although the release does not own them. Default: [`Adopt::Never`].
     pub adopt: Adopt,
     /// The description of a successful revision. Default: Helm's, for example `Install complete`.
@@ -84,6 +87,7 @@ impl Default for Options {
         Options {
             disable_hooks: false,
             leave_unended: false,
+            leave_succeeded: false,
             adopt: Adopt::Never,
             description: None,
             max_history: 10,
@@ -114,6 +118,7 @@ impl Environment<'_> {
             slot: self.slot,
             journal,
             patience: Patience::UntilInterrupted,
+            leaves_succeeded: self.options.leave_succeeded,
         }
     }
 

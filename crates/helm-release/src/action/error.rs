@@ -114,7 +114,8 @@ impl Error {
     }
 
     /// Returns whether a hook of an interrupted action may still run, because the server, or a proxy before it, answered its
-    /// end with errors. Nothing can follow that action before, and the cause may last for ever.
+    /// end with errors. Nothing can follow that action before, and the cause may last for ever. Also whether an object of a
+    /// hook that succeeded cannot be deleted because of such an answer, before which its action does not go on.
     pub fn is_refused_end(&self) -> bool {
         matches!(self, Error::Hook(error) if error.is_refused_end())
     }

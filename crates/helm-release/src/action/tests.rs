@@ -1246,6 +1246,48 @@ async fn releases_with_delete_hooks_are_first_recorded_as_uninstalling() {
     }
 }
 
+/// Creates a world that refuses deletions, and a candidate with a hook whose object goes once the hook has succeeded.
+fn with_refused_clean_up(event: HookEvent) -> (World, Candidate) {
+    let world = World::new();
+    world.server.refuse(|call| {
+        let is_deletion = call.method == Method::DELETE;
+        is_deletion.then(|| kube::Error::from_status(403, "Forbidden", "denied by policy"))
+    });
+    let hook = Hook { delete_policies: vec![DeletePolicy::HookSucceeded], ..sample::hook("h", &[event]) };
+    (world, Candidate { hooks: vec![hook], ..candidate(&[map("a", "1")]) })
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_action_goes_on_beside_what_a_succeeded_hook_made_only_on_request() {
+    for event in [HookEvent::PreInstall, HookEvent::PostInstall] {
+        for leaves in [false, true] {
+            let (mut world, candidate) = with_refused_clean_up(event);
+            world.options.leave_succeeded = leaves;
+            let installed = install(&world.env(), &candidate, None).await;
+            assert_eq!(installed.is_ok(), leaves, "{event:?}");
+            assert!(installed.err().is_none_or(|failure| failure.cause.is_refused_end()), "{event:?}");
+            let status = if leaves { Status::Deployed } else { Status::PendingInstall };
+            assert_eq!(world.statuses().await, [status], "{event:?}");
+            assert!(world.server.object(&format!("{MAPS}/h")).is_some());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_uninstall_goes_on_beside_what_its_succeeded_hook_made_only_on_request() {
+    let (mut world, candidate) = with_refused_clean_up(HookEvent::PreDelete);
+    let installed = world.install(&candidate).await;
+    let (marks, packed) = (installed.inventory, installed.packed);
+    let mut at = Uninstalling { version: 1, marks, packed, resource_version: None };
+    for _ in 0..2 {
+        let error = run_pre_delete(&world.env(), &mut at).await.unwrap_err();
+        assert!(error.is_refused_end() && at.marks.hooks_done, "{error}");
+    }
+    world.options.leave_succeeded = true;
+    run_pre_delete(&world.env(), &mut at).await.unwrap();
+    assert_eq!(world.runs(), 1);
+}
+
 /// Returns values that no record can be read with.
 fn too_deep() -> Value {
     (0..200).fold(json!({}), |inner, _| json!({"a": inner}))
@@ -1526,7 +1568,7 @@ async fn a_post_delete_hook_whose_object_cannot_be_deleted_runs_once_and_is_give
     });
     for tries in 1..POST_DELETE_TRIES {
         let error = run_post_delete(&world.env(), &mut at).await.unwrap_err();
-        assert_eq!((error.is_unanswered(), at.marks.failed_post_deletes), (false, tries), "{error}");
+        assert_eq!((error.is_refused_end(), at.marks.failed_post_deletes), (true, tries), "{error}");
     }
     let last = run_post_delete(&world.env(), &mut at).await.unwrap();
     assert!(matches!(last, PostDelete::GivenUp(_)), "{last:?}");

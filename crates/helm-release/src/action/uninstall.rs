@@ -335,7 +335,8 @@ pub async fn run_post_delete(env: &Environment<'_>, at: &mut Uninstalling) -> Re
         Ok(left_out) => return Ok(PostDelete::Done(left_out)),
         Err(error) => error,
     };
-    if (!error.is_unanswered() || error.is_slow_deletion()) && !error.is_interruption() {
+    let has_failed = !error.is_unanswered() || error.is_slow_deletion() || error.is_rejected_clean_up();
+    if has_failed && !error.is_interruption() {
         at.marks.failed_post_deletes += 1;
     }
     if let Err(error) = at.take(env.storage.update(&release, &at.marks).await) {

@@ -1,5 +1,5 @@
 //! Tests of deletions that the server refuses: what a chart drops stays, and the release is neither undone nor upgraded
-//! again because of it.
+//! again because of it. What hooks that succeeded have left holds up their action for a while only.
 
 use super::hooks::{self, JOBS, count, hook, with_hooks};
 use super::reporting::published;
@@ -127,4 +127,108 @@ async fn a_rollback_that_may_not_delete_what_the_upgrade_made_is_completed_later
     assert_eq!((world.maps().len(), runs(&world)), (3, 1));
     assert_eq!(world.history(), ["1 superseded", "2 failed", "3 deployed"]);
     assert_eq!(world.state("Stalled"), "True/RetriesExceeded", "no retries are left");
+}
+
+/// Returns a release whose hook of this event leaves no Job once it has succeeded, and whose Jobs may not be deleted.
+async fn with_refused_clean_up(event: &str, refusal: fn() -> Error) -> World {
+    let gone = json!({"name": "gone", "events": [event], "policies": ["hook-succeeded"]});
+    let server = World::new(with_hooks(json!([gone]))).server;
+    let world = World::with_events(server, Arc::new(Stub::default()), |settings| {
+        (settings.retries, settings.hook_timeout) = (Some(0), Duration::from_secs(60));
+    });
+    hooks::reconcile(&world, "Complete").await;
+    world.server.refuse(move |call| {
+        let is_it = call.method == http::Method::DELETE && call.path.starts_with(JOBS);
+        is_it.then(refusal)
+    });
+    world
+}
+
+fn denied() -> Error {
+    Error::from_status(403, "Forbidden", "denied by policy")
+}
+
+fn failing_webhook() -> Error {
+    Error::from_status(500, "InternalError", "failed calling webhook")
+}
+
+/// Retries until this is so. Returns how often.
+async fn retried_until(world: &World, is_so: impl Fn(&World) -> bool) -> usize {
+    for retries in 0..20 {
+        if is_so(world) {
+            return retries;
+        }
+        retry(world).await;
+    }
+    unreachable!("{:?} {:?}", world.history(), world.maps())
+}
+
+/// Returns the events that name what an action goes on beside.
+async fn left(world: &World) -> Vec<String> {
+    let events = published(world).await;
+    events.into_iter().filter(|event| event.starts_with("Warning HookLeft ")).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_goes_on_after_ten_refusals_beside_a_job_that_has_succeeded() {
+    for event in ["pre-upgrade", "post-upgrade"] {
+        for refusal in [denied as fn() -> Error, failing_webhook] {
+            let world = with_refused_clean_up(event, refusal).await;
+            world.edit(|p| p["spec"]["value"] = "2".into());
+            hooks::reconcile(&world, "Complete").await;
+            assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"], "{event}");
+            let said = world.condition("Irreconcilable").unwrap_or_default();
+            assert!(said.contains("has succeeded, but Job \"gone\" cannot be deleted"), "{said}");
+            let retries = retried_until(&world, |world| world.history() == ["1 superseded", "2 deployed"]).await;
+            assert!((9..=11).contains(&retries), "{event}: {retries}");
+            assert_eq!((world.value_of("a"), runs(&world)), (json!("2"), 1), "{event}");
+            assert!(world.server.object(&format!("{JOBS}/gone")).is_some());
+            let left = left(&world).await;
+            assert!(matches!(&left[..], [once] if once.contains("x1") && once.contains("Job \"gone\"")), "{left:?}");
+            assert_eq!((world.condition("Irreconcilable"), world.state("Ready").as_str()), (None, "True/Ready"));
+            // The next revision deletes it first.
+            world.server.accept();
+            world.edit(|p| p["spec"]["value"] = "3".into());
+            retried_until(&world, |world| world.history().contains(&"3 deployed".to_owned())).await;
+            assert_eq!(world.server.object(&format!("{JOBS}/gone")), None, "{event}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_waits_for_an_answer_to_the_deletion_of_a_job_that_has_succeeded() {
+    let world = with_refused_clean_up("pre-upgrade", || Error::Transport("reset".into())).await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    for _ in 0..15 {
+        retry(&world).await;
+        assert_eq!(world.history(), ["1 deployed", "2 pending-upgrade"]);
+    }
+    world.server.accept();
+    retry(&world).await;
+    assert_eq!(world.history(), ["1 superseded", "2 deployed"]);
+    assert_eq!((left(&world).await, runs(&world)), (vec![], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_goes_on_after_ten_refusals_beside_a_job_that_has_succeeded_and_says_so_once() {
+    for refusal in [denied as fn() -> Error, failing_webhook] {
+        let world = with_refused_clean_up("pre-delete", refusal).await;
+        world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/uninstall-wait": "true"}));
+        let mut held = world.server.object(&format!("{MAPS}/a")).unwrap();
+        held["metadata"]["finalizers"] = json!(["x/y"]);
+        world.server.put(&format!("{MAPS}/a"), held, "someone");
+        world.delete();
+        hooks::reconcile(&world, "Complete").await;
+        assert_eq!(world.maps().len(), 3);
+        let retries = retried_until(&world, |world| world.maps() == ["a"]).await;
+        assert!((9..=11).contains(&retries), "{retries}");
+        for _ in 0..3 {
+            retry(&world).await;
+            let said = ["ReleaseFailed", "Irreconcilable"].map(|kind| world.condition(kind).unwrap_or_default());
+            assert!(!said.iter().any(|said| said.contains("cannot be deleted")), "it waits for the map: {said:?}");
+        }
+        let left = left(&world).await;
+        assert!(matches!(&left[..], [once] if once.contains("x1") && once.contains("Job \"gone\"")), "{left:?}");
+        assert_eq!((runs(&world), world.maps()), (1, vec!["a".to_owned()]));
+    }
 }

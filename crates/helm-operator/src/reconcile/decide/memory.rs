@@ -22,6 +22,7 @@ use super::health::Waiting;
 use super::held::Lacking;
 use super::last_failure::LastFailure;
 use super::remembered::{Detections, FoundTokens, HandledTriggers, Met, Unmoved, UnreadValues, Unserved};
+use super::uninstall_notes::UninstallNotes;
 use crate::reconcile::failure::{Failed, FailedAttempt, Obstacle};
 use crate::status::reason::Reason;
 use crate::status::{Condition, Fault, PlanReport, RETRIES_EXCEEDED, condition};
@@ -175,8 +176,8 @@ pub(crate) struct ReleaseMemory {
     pub(crate) took_over: bool,
     /// The uid of a resource that was uninstalled completely.
     pub(crate) cleared: Option<Box<str>>,
-    /// Whether an event said that the release is uninstalled without its hooks.
-    pub(crate) skip_published: bool,
+    /// What events have said about its uninstall.
+    pub(crate) uninstall: UninstallNotes,
     /// The objects that the last event named as left.
     pub(crate) left: Option<Box<str>>,
     /// Whether this process has removed an install that failed, and that earlier records beside it may describe.
@@ -449,7 +450,7 @@ impl ResourceMemory {
                     lost: None,
                     took_over: false,
                     cleared: None,
-                    skip_published: false,
+                    uninstall,
                     left: None,
                     removed: false,
                     left_alone: None,
@@ -462,7 +463,7 @@ impl ResourceMemory {
         else {
             return false;
         };
-        *drift == DriftMemory::default() && status.is_blank()
+        *drift == DriftMemory::default() && status.is_blank() && *uninstall == UninstallNotes::default()
     }
 
     /// Returns the current failure: this process's, or else the one that it found.

@@ -12,6 +12,7 @@ pub(crate) mod drift;
 pub(crate) mod last_failure;
 pub(crate) mod memory;
 pub(crate) mod remembered;
+pub(crate) mod uninstall_notes;
 
 pub(crate) mod quotations;
 

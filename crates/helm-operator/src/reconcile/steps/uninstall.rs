@@ -19,6 +19,7 @@ use super::unproven::{ChartHooks, is_uninstalling, is_unproven};
 use super::unrecorded::{delete_lost, import_hooks};
 use super::{deploy, remediate};
 use crate::reconcile::decide::state::Recorded;
+use crate::reconcile::decide::uninstall_notes::UninstallNotes;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, FailedStep, Learned, NextStep, after};
 use crate::reconcile::report::status_writer;
@@ -130,7 +131,7 @@ pub(super) async fn end_hooks(context: &StepContext<'_>, primary: &Primary) -> R
 fn forget(context: &StepContext<'_>, primary: &Primary) {
     context.shared.memory.change(context.key, |memory| {
         (memory.release.lost, memory.release.cleared) = (None, Some(primary.uid().into()));
-        memory.release.skip_published = false;
+        memory.release.uninstall = UninstallNotes::default();
     });
 }
 

@@ -58,7 +58,8 @@ pub(super) async fn import_hooks(context: &StepContext<'_>, primary: &Primary) -
 
 /// Publishes once that no hook runs. An uninstall that waits for objects gets here again and again.
 fn publish_skipped(context: &StepContext<'_>, primary: &Primary, why: &str) {
-    let was_published = |memory: &mut ResourceMemory| std::mem::replace(&mut memory.release.skip_published, true);
+    let was_published =
+        |memory: &mut ResourceMemory| std::mem::replace(&mut memory.release.uninstall.skips_hooks, true);
     if context.shared.memory.change(context.key, was_published) {
         return;
     }

@@ -28,6 +28,8 @@ pub(super) struct Clock<'a> {
     started: Instant,
     /// The time that passed before this process began to wait.
     before: Duration,
+    /// How long the server may keep rejecting a request with transient errors; `None` sets no other limit than the hook's.
+    refused: Option<Duration>,
 }
 
 impl<'a> Clock<'a> {
@@ -36,7 +38,12 @@ impl<'a> Clock<'a> {
         let running = matches!(hook.last_run.phase, HookPhase::Running | HookPhase::Unknown);
         let before = hook.last_run.started_at.filter(|_| running).map(|at| outside::now().duration_since(at));
         let before = before.and_then(|passed| Duration::try_from(passed).ok()).unwrap_or_default();
-        Clock { hook, run, started: Instant::now(), before }
+        Clock { hook, run, started: Instant::now(), before, refused: None }
+    }
+
+    /// Limits how long the server may keep rejecting each request with transient errors.
+    pub(super) fn refused_for(self, limit: Duration) -> Clock<'a> {
+        Clock { refused: Some(limit), ..self }
     }
 
     fn elapsed(&self) -> Duration {
@@ -49,7 +56,7 @@ impl<'a> Clock<'a> {
     where
         F: Future<Output = Result<T, Error>>,
     {
-        self.retry_until(what, None, ask).await
+        self.retry_until(what, self.refused, ask).await
     }
 
     /// Repeats a request as [`Clock::retry`] does, but gives up once the server has rejected it for as long as

@@ -7,7 +7,7 @@ use outside::group_of;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{INTERRUPTED, SUCCEEDED, objects};
+use super::{HOOK_RUN_ANNOTATION, INTERRUPTED, SUCCEEDED, objects};
 use crate::kube::objects::expiry::{TTL, expires};
 use crate::kube::objects::object::Object;
 use crate::release::{DeletePolicy, Hook, HookEvent, HookPhase, LastRun};
@@ -201,6 +201,14 @@ pub(super) fn standing(kind: &str, made_by: Option<&str>, runs: &[String]) -> St
         false if runs_to_an_end(kind) => Standing::Left,
         false => Standing::Lasting,
     }
+}
+
+/// Returns whether the Job or Pod of an earlier run should have been deleted when its hook succeeded: the server refused
+/// that then. Helm's have no run.
+pub(super) fn should_be_gone(kind: &str, live: &Value, policies: &[DeletePolicy]) -> bool {
+    let is_ours = live["metadata"]["annotations"][HOOK_RUN_ANNOTATION].is_string();
+    let has_succeeded = outcome(kind, &live["status"]) == Some(HookResult::Succeeded);
+    is_ours && has_succeeded && policies.contains(&DeletePolicy::HookSucceeded)
 }
 
 /// Returns who made the Job or Pod that is in the way of a hook with these policies, and what removes it.

@@ -103,6 +103,16 @@ pub enum HookError {
         #[source]
         source: Box<HookError>,
     },
+    /// Its delete policy removes an object once the hook has succeeded, and the server does not delete it.
+    #[error("hook {path} has succeeded, but {object} cannot be deleted")]
+    Uncleaned {
+        path: String,
+        object: String,
+        /// Whether the server, or a proxy before it, answered the last request, or no answer could help.
+        was_answered: bool,
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
 }
 
 impl HookError {
@@ -119,7 +129,8 @@ impl HookError {
             | HookError::Unanswered { .. }
             | HookError::StillDeleting { .. }
             | HookError::Unended { .. }
-            | HookError::MayRun { .. } => true,
+            | HookError::MayRun { .. }
+            | HookError::Uncleaned { .. } => true,
             error => outside::is_unanswered(error),
         }
     }
@@ -127,7 +138,7 @@ impl HookError {
     /// Returns whether an outage is the cause, rather than a refusal.
     pub(crate) fn is_outage(&self) -> bool {
         match self {
-            HookError::Unanswered { .. } => true,
+            HookError::Unanswered { .. } | HookError::Uncleaned { was_answered: false, .. } => true,
             HookError::Unended { source, .. } | HookError::MayRun { source, .. } => source.is_outage(),
             error => outside::is_outage(error),
         }
@@ -139,15 +150,21 @@ impl HookError {
     }
 
     /// Returns whether a hook of a revision that is given up may still run, because the server, or a proxy before it, answered
-    /// its end with errors. That may last for ever: the revision itself may have broken a webhook.
+    /// its end with errors, or whether an object of a hook that succeeded is left because of such an answer. That may last for
+    /// ever: the revision itself may have broken a webhook.
     pub(crate) fn is_refused_end(&self) -> bool {
-        matches!(self, HookError::MayRun { .. }) && self.reached_server()
+        matches!(self, HookError::MayRun { .. } | HookError::Uncleaned { .. }) && self.reached_server()
+    }
+
+    /// Returns whether the server rejects the deletion of a succeeded hook's object for another reason than an outage.
+    pub(crate) fn is_rejected_clean_up(&self) -> bool {
+        matches!(self, HookError::Uncleaned { .. }) && outside::reached_server(self) && !outside::is_unanswered(self)
     }
 
     /// Returns whether the server, or a proxy before it, answered the last request that failed.
     pub(crate) fn reached_server(&self) -> bool {
         match self {
-            HookError::Unanswered { was_answered, .. } => *was_answered,
+            HookError::Unanswered { was_answered, .. } | HookError::Uncleaned { was_answered, .. } => *was_answered,
             HookError::Unended { source, .. } | HookError::MayRun { source, .. } => source.reached_server(),
             error => outside::reached_server(error),
         }
@@ -158,13 +175,31 @@ impl HookError {
     pub(crate) fn with_object(&self) -> String {
         match self {
             HookError::MayRun { source, .. } => format!("{self}: {source}"),
-            error => error.to_string(),
+            error => match outside::named(error) {
+                Some(answer) => format!("{error} ({answer})"),
+                None => error.to_string(),
+            },
         }
     }
 
     /// Returns the error of an end that was not answered.
     pub(super) fn of_end(self, hook: &Hook) -> HookError {
         HookError::MayRun { path: hook.path.clone(), source: Box::new(self) }
+    }
+
+    /// Returns the error of deleting this object of a hook that succeeded.
+    pub(super) fn of_clean_up(self, object: String) -> HookError {
+        let path = match &self {
+            HookError::Api { path, .. } | HookError::Unanswered { path, .. } => path.clone(),
+            _ => return self,
+        };
+        // What is wrong whatever the server answers, such as a kind that it no longer serves, is no outage.
+        let was_answered = self.reached_server() || !self.is_unanswered();
+        let source: Box<dyn std::error::Error + Send + Sync> = match self {
+            HookError::Api { source, .. } => Box::new(source),
+            error => Box::new(error),
+        };
+        HookError::Uncleaned { path, object, was_answered, source }
     }
 
     /// Returns the error of a wait whose last request was refused, or not answered.

@@ -2,10 +2,11 @@
 //! `pkg/action/hooks.go`.
 //!
 //! `one` runs a single hook, within the time of its `clock`. `objects` creates, finds and deletes its objects, and
-//! `overwrite` applies them over existing ones. `abandon` ends hooks that nothing continues. `decide` interprets their
-//! state, and `error` their failures.
+//! `overwrite` applies them over existing ones. `clean_up` deletes those of hooks that succeeded, and `abandon` ends hooks
+//! that nothing continues. `decide` interprets their state, and `error` their failures.
 
 mod abandon;
+mod clean_up;
 mod clock;
 mod decide;
 mod error;
@@ -76,6 +77,9 @@ pub(crate) struct HookRun<'a> {
     pub journal: &'a dyn Journal,
     /// The events that end the wait.
     pub patience: Patience,
+    /// Whether the action goes on beside an object of a hook that succeeded, if the server answers its deletion with an
+    /// error.
+    pub leaves_succeeded: bool,
 }
 
 impl HookRun<'_> {
@@ -239,38 +243,6 @@ impl Applier {
             }
         }
         Ok(false)
-    }
-
-    /// Deletes what the recorded runs of an event's hooks with the policy `hook-succeeded` made, in reverse order, and
-    /// waits until it is gone. Leaves out hooks that have begun again at `next`, the action's next event: they are
-    /// cleaned up after that event. Repeating it is safe, also while the hooks of `next` run. An object that is not gone
-    /// within the hook's timeout is only logged: its hook has ended.
-    ///
-    /// # Errors
-    /// An object belongs to someone else, or cannot be deleted.
-    pub(crate) fn clean_up_hooks<'a>(
-        &'a self,
-        release: &'a Release,
-        event: HookEvent,
-        next: Option<HookEvent>,
-        run: &'a HookRun<'a>,
-    ) -> BoxFuture<'a, Result<(), HookError>> {
-        Box::pin(async move {
-            let order = decide::to_clean_up(&release.hooks, event, next);
-            let delete = async {
-                for at in order.iter().rev() {
-                    match self.delete_run(release, *at, SUCCEEDED, run).await {
-                        Err(error) if error.is_slow_deletion() => log_cleanup(Err(error)),
-                        deleted => deleted?,
-                    }
-                }
-                Ok(())
-            };
-            if order.is_empty() {
-                return Ok(());
-            }
-            without_slot(run.slot, delete).await
-        })
     }
 
     /// Deletes the objects of a hook that failed, if it has one of these policies. It may have failed because Helm's Job took

@@ -246,7 +246,7 @@ fn is_helms(live: &Value) -> bool {
 
 /// Returns the name of this run's object: the chart's, or else the one that is chosen for it; `None` if the chart asks for
 /// no name.
-fn name_of(object: &Object, stamp: &Stamp, decoration: &Decoration) -> Option<String> {
+pub(super) fn name_of(object: &Object, stamp: &Stamp, decoration: &Decoration) -> Option<String> {
     if !object.name.is_empty() {
         return Some(object.name.clone());
     }

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::time::Instant;
 
 use super::clock::Clock;
-use super::decide::{Standing, in_the_way, standing};
+use super::decide::{Standing, in_the_way, should_be_gone, standing};
 use super::objects::{Made, Stamp, check_ours};
 use super::{HOOK_RUN_ANNOTATION, HookError, MadeBy};
 use crate::kube::live_state::live::Live;
@@ -20,7 +20,7 @@ use crate::kube::writes::write::{Body, Previous};
 
 impl Applier {
     /// Overwrites the object with this one's name. Returns `None` if it was deleted in the meantime, so that it can be
-    /// created.
+    /// created. The Job or Pod of an earlier run whose hook succeeded is deleted, if that was its policy.
     ///
     /// # Errors
     /// It belongs to someone else, or is a Job or Pod that no hook of this event made. The server rejects the change, or
@@ -45,6 +45,10 @@ impl Applier {
                 }
                 check_ours(&live, &metadata, object, &body.key.namespace, clock)?;
                 if standing == Standing::Left {
+                    if self.is_to_go(object, &body.path, clock).await? {
+                        self.delete_hook(object, (MadeBy::Operator, stamp), clock).await?;
+                        return Ok(None);
+                    }
                     let why = in_the_way(made_by, &clock.hook.delete_policies);
                     return Err(HookError::Left { path: clock.hook.path.clone(), object: describe(object), why });
                 }
@@ -63,6 +67,13 @@ impl Applier {
             clock.wait(&what, None, &mut pause).await?;
         }
         Ok(None)
+    }
+
+    /// Returns whether the Job or Pod at this path should have been deleted when its hook succeeded.
+    async fn is_to_go(&self, object: &Object, path: &str, clock: &Clock<'_>) -> Result<bool, HookError> {
+        let what = format!("{} to be found", describe(object));
+        let live = clock.retry(&what, || self.get(path)).await?;
+        Ok(live.is_some_and(|live| should_be_gone(&object.kind, &live, &clock.hook.delete_policies)))
     }
 
     /// Applies over the object with this metadata, and returns the result; `None` if the object changed since it was

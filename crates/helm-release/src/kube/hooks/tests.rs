@@ -54,6 +54,7 @@ struct Notes {
     phases: Mutex<Vec<Vec<HookPhase>>>,
     refuse: Mutex<Vec<Error>>,
     interrupted: Mutex<Option<&'static str>>,
+    left: Mutex<Vec<String>>,
 }
 
 impl Slot for Notes {
@@ -69,6 +70,10 @@ impl Slot for Notes {
 
     fn interruption(&self) -> Option<&'static str> {
         *self.interrupted.lock().unwrap()
+    }
+
+    fn hook_left(&self, what: &str) {
+        self.left.lock().unwrap().push(what.to_owned());
     }
 }
 
@@ -89,6 +94,7 @@ struct World {
     notes: Notes,
     timeout: Option<Duration>,
     unclaimed: Adopt,
+    leaves_succeeded: bool,
 }
 
 impl World {
@@ -96,7 +102,7 @@ impl World {
         let server = Arc::new(MemoryApi::new());
         let applier = Applier::new(server.clone());
         let timeout = Some(Duration::from_secs(300));
-        World { server, applier, notes: Notes::default(), timeout, unclaimed: Adopt::Never }
+        World { server, applier, notes: Notes::default(), timeout, unclaimed: Adopt::Never, leaves_succeeded: false }
     }
 
     /// Creates a world whose server has a policy that gives each Job a TTL.
@@ -121,6 +127,7 @@ impl World {
             slot: &self.notes,
             journal: &self.notes,
             patience: Patience::UntilInterrupted,
+            leaves_succeeded: self.leaves_succeeded,
         }
     }
 
@@ -1713,6 +1720,88 @@ async fn a_succeeded_job_that_is_still_being_deleted_does_not_fail_its_action() 
     assert!(world.server.object(JOB).unwrap()["metadata"]["deletionTimestamp"].is_string());
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_a_succeeded_hook_made_is_left_only_on_request_if_the_server_refuses_to_delete_it() {
+    for (code, waits) in [(403, false), (500, true)] {
+        let mut world = World::new();
+        world.server.refuse(move |call| {
+            let is_deletion = call.method == http::Method::DELETE;
+            is_deletion.then(|| Error::from_status(code, "Forbidden", "s3cret denied by policy"))
+        });
+        let mut release = release(vec![unreplaced(map("a", 0), "c/a.yaml"), unreplaced(map("b", 1), "c/b.yaml")]);
+        let began = Instant::now();
+        let error = world.run(&mut release).await.unwrap_err();
+        assert_eq!(error.to_string(), "hook c/b.yaml has succeeded, but ConfigMap \"b\" cannot be deleted");
+        assert!(error.is_unanswered() && error.is_refused_end(), "{code}");
+        assert_eq!((error.is_rejected_clean_up(), error.is_outage()), (!waits, waits), "{code}");
+        assert_eq!(began.elapsed() >= Duration::from_secs(120), waits, "{code}: {:?}", began.elapsed());
+        assert!(world.notes.left.lock().unwrap().is_empty());
+        world.leaves_succeeded = true;
+        world.run(&mut release).await.unwrap();
+        let left = |path: &str, name: &str| {
+            format!("hook {path} has succeeded, but ConfigMap {name:?} cannot be deleted (HTTP {code} Forbidden)")
+        };
+        assert_eq!(*world.notes.left.lock().unwrap(), [left("c/b.yaml", "b"), left("c/a.yaml", "a")]);
+        world.server.accept();
+        world.run(&mut release).await.unwrap();
+        assert_eq!(world.server.paths(), Vec::<String>::new(), "{code}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_succeeded_hook_made_is_never_left_because_its_deletion_is_not_answered() {
+    let world = World { leaves_succeeded: true, ..World::new() };
+    world.server.refuse(|call| (call.method == http::Method::DELETE).then(|| Error::Transport("reset".into())));
+    let error = world.run(&mut release(vec![unreplaced(map("a", 0), "c/a.yaml")])).await.unwrap_err();
+    assert!(error.is_unanswered() && error.is_outage(), "{error}");
+    assert!(!error.is_refused_end() && !error.is_rejected_clean_up(), "{error}");
+    assert!(world.notes.left.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_left_job_with_a_generated_name_is_named() {
+    let world = World { leaves_succeeded: true, ..World::new() };
+    fail_deletions(&world.server);
+    let mut release = release(vec![generated_job(DeletePolicy::HookSucceeded)]);
+    let ends = async {
+        sleep(Duration::from_secs(5)).await;
+        end_at(&world.server, &world.server.paths()[0], "Complete");
+    };
+    tokio::join!(world.run(&mut release), ends).0.unwrap();
+    let path = world.server.paths().remove(0);
+    let name = path.rsplit('/').next().unwrap();
+    let left = world.notes.left.lock().unwrap();
+    assert!(matches!(&left[..], [what] if what.contains(&format!("Job {name:?} cannot be deleted"))), "{left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_that_should_be_gone_since_it_succeeded_does_not_stand_in_the_way_of_the_next_run() {
+    use DeletePolicy::{HookFailed, HookSucceeded};
+    for (policies, has_ended, goes) in [
+        (vec![HookSucceeded], "Complete", true),
+        (vec![HookSucceeded, HookFailed], "Complete", true),
+        (vec![HookSucceeded], "Failed", false),
+        (vec![HookFailed], "Complete", false),
+    ] {
+        let world = World::new();
+        put_job(&world.server, "2.long ago", json!({}));
+        end(&world.server, has_ended);
+        let uid = || world.server.object(JOB).map(|job| job["metadata"]["uid"].clone());
+        let before = uid();
+        let mut release = release(vec![Hook { delete_policies: policies.clone(), ..job("") }]);
+        let mut during = None;
+        let ran = world.run_while(&mut release, 5, |server| {
+            during = uid();
+            if goes {
+                complete(server);
+            }
+        });
+        let ran = ran.await;
+        assert_eq!(ran.is_ok(), goes, "{policies:?} {has_ended}: {ran:?}");
+        assert_eq!(during.is_some() && during != before, goes, "{policies:?} {has_ended}");
+    }
+}
+
 /// Stores the ConfigMap of an earlier run of the hook `a`.
 fn put_map(server: &MemoryApi, value: &str) {
     let annotations = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
@@ -1819,6 +1908,7 @@ async fn the_worker_slot_is_released_only_for_hooks() {
         slot: &places,
         journal: &(),
         patience,
+        leaves_succeeded: false,
     };
     let mut release = release(vec![map("a", 0)]);
     world.applier.run_hooks(&mut release, HookEvent::PostInstall, &run).await.unwrap();
