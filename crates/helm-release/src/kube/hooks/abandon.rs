@@ -5,7 +5,7 @@ use futures::future::BoxFuture;
 use super::clock::Clock;
 use super::decide::Left;
 use super::objects::Stamp;
-use super::{HookError, HookRun, decide, log_cleanup, objects};
+use super::{HookError, HookRun, INTERRUPTED, MadeBy, decide, deleted_by, log_cleanup, objects, one};
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applier, describe};
 use crate::release::{Hook, HookPhase, Release};
@@ -104,6 +104,40 @@ impl Applier {
             }
         }
         Ok(false)
+    }
+
+    /// Ends what still runs of a hook that is a list and has failed, by the policies for what is interrupted: another Job of
+    /// it failed, or another object was not created. What has ended stays for its owner to inspect. Records the failure
+    /// before the first deletion. What cannot be deleted is only logged.
+    ///
+    /// # Errors
+    /// The release cannot be recorded; then nothing is deleted. Or a read or a deletion was not answered.
+    pub(super) async fn end_rest(&self, release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
+        let run = run.brief();
+        let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
+        let clock = Clock::start(hook, &run);
+        let mut running = Vec::new();
+        for object in decide::may_run_beside(deleted_by(hook, INTERRUPTED)?) {
+            let what = format!("{} to be found", describe(&object));
+            let found = clock.retry(&what, || self.find(&object, &stamp, &run)).await;
+            match found {
+                Ok(Some(made)) if !made.is_over => running.push(object),
+                Err(error) if error.is_outage() => return Err(error),
+                found => log_cleanup(found.map(|_| ())),
+            }
+        }
+        if running.is_empty() {
+            return Ok(());
+        }
+        one::record_end(release, at, &run).await?;
+        let mut answered = Ok(());
+        for object in running {
+            match self.delete_hook(&object, (MadeBy::RecordedRun, &stamp), &clock).await {
+                Err(error) if error.is_outage() => answered = Err(error),
+                deleted => log_cleanup(deleted),
+            }
+        }
+        answered
     }
 
     async fn delete_left(&self, release: &Release, left: &[Left], run: &HookRun<'_>) -> Result<(), HookError> {

@@ -235,6 +235,13 @@ pub(super) fn runs_to_an_end(kind: &str) -> bool {
     matches!(kind, "Job" | "Pod")
 }
 
+/// Returns which of these objects of a hook that failed may run beside what failed: the Jobs and Pods of a list.
+pub(super) fn may_run_beside(mut objects: Vec<Object>) -> Vec<Object> {
+    let is_list = objects.len() > 1;
+    objects.retain(|object| is_list && runs_to_an_end(&object.kind));
+    objects
+}
+
 /// Returns whether any object of a hook runs and finishes. A hook may be a list.
 pub(super) fn has_an_end(hook: &Hook) -> bool {
     objects::of(hook).is_ok_and(|all| all.iter().any(|object| runs_to_an_end(&object.kind)))

@@ -133,8 +133,9 @@ impl Applier {
     /// before objects of the hook that failed are deleted. A hook whose end is unknown keeps its phase and all objects: the
     /// next call finds them and continues to wait. A hook that the slot interrupts, or that does not finish in time, has
     /// failed; then its objects with the policy `before-hook-creation` are also deleted immediately, because they may still
-    /// run. Once all have succeeded, the caller records `release` and then calls [`Applier::clean_up_hooks`]: after a
-    /// restart, the record must show what succeeded before its objects are deleted.
+    /// run. So are the Jobs and Pods of a list that still run when something else of it fails. Once all have succeeded, the
+    /// caller records `release` and then calls [`Applier::clean_up_hooks`]: after a restart, the record must show what
+    /// succeeded before its objects are deleted.
     ///
     /// # Retries
     /// Transient errors are retried until the hook's timeout, each request after 30 s without a response. A create that
@@ -193,10 +194,14 @@ impl Applier {
                 }
                 let run = run.after(&error);
                 let policies = error.policies(&release.hooks[*at]);
-                let cleaned = self.delete_failed((&*release, *at), error.whose(), policies, &run).await;
+                let mut cleaned = self.delete_failed((&*release, *at), error.whose(), policies, &run).await;
+                if !error.leaves_it_running() {
+                    log_cleanup(cleaned);
+                    cleaned = self.end_rest(release, *at, &run).await;
+                }
                 let error = match cleaned {
                     // Once the revision has failed, nothing ends what still runs.
-                    Err(source) if error.leaves_it_running() && source.leaves_end_open() => {
+                    Err(source) if source.leaves_end_open() => {
                         HookError::Unended { why: Box::new(error), source: Box::new(source) }
                     }
                     cleaned => {
@@ -256,11 +261,7 @@ impl Applier {
         run: &HookRun<'_>,
     ) -> Result<(), HookError> {
         if !deleted_by(&release.hooks[at], policies)?.is_empty() {
-            match one::record(release, at, run).await {
-                // Nobody continues what has no record.
-                Err(HookError::Record { source, .. }) if run.journal.is_gone(&*source) => {}
-                recorded => recorded?,
-            }
+            one::record_end(release, at, run).await?;
         }
         self.delete_by_policy((release, at), made_by, policies, run).await
     }

@@ -256,6 +256,14 @@ enum Found {
     Ended,
 }
 
+/// Records that a hook has ended, unless nobody continues the release.
+pub(super) async fn record_end(release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
+    match record(release, at, run).await {
+        Err(HookError::Record { source, .. }) if run.journal.is_gone(&*source) => Ok(()),
+        recorded => recorded,
+    }
+}
+
 /// Records the run of a hook, retrying transient errors.
 pub(super) async fn record(release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
     let clock = Clock::start(&release.hooks[at], run);

@@ -479,6 +479,64 @@ async fn a_job_in_a_list_is_ended_as_any_other() {
     assert_eq!(world.server.paths(), Vec::<String>::new());
 }
 
+/// Returns a hook that is a list of these objects.
+fn list(items: &[Value]) -> Hook {
+    let manifest = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    Hook { kind: "List".into(), manifest, ..job("") }
+}
+
+/// Returns a hook that is a list of two Jobs.
+fn two_jobs() -> Hook {
+    list(&["j", "k"].map(|name| json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": name}})))
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_in_a_list_is_ended_when_another_one_fails() {
+    use DeletePolicy::{BeforeHookCreation, HookFailed, HookSucceeded};
+    for (policies, left) in [
+        (vec![], vec!["j"]),
+        (vec![BeforeHookCreation], vec!["j"]),
+        (vec![HookFailed], vec![]),
+        (vec![HookSucceeded], vec!["j", "k"]),
+    ] {
+        let world = World::new();
+        let mut release = release(vec![Hook { delete_policies: policies.clone(), ..two_jobs() }]);
+        let error = world.run_while(&mut release, 5, |server| end(server, "Failed")).await.unwrap_err();
+        assert!(matches!(error, HookError::Failed { .. }), "{policies:?}: {error}");
+        let left: Vec<String> = left.iter().map(|name| format!("{JOBS}/{name}")).collect();
+        assert_eq!(world.server.paths(), left, "{policies:?}");
+        let ends = left.len() < 2;
+        let recorded = world.notes.phases.lock().unwrap().last().unwrap().clone();
+        assert_eq!(recorded == [HookPhase::Failed], ends, "{policies:?}: before the deletion");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_in_a_list_is_ended_when_another_object_is_not_created() {
+    let world = World::new();
+    world.server.disturb(&format!("POST {MAPS}"), 1, Disturbance::Refused(422));
+    let job = json!({"apiVersion": "batch/v1", "kind": "Job", "metadata": {"name": "j"}});
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    let error = world.run(&mut release(vec![list(&[job, map])])).await.unwrap_err();
+    assert!(matches!(error, HookError::Api { source: Error::Refused { code: 422, .. }, .. }), "{error}");
+    assert_eq!(world.writes(), [format!("POST {JOBS}"), format!("DELETE {JOB}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_in_a_list_that_cannot_be_ended_for_now_leaves_the_outcome_open() {
+    let world = World::new();
+    let mut release = release(vec![two_jobs()]);
+    let fail = |server: &MemoryApi| {
+        fail_deletions(server);
+        end(server, "Failed");
+    };
+    let error = world.run_while(&mut release, 5, fail).await.unwrap_err();
+    assert!(matches!(error, HookError::Unended { .. }) && error.is_unanswered(), "{error}");
+    world.server.accept();
+    world.abandon(&mut release).await.unwrap();
+    assert_eq!(world.server.paths(), Vec::<String>::new());
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_failed_hook_whose_job_is_being_deleted_is_not_waited_for() {
     let world = World::new();
