@@ -98,7 +98,8 @@ async fn unfinished(env: &Environment<'_>, mut release: Release, records: &Deplo
         Err(replaced @ Error::Replaced { .. }) => {
             // The record is somebody else's now.
             if let Err(error) = env.applier.abandon_hooks(&mut release, &env.hook_run(&())).await {
-                tracing::warn!(release = release.name, %error, "cannot end the tests of a replaced revision");
+                // So nothing shows that its tests run, and nothing tries to end them again.
+                env.report_left(&error);
             }
             replaced
         }

@@ -603,6 +603,33 @@ async fn a_revision_that_helm_replaces_while_its_test_runs_stays_replaced_and_ha
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_test_that_cannot_be_ended_once_helm_has_replaced_its_revision_is_named_in_an_event() {
+    let answers: [fn() -> Error; 3] = [
+        || Error::from_status(403, "Forbidden", "denied by policy"),
+        || Error::from_status(500, "InternalError", "failed calling webhook"),
+        || Error::Transport("reset".into()),
+    ];
+    for answer in answers {
+        let world = world(OnTestFailure::Rollback, tests());
+        let helm = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            world.server.refuse(move |call| {
+                let is_end = call.method == http::Method::DELETE && call.path.starts_with(JOBS);
+                is_end.then(answer)
+            });
+            helm_writes(&world, 2, Status::PendingUpgrade, &manifest(&["a"], "2"), Duration::from_secs(60));
+            helm_supersedes(&world, 1).await;
+            world.feed();
+        };
+        tokio::join!(world.reconcile(), helm);
+        assert!(world.server.object(&format!("{JOBS}/check")).is_some(), "{:?}", answer());
+        let events = published(&world).await;
+        let left: Vec<_> = events.iter().filter(|event| event.starts_with("Warning HookLeft x1: ")).collect();
+        assert!(matches!(&left[..], [once] if once.contains("Job \"check\"")), "{:?}: {events:?}", answer());
+    }
+}
+
 const IN_FLIGHT: &str = "True/ReleaseInFlight";
 
 #[tokio::test(start_paused = true)]

@@ -4,7 +4,7 @@ use futures::future::BoxFuture;
 
 use super::clock::Clock;
 use super::decide::Left;
-use super::objects::Stamp;
+use super::objects::{Stamp, called};
 use super::{HookError, HookRun, INTERRUPTED, MadeBy, decide, deleted_by, log_cleanup, objects, one};
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::{Applier, describe};
@@ -12,7 +12,7 @@ use crate::release::{Hook, HookPhase, Release};
 
 impl Applier {
     /// Marks hooks that began but did not end as failed, records that, and then deletes by policy the objects of all
-    /// hooks that began. What cannot be deleted is only logged, unless it may run. Repeating it is safe.
+    /// hooks that began. What cannot be deleted is only logged, unless it may run: that is reported. Repeating it is safe.
     ///
     /// # Errors
     /// The release cannot be recorded; then nothing is deleted. Or the deletion of what may run was not answered: repeat the
@@ -152,6 +152,10 @@ impl Applier {
                     Err(error) if error.is_outage() && may_run(&release.hooks[*at]) => {
                         answered = Err(error.of_end(&release.hooks[*at]));
                     }
+                    // Nothing tries it again.
+                    Err(error) if outside::reached_server(&error) && may_run(&release.hooks[*at]) => {
+                        report_left(release, (*at, *policies), &error, &run);
+                    }
                     deleted => log_cleanup(deleted),
                 }
             }
@@ -159,6 +163,18 @@ impl Applier {
         };
         without_slot(run.slot, delete).await
     }
+}
+
+/// Reports what a hook made that may still run, because the server refuses to delete it.
+fn report_left(release: &Release, (at, policies): Left, error: &HookError, run: &HookRun<'_>) {
+    let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
+    let objects = deleted_by(hook, policies).unwrap_or_default();
+    let named: Vec<String> = objects.iter().map(|object| called(object, &stamp, run.decoration)).collect();
+    let answer = outside::named(error).unwrap_or_default();
+    let (path, named) = (&hook.path, named.join(" and "));
+    let what = format!("hook {path} may still run, because {named} cannot be deleted ({answer})");
+    tracing::warn!(release = run.decoration.release, what, "leaving a hook that may still run");
+    run.slot.hook_left(&what);
 }
 
 /// Returns whether what a hook that has ended made may still run: it was ended from outside.

@@ -5,9 +5,8 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 
 use super::clock::{Clock, REFUSED_LIMIT};
-use super::objects::{Stamp, name_of};
+use super::objects::{Stamp, called};
 use super::{HookError, HookRun, MadeBy, SUCCEEDED, decide, deleted_by, log_cleanup};
-use crate::kube::objects::object::Object;
 use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::Applier;
 use crate::release::{HookEvent, Release};
@@ -53,17 +52,12 @@ impl Applier {
             match self.delete_hook(object, (MadeBy::RecordedRun, &stamp), &clock).await {
                 Err(error) if error.is_slow_deletion() => log_cleanup(Err(error)),
                 deleted => deleted
-                    .map_err(|error| error.of_clean_up(called(object, &stamp, run)))
+                    .map_err(|error| error.of_clean_up(called(object, &stamp, run.decoration)))
                     .or_else(|error| leave(error, run))?,
             }
         }
         Ok(())
     }
-}
-
-/// Returns kind and name of a run's object. If the chart leaves the name open, it is the one that was chosen for the run.
-fn called(object: &Object, stamp: &Stamp, run: &HookRun<'_>) -> String {
-    format!("{} {:?}", object.kind, name_of(object, stamp, run.decoration).unwrap_or_default())
 }
 
 /// Reports an object that the action leaves.

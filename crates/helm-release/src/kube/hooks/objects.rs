@@ -244,9 +244,14 @@ fn is_helms(live: &Value) -> bool {
     live["metadata"]["annotations"][HOOK_RUN_ANNOTATION].is_null()
 }
 
+/// Returns kind and name of this run's object. If the chart leaves the name open, it is the one that was chosen.
+pub(super) fn called(object: &Object, stamp: &Stamp, decoration: &Decoration) -> String {
+    format!("{} {:?}", object.kind, name_of(object, stamp, decoration).unwrap_or_default())
+}
+
 /// Returns the name of this run's object: the chart's, or else the one that is chosen for it; `None` if the chart asks for
 /// no name.
-pub(super) fn name_of(object: &Object, stamp: &Stamp, decoration: &Decoration) -> Option<String> {
+fn name_of(object: &Object, stamp: &Stamp, decoration: &Decoration) -> Option<String> {
     if !object.name.is_empty() {
         return Some(object.name.clone());
     }

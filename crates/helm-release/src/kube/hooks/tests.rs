@@ -425,6 +425,10 @@ async fn what_cannot_run_or_may_not_be_read_or_deleted_holds_up_nothing_that_fol
             }
         });
         assert!(world.abandon(&mut release).await.is_ok(), "{method} {path} {code}");
+        let left = world.notes.left.lock().unwrap();
+        let expected =
+            "hook c/templates/j.yaml may still run, because Job \"j\" cannot be deleted (HTTP 403 Forbidden)";
+        assert_eq!(left.iter().any(|what| what == expected), path == JOB, "{method} {path}: {left:?}");
     }
 }
 
