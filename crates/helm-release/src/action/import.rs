@@ -320,6 +320,10 @@ impl Slot for Unreported<'_> {
     fn pause(&self, time: Duration) -> BoxFuture<'_, ()> {
         self.0.pause(time)
     }
+
+    fn hook_left(&self, what: &str) {
+        self.0.hook_left(what);
+    }
 }
 
 /// Returns the release as our record describes it.
@@ -541,5 +545,34 @@ mod tests {
         let listed = imported.objects.iter().map(|object| (&*object.key.name, object.digest, object.adopted));
         let expected = [("a", ObjectDigest::parse(A), Some(Adopted::Claimed)), ("b", None, None)];
         assert_eq!(listed.collect::<Vec<_>>(), expected);
+    }
+
+    /// Notes what a run reports.
+    #[derive(Default)]
+    struct Noted(std::sync::Mutex<Vec<String>>);
+
+    impl Slot for Noted {
+        fn leave(&self) {}
+
+        fn enter(&self) -> BoxFuture<'_, ()> {
+            Box::pin(async {})
+        }
+
+        fn waiting_for(&self, what: &str, _: &str) {
+            self.0.lock().unwrap().push(what.to_owned());
+        }
+
+        fn hook_left(&self, what: &str) {
+            self.0.lock().unwrap().push(what.to_owned());
+        }
+    }
+
+    #[test]
+    fn an_import_reports_hooks_that_it_leaves_but_not_what_it_waits_for() {
+        let noted = Noted::default();
+        let slot = Unreported(&noted);
+        slot.waiting_for("hook a: waiting for Job \"a\" to be deleted", "");
+        slot.hook_left("hook a may still run");
+        assert_eq!(*noted.0.lock().unwrap(), ["hook a may still run"]);
     }
 }
