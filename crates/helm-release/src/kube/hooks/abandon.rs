@@ -108,7 +108,7 @@ impl Applier {
 
     /// Ends what still runs of a hook that is a list and has failed, by the policies for what is interrupted: another Job of
     /// it failed, or another object was not created. What has ended stays for its owner to inspect. Records the failure
-    /// before the first deletion. What cannot be deleted is only logged.
+    /// before the first deletion. What the server refuses to delete is reported.
     ///
     /// # Errors
     /// The release cannot be recorded; then nothing is deleted. Or a read or a deletion was not answered.
@@ -133,8 +133,9 @@ impl Applier {
         let mut answered = Ok(());
         for object in running {
             match self.delete_hook(&object, (MadeBy::RecordedRun, &stamp), &clock).await {
+                Ok(()) => {}
                 Err(error) if error.is_outage() => answered = Err(error),
-                deleted => log_cleanup(deleted),
+                Err(error) => note_undeleted(hook, &called(&object, &stamp, run.decoration), error, &run),
             }
         }
         answered
@@ -152,9 +153,8 @@ impl Applier {
                     Err(error) if error.is_outage() && may_run(&release.hooks[*at]) => {
                         answered = Err(error.of_end(&release.hooks[*at]));
                     }
-                    // Nothing tries it again.
-                    Err(error) if outside::reached_server(&error) && may_run(&release.hooks[*at]) => {
-                        report_left(release, (*at, *policies), &error, &run);
+                    Err(error) if may_run(&release.hooks[*at]) => {
+                        note_unended(release, (*at, *policies), error, &run);
                     }
                     deleted => log_cleanup(deleted),
                 }
@@ -165,13 +165,21 @@ impl Applier {
     }
 }
 
-/// Reports what a hook made that may still run, because the server refuses to delete it.
-fn report_left(release: &Release, (at, policies): Left, error: &HookError, run: &HookRun<'_>) {
-    let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
-    let objects = deleted_by(hook, policies).unwrap_or_default();
+/// Reports what a hook made that may still run, because the server refuses to delete it: nothing tries that again. Any other
+/// error is only logged.
+pub(super) fn note_unended(release: &Release, (at, policies): Left, error: HookError, run: &HookRun<'_>) {
+    let stamp = Stamp::of(release, at);
+    let objects = deleted_by(&release.hooks[at], policies).unwrap_or_default();
     let named: Vec<String> = objects.iter().map(|object| called(object, &stamp, run.decoration)).collect();
-    let answer = outside::named(error).unwrap_or_default();
-    let (path, named) = (&hook.path, named.join(" and "));
+    note_undeleted(&release.hooks[at], &named.join(" and "), error, run);
+}
+
+/// Does so for these objects alone.
+fn note_undeleted(hook: &Hook, named: &str, error: HookError, run: &HookRun<'_>) {
+    if !outside::reached_server(&error) {
+        return log_cleanup(Err(error));
+    }
+    let (path, answer) = (&hook.path, outside::named(&error).unwrap_or_default());
     let what = format!("hook {path} may still run, because {named} cannot be deleted ({answer})");
     tracing::warn!(release = run.decoration.release, what, "leaving a hook that may still run");
     run.slot.hook_left(&what);

@@ -204,6 +204,10 @@ impl Applier {
                     Err(source) if source.leaves_end_open() => {
                         HookError::Unended { why: Box::new(error), source: Box::new(source) }
                     }
+                    Err(refused) if error.leaves_it_running() => {
+                        abandon::note_unended(release, (*at, policies), refused, &run);
+                        error
+                    }
                     cleaned => {
                         log_cleanup(cleaned);
                         error

@@ -404,6 +404,23 @@ async fn an_interrupted_job_that_cannot_be_deleted_for_now_leaves_the_outcome_op
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_interrupted_job_that_may_not_be_deleted_is_reported() {
+    let world = World::new();
+    let mut release = release(vec![job("")]);
+    let interrupt = |server: &MemoryApi| {
+        server.refuse(|call| {
+            let is_deletion = call.method == http::Method::DELETE;
+            is_deletion.then(|| Error::from_status(403, "Forbidden", "no"))
+        });
+        *world.notes.interrupted.lock().unwrap() = Some("its spec changed");
+    };
+    let error = world.run_while(&mut release, 5, interrupt).await.unwrap_err();
+    assert!(error.is_interruption(), "{error}");
+    let expected = "hook c/templates/j.yaml may still run, because Job \"j\" cannot be deleted (HTTP 403 Forbidden)";
+    assert_eq!(*world.notes.left.lock().unwrap(), [expected]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn what_cannot_run_or_may_not_be_read_or_deleted_holds_up_nothing_that_follows_an_abandoned_hook() {
     let done = LastRun { phase: HookPhase::Succeeded, started_at: Some(Timestamp::now()), ..LastRun::default() };
     let settings = Hook { delete_policies: vec![DeletePolicy::HookSucceeded], last_run: done, ..map("a", -1) };
@@ -524,6 +541,22 @@ async fn a_job_in_a_list_is_ended_when_another_object_is_not_created() {
     let error = world.run(&mut release(vec![list(&[job, map])])).await.unwrap_err();
     assert!(matches!(error, HookError::Api { source: Error::Refused { code: 422, .. }, .. }), "{error}");
     assert_eq!(world.writes(), [format!("POST {JOBS}"), format!("DELETE {JOB}")]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_job_in_a_list_that_may_not_be_deleted_is_reported_once_another_one_has_failed() {
+    let world = World::new();
+    let fail = |server: &MemoryApi| {
+        server.refuse(|call| {
+            let is_deletion = call.method == http::Method::DELETE;
+            is_deletion.then(|| Error::from_status(403, "Forbidden", "no"))
+        });
+        end(server, "Failed");
+    };
+    let error = world.run_while(&mut release(vec![two_jobs()]), 5, fail).await.unwrap_err();
+    assert!(matches!(error, HookError::Failed { .. }), "{error}");
+    let expected = "hook c/templates/j.yaml may still run, because Job \"k\" cannot be deleted (HTTP 403 Forbidden)";
+    assert_eq!(*world.notes.left.lock().unwrap(), [expected]);
 }
 
 #[tokio::test(start_paused = true)]
