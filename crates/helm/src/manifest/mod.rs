@@ -22,7 +22,7 @@ pub const HOOK_ANNOTATION: &str = "helm.sh/hook";
 /// The annotation that orders the hooks of an event.
 const HOOK_WEIGHT_ANNOTATION: &str = "helm.sh/hook-weight";
 /// The annotation that lists when a hook's object is deleted.
-const HOOK_DELETE_ANNOTATION: &str = "helm.sh/hook-delete-policy";
+pub const HOOK_DELETE_ANNOTATION: &str = "helm.sh/hook-delete-policy";
 /// The annotation that lists when a hook's log is printed.
 const HOOK_OUTPUT_LOG_ANNOTATION: &str = "helm.sh/hook-output-log-policy";
 

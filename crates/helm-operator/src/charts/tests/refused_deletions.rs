@@ -131,7 +131,8 @@ async fn a_rollback_that_may_not_delete_what_the_upgrade_made_is_completed_later
 
 /// Returns a release whose hook of this event leaves no Job once it has succeeded, and whose Jobs may not be deleted.
 async fn with_refused_clean_up(event: &str, refusal: fn() -> Error) -> World {
-    let gone = json!({"name": "gone", "events": [event], "policies": ["hook-succeeded"]});
+    let annotations = json!({"helm.sh/hook-delete-policy": "hook-succeeded"});
+    let gone = json!({"name": "gone", "events": [event], "policies": ["hook-succeeded"], "annotations": annotations});
     let server = World::new(with_hooks(json!([gone]))).server;
     let world = World::with_events(server, Arc::new(Stub::default()), |settings| {
         (settings.retries, settings.hook_timeout) = (Some(0), Duration::from_secs(60));

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use helm::manifest::HOOK_DELETE_ANNOTATION;
 use jiff::Timestamp;
 use outside::group_of;
 use serde_json::Value;
@@ -204,11 +205,15 @@ pub(super) fn standing(kind: &str, made_by: Option<&str>, runs: &[String]) -> St
 }
 
 /// Returns whether the Job or Pod of an earlier run should have been deleted when its hook succeeded: the server refused
-/// that then. Helm's have no run.
+/// that then. Its own annotation says so as well: it may be from an earlier chart, or from another hook with this name, whose
+/// policy keeps it. Helm's have no run.
 pub(super) fn should_be_gone(kind: &str, live: &Value, policies: &[DeletePolicy]) -> bool {
-    let is_ours = live["metadata"]["annotations"][HOOK_RUN_ANNOTATION].is_string();
+    let annotations = &live["metadata"]["annotations"];
+    let is_ours = annotations[HOOK_RUN_ANNOTATION].is_string();
     let has_succeeded = outcome(kind, &live["status"]) == Some(HookResult::Succeeded);
-    is_ours && has_succeeded && policies.contains(&DeletePolicy::HookSucceeded)
+    let own = annotations[HOOK_DELETE_ANNOTATION].as_str().unwrap_or_default();
+    let was_to_go = own.split(',').any(|policy| policy.trim().eq_ignore_ascii_case("hook-succeeded"));
+    is_ours && has_succeeded && was_to_go && policies.contains(&DeletePolicy::HookSucceeded)
 }
 
 /// Returns who made the Job or Pod that is in the way of a hook with these policies, and what removes it.

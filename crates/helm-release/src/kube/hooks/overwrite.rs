@@ -45,8 +45,7 @@ impl Applier {
                 }
                 check_ours(&live, &metadata, object, &body.key.namespace, clock)?;
                 if standing == Standing::Left {
-                    if self.is_to_go(object, &body.path, clock).await? {
-                        self.delete_hook(object, (MadeBy::Operator, stamp), clock).await?;
+                    if self.delete_succeeded_before(object, &body.path, stamp, clock).await? {
                         return Ok(None);
                     }
                     let why = in_the_way(made_by, &clock.hook.delete_policies);
@@ -69,11 +68,22 @@ impl Applier {
         Ok(None)
     }
 
-    /// Returns whether the Job or Pod at this path should have been deleted when its hook succeeded.
-    async fn is_to_go(&self, object: &Object, path: &str, clock: &Clock<'_>) -> Result<bool, HookError> {
+    /// Deletes the Job or Pod at this path if it should have been deleted when its hook succeeded. Returns whether it is gone,
+    /// also by itself: its TTL may just be over.
+    async fn delete_succeeded_before(
+        &self,
+        object: &Object,
+        path: &str,
+        stamp: &Stamp,
+        clock: &Clock<'_>,
+    ) -> Result<bool, HookError> {
         let what = format!("{} to be found", describe(object));
-        let live = clock.retry(&what, || self.get(path)).await?;
-        Ok(live.is_some_and(|live| should_be_gone(&object.kind, &live, &clock.hook.delete_policies)))
+        let Some(live) = clock.retry(&what, || self.get(path)).await? else { return Ok(true) };
+        let goes = should_be_gone(&object.kind, &live, &clock.hook.delete_policies);
+        if goes {
+            self.delete_hook(object, (MadeBy::Operator, stamp), clock).await?;
+        }
+        Ok(goes)
     }
 
     /// Applies over the object with this metadata, and returns the result; `None` if the object changed since it was

@@ -1,5 +1,6 @@
 use std::sync::{Arc, Mutex};
 
+use helm::manifest::HOOK_DELETE_ANNOTATION;
 use jiff::{SignedDuration, Timestamp};
 use outside::{Call, Disturbance, Error, MemoryApi, Purpose};
 use serde_json::{Value, json};
@@ -1872,14 +1873,20 @@ async fn a_left_job_with_a_generated_name_is_named() {
 #[tokio::test(start_paused = true)]
 async fn a_job_that_should_be_gone_since_it_succeeded_does_not_stand_in_the_way_of_the_next_run() {
     use DeletePolicy::{HookFailed, HookSucceeded};
-    for (policies, has_ended, goes) in [
-        (vec![HookSucceeded], "Complete", true),
-        (vec![HookSucceeded, HookFailed], "Complete", true),
-        (vec![HookSucceeded], "Failed", false),
-        (vec![HookFailed], "Complete", false),
+    for (policies, own, has_ended, goes) in [
+        (vec![HookSucceeded], "hook-succeeded", "Complete", true),
+        (vec![HookSucceeded, HookFailed], "hook-failed, Hook-Succeeded", "Complete", true),
+        (vec![HookSucceeded], "hook-succeeded", "Failed", false),
+        (vec![HookFailed], "hook-succeeded", "Complete", false),
+        // An earlier chart keeps it, or another hook with this name.
+        (vec![HookSucceeded], "before-hook-creation", "Complete", false),
+        (vec![HookSucceeded], "", "Complete", false),
     ] {
         let world = World::new();
         put_job(&world.server, "2.long ago", json!({}));
+        let mut job_of_earlier = world.server.object(JOB).unwrap();
+        job_of_earlier["metadata"]["annotations"][HOOK_DELETE_ANNOTATION] = own.into();
+        world.server.put(JOB, job_of_earlier, "helm-operator");
         end(&world.server, has_ended);
         let uid = || world.server.object(JOB).map(|job| job["metadata"]["uid"].clone());
         let before = uid();
@@ -1892,8 +1899,8 @@ async fn a_job_that_should_be_gone_since_it_succeeded_does_not_stand_in_the_way_
             }
         });
         let ran = ran.await;
-        assert_eq!(ran.is_ok(), goes, "{policies:?} {has_ended}: {ran:?}");
-        assert_eq!(during.is_some() && during != before, goes, "{policies:?} {has_ended}");
+        assert_eq!(ran.is_ok(), goes, "{policies:?} {own} {has_ended}: {ran:?}");
+        assert_eq!(during.is_some() && during != before, goes, "{policies:?} {own} {has_ended}");
     }
 }
 
