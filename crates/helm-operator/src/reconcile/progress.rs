@@ -19,6 +19,7 @@ use crate::reconcile::changes::{RanHook, RanHooks};
 use crate::reconcile::controller_context::ControllerContext;
 use crate::reconcile::decide::interruption::Running;
 use crate::reconcile::decide::quotations::Quotations;
+use crate::reconcile::decide::uninstall_notes::UninstallNotes;
 use crate::reconcile::report::{diagnose, hook_log, status_writer};
 use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
@@ -101,6 +102,18 @@ impl<'a> Progress<'a> {
         }
         false
     }
+
+    /// Publishes what an action goes on beside. `leave` notes it, and returns whether that is news: a deletion that waits for
+    /// objects leaves it again and again.
+    fn publish_left(&self, what: &str, leave: fn(&mut UninstallNotes, &str) -> bool) {
+        let Some(primary) = self.shared.cache.primary(self.key) else { return };
+        let is_news = || self.shared.memory.change(self.key, |memory| leave(&mut memory.release.uninstall, what));
+        if primary.deleting && !is_news() {
+            return;
+        }
+        let note = format!("{what}; the action goes on beside it: look at the hook's object, and delete it by hand");
+        self.shared.publish(&primary, Outcome::warning("HookLeft", "Hook", note));
+    }
 }
 
 impl Slot for Progress<'_> {
@@ -162,15 +175,11 @@ impl Slot for Progress<'_> {
     }
 
     fn hook_left(&self, what: &str) {
-        if let Some(primary) = self.shared.cache.primary(self.key) {
-            // A deletion that waits for objects leaves it again and again.
-            if primary.deleting && !self.shared.memory.change(self.key, |memory| memory.release.uninstall.leave(what)) {
-                return;
-            }
-            let note =
-                format!("{what}; the action goes on beside it: look at the hook's object, and delete it by hand");
-            self.shared.publish(&primary, Outcome::warning("HookLeft", "Hook", note));
-        }
+        self.publish_left(what, UninstallNotes::leave);
+    }
+
+    fn succeeded_hook_left(&self, what: &str) {
+        self.publish_left(what, UninstallNotes::leave_succeeded);
     }
 
     fn recreating(&self, object: &ObjectKey, why: &str) {

@@ -174,7 +174,7 @@ impl StepContext<'_> {
     /// Returns whether the action may go on beside an object of a hook that succeeded. A deletion that waits for objects
     /// gets here again and again, and does not wait for that one again.
     fn leaves_succeeded(&self, primary: &Primary) -> bool {
-        let has_left = || self.shared.memory.of(self.key).release.uninstall.has_left();
+        let has_left = || self.shared.memory.of(self.key).release.uninstall.has_left_succeeded();
         (primary.deleting && has_left()) || self.has_waited_for_refused(primary)
     }
 

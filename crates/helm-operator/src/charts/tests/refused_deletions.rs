@@ -233,3 +233,17 @@ async fn a_deletion_goes_on_after_ten_refusals_beside_a_job_that_has_succeeded_a
         assert_eq!((runs(&world), world.maps()), (1, vec!["a".to_owned()]));
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_waits_as_long_for_a_job_that_has_succeeded_beside_a_hook_that_may_still_run() {
+    let world = with_refused_clean_up("pre-delete", denied).await;
+    world.edit(|p| p["spec"]["hooks"].as_array_mut().unwrap().push(hook("early", "pre-upgrade")));
+    hooks::reconcile_while(&world, World::delete).await;
+    let events = left(&world).await;
+    assert!(matches!(&events[..], [once] if once.contains("Job \"early\"")), "{events:?}");
+    assert_eq!(world.maps().len(), 3);
+    let retries = retried_until(&world, |world| world.maps().is_empty()).await;
+    assert!((8..=11).contains(&retries), "{retries}");
+    let events = left(&world).await;
+    assert!(events.iter().any(|event| event.contains("Job \"gone\"")), "{events:?}");
+}

@@ -70,6 +70,6 @@ fn leave(error: HookError, run: &HookRun<'_>) -> Result<(), HookError> {
     }
     let what = error.with_object();
     tracing::warn!(release = run.decoration.release, what, "leaving an object of a hook that has succeeded");
-    run.slot.hook_left(&what);
+    run.slot.succeeded_hook_left(&what);
     Ok(())
 }

@@ -56,6 +56,7 @@ struct Notes {
     refuse: Mutex<Vec<Error>>,
     interrupted: Mutex<Option<&'static str>>,
     left: Mutex<Vec<String>>,
+    left_by_succeeded: Mutex<Vec<String>>,
 }
 
 impl Slot for Notes {
@@ -75,6 +76,10 @@ impl Slot for Notes {
 
     fn hook_left(&self, what: &str) {
         self.left.lock().unwrap().push(what.to_owned());
+    }
+
+    fn succeeded_hook_left(&self, what: &str) {
+        self.left_by_succeeded.lock().unwrap().push(what.to_owned());
     }
 }
 
@@ -1831,13 +1836,13 @@ async fn what_a_succeeded_hook_made_is_left_only_on_request_if_the_server_refuse
         assert!(error.is_unanswered() && error.is_refused_end(), "{code}");
         assert_eq!((error.is_rejected_clean_up(), error.is_outage()), (!waits, waits), "{code}");
         assert_eq!(began.elapsed() >= Duration::from_secs(120), waits, "{code}: {:?}", began.elapsed());
-        assert!(world.notes.left.lock().unwrap().is_empty());
+        assert!(world.notes.left_by_succeeded.lock().unwrap().is_empty());
         world.leaves_succeeded = true;
         world.run(&mut release).await.unwrap();
         let left = |path: &str, name: &str| {
             format!("hook {path} has succeeded, but ConfigMap {name:?} cannot be deleted (HTTP {code} Forbidden)")
         };
-        assert_eq!(*world.notes.left.lock().unwrap(), [left("c/b.yaml", "b"), left("c/a.yaml", "a")]);
+        assert_eq!(*world.notes.left_by_succeeded.lock().unwrap(), [left("c/b.yaml", "b"), left("c/a.yaml", "a")]);
         world.server.accept();
         world.run(&mut release).await.unwrap();
         assert_eq!(world.server.paths(), Vec::<String>::new(), "{code}");
@@ -1851,7 +1856,7 @@ async fn what_a_succeeded_hook_made_is_never_left_because_its_deletion_is_not_an
     let error = world.run(&mut release(vec![unreplaced(map("a", 0), "c/a.yaml")])).await.unwrap_err();
     assert!(error.is_unanswered() && error.is_outage(), "{error}");
     assert!(!error.is_refused_end() && !error.is_rejected_clean_up(), "{error}");
-    assert!(world.notes.left.lock().unwrap().is_empty());
+    assert!(world.notes.left_by_succeeded.lock().unwrap().is_empty());
 }
 
 #[tokio::test(start_paused = true)]
@@ -1866,7 +1871,7 @@ async fn a_left_job_with_a_generated_name_is_named() {
     tokio::join!(world.run(&mut release), ends).0.unwrap();
     let path = world.server.paths().remove(0);
     let name = path.rsplit('/').next().unwrap();
-    let left = world.notes.left.lock().unwrap();
+    let left = world.notes.left_by_succeeded.lock().unwrap();
     assert!(matches!(&left[..], [what] if what.contains(&format!("Job {name:?} cannot be deleted"))), "{left:?}");
 }
 

@@ -50,9 +50,12 @@ pub trait Slot: Send + Sync {
     fn hook_failed<'a>(&'a self, _object: &'a HookObject) -> BoxFuture<'a, ()> {
         Box::pin(async {})
     }
-    /// Reports that the action goes on beside a hook that may still run, or beside an object of one that succeeded, because
-    /// the server keeps answering its deletion with errors. Must return immediately.
+    /// Reports that the action goes on beside a hook that may still run, because the server keeps answering its deletion
+    /// with errors. Must return immediately.
     fn hook_left(&self, _what: &str) {}
+    /// Reports that the action goes on beside an object of a hook that succeeded, for the same reason. Must return
+    /// immediately.
+    fn succeeded_hook_left(&self, _what: &str) {}
     /// Reports that the run has deleted an object in order to recreate it, and why. Must return immediately.
     fn recreating(&self, _object: &ObjectKey, _why: &str) {}
 }
