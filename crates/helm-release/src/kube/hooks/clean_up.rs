@@ -11,6 +11,10 @@ use crate::kube::waiting::slot::without_slot;
 use crate::kube::writes::apply::Applier;
 use crate::release::{HookEvent, Release};
 
+/// How long the server may keep rejecting a deletion with transient errors once the action goes on beside what it cannot
+/// delete. It has waited long enough, but perhaps for another object: one answer decides nothing.
+const LEAVING_LIMIT: Duration = Duration::from_secs(15);
+
 impl Applier {
     /// Deletes what the recorded runs of an event's hooks with the policy `hook-succeeded` made, in reverse order, and
     /// waits until it is gone. Leaves out hooks that have begun again at `next`, the action's next event: they are
@@ -20,7 +24,8 @@ impl Applier {
     ///
     /// # Errors
     /// An object belongs to someone else, or cannot be deleted ([`HookError::Uncleaned`]). Transient errors with which the
-    /// server answers a deletion are retried for 2 minutes, and what is not answered until the hook's timeout.
+    /// server answers a deletion are retried for 2 minutes, or for 15 seconds if the run leaves the object, and what is not
+    /// answered until the hook's timeout.
     pub(crate) fn clean_up_hooks<'a>(
         &'a self,
         release: &'a Release,
@@ -45,8 +50,7 @@ impl Applier {
 
     async fn clean_up_hook(&self, release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
         let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
-        // Once the action goes on beside what it cannot delete, it has waited long enough.
-        let limit = if run.leaves_succeeded { Duration::ZERO } else { REFUSED_LIMIT };
+        let limit = if run.leaves_succeeded { LEAVING_LIMIT } else { REFUSED_LIMIT };
         let clock = Clock::start(hook, run).refused_for(limit);
         for object in &deleted_by(hook, SUCCEEDED)? {
             match self.delete_hook(object, (MadeBy::RecordedRun, &stamp), &clock).await {

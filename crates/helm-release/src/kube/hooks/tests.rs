@@ -1860,6 +1860,15 @@ async fn what_a_succeeded_hook_made_is_never_left_because_its_deletion_is_not_an
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_a_succeeded_hook_made_is_not_left_because_of_one_answer() {
+    let world = World { leaves_succeeded: true, ..World::new() };
+    world.server.disturb("DELETE", 2, Disturbance::Refused(503));
+    world.run(&mut release(vec![unreplaced(map("a", 0), "c/a.yaml")])).await.unwrap();
+    assert_eq!(world.server.paths(), Vec::<String>::new());
+    assert!(world.notes.left_by_succeeded.lock().unwrap().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_left_job_with_a_generated_name_is_named() {
     let world = World { leaves_succeeded: true, ..World::new() };
     fail_deletions(&world.server);
