@@ -171,7 +171,7 @@ pub(super) fn note_unended(release: &Release, (at, policies): Left, error: HookE
     let stamp = Stamp::of(release, at);
     let objects = deleted_by(&release.hooks[at], policies).unwrap_or_default();
     let named: Vec<String> = objects.iter().map(|object| called(object, &stamp, run.decoration)).collect();
-    note_undeleted(&release.hooks[at], &named.join(" and "), error, run);
+    note_undeleted(&release.hooks[at], &named.join(" or "), error, run);
 }
 
 /// Does so for these objects alone.

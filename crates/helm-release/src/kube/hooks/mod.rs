@@ -270,7 +270,8 @@ impl Applier {
         self.delete_by_policy((release, at), made_by, policies, run).await
     }
 
-    /// Deletes a hook's objects if it has one of these policies, and waits until they are gone.
+    /// Deletes a hook's objects if it has one of these policies, and waits until they are gone. One that stays does not keep
+    /// the others of a list, which may run.
     async fn delete_by_policy(
         &self,
         (release, at): (&Release, usize),
@@ -280,10 +281,15 @@ impl Applier {
     ) -> Result<(), HookError> {
         let (hook, recorded) = (&release.hooks[at], Stamp::of(release, at));
         let clock = Clock::start(hook, run);
+        let mut ended = Ok(());
         for object in &deleted_by(hook, policies)? {
-            self.delete_hook(object, (made_by, &recorded), &clock).await?;
+            match self.delete_hook(object, (made_by, &recorded), &clock).await {
+                // An outage is returned rather than a refusal, because the deletion is tried again then.
+                Err(error) if ended.is_ok() || error.is_outage() => ended = Err(error),
+                deleted => log_cleanup(deleted),
+            }
         }
-        Ok(())
+        ended
     }
 
     /// Deletes the objects of a hook's recorded run if it has one of these policies, and waits until they are gone.

@@ -581,6 +581,23 @@ async fn a_job_in_a_list_that_cannot_be_ended_for_now_leaves_the_outcome_open() 
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_in_a_list_that_may_not_be_deleted_does_not_keep_an_interrupted_one() {
+    let world = World::new();
+    let interrupt = |server: &MemoryApi| {
+        server.refuse(|call| {
+            let is_end = call.method == http::Method::DELETE && call.path.starts_with(JOB);
+            is_end.then(|| Error::from_status(403, "Forbidden", "no"))
+        });
+        *world.notes.interrupted.lock().unwrap() = Some("its spec changed");
+    };
+    let error = world.run_while(&mut release(vec![two_jobs()]), 5, interrupt).await.unwrap_err();
+    assert!(error.is_interruption(), "{error}");
+    assert_eq!(world.server.paths(), [JOB]);
+    let expected = "hook c/templates/j.yaml may still run, because Job \"j\" or Job \"k\" cannot be deleted (HTTP 403 Forbidden)";
+    assert_eq!(*world.notes.left.lock().unwrap(), [expected]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_hook_whose_job_is_being_deleted_is_not_waited_for() {
     let world = World::new();
     let (release, stamp) = begun(job(""), HookPhase::Failed, Duration::from_secs(60));
