@@ -12,6 +12,10 @@ use crate::watches::{OnFailure, OnGateFailure, RolloutRule, rollout_of};
 /// The canaries are the last two.
 const NAMES: [&str; 6] = ["a", "b", "c", "d", "x", "y"];
 
+/// What releases report that wait because the rollout is stopped.
+const HALTED: &str = "True/RolloutHalted";
+const ROLLED_BACK: &str = "True/RolloutRolledBack";
+
 fn keys() -> [ResourceKey; 6] {
     NAMES.map(|name| ResourceKey::new("ns", name))
 }
@@ -698,6 +702,56 @@ fn edit(world: &World, name: &str, field: &str, value: Value) {
     let generation = object["metadata"]["generation"].as_i64().unwrap();
     (object["spec"][field], object["metadata"]["generation"]) = (value, (generation + 1).into());
     world.server.put(&path, object, "user");
+}
+
+/// Gives a resource this annotation and no other, or none.
+fn annotate(world: &World, name: &str, annotation: Option<(&str, &str)>) {
+    let path = primary("ns", name, Value::Null).0;
+    let mut object = world.server.object(&path).unwrap();
+    let named = annotation.map(|(key, value)| (format!("helm.sdk.operatorframework.io/{key}"), json!(value)));
+    object["metadata"]["annotations"] = Value::Object(named.into_iter().collect());
+    world.server.put(&path, object, "user");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_a_person_no_longer_stops_waits_while_the_rollout_is_stopped() {
+    for (on_failure, reason) in [(OnGateFailure::Halt, HALTED), (OnGateFailure::Rollback, ROLLED_BACK)] {
+        for stop in [("suspend", "true"), ("pin", "1")] {
+            let world = installed(on_failure).await;
+            annotate(&world, "a", Some(stop));
+            refuse(&world.server, "x");
+            let world = serving(world.server, "v2", on_failure);
+            reconcile_all(&world, 4).await;
+            assert_eq!(world.shared.turns.part(&keys()[0]), Some(Part::None));
+            annotate(&world, "a", None);
+            reconcile_all(&world, 4).await;
+            assert_eq!(with_chart(&world, "v2"), [""; 0], "{stop:?}");
+            assert_eq!(reconciling(&world, "a"), reason, "{stop:?}");
+            if on_failure == OnGateFailure::Halt {
+                world.server.accept();
+                reconcile_all(&world, 8).await;
+                assert_eq!(with_chart(&world, "v2"), NAMES, "{stop:?}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_owner_undoes_a_change_that_failed_waits_while_the_rollout_is_halted() {
+    let world = installed(OnGateFailure::Halt).await;
+    ["a", "x"].into_iter().for_each(|name| refuse(&world.server, name));
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    edit(&world, "a", "value", "y".into());
+    reconcile_all(&world, 4).await;
+    assert_eq!(world.shared.turns.part(&keys()[0]), Some(Part::None));
+    world.server.accept();
+    refuse(&world.server, "x");
+    edit(&world, "a", "value", "x".into());
+    reconcile_all(&world, 4).await;
+    assert_eq!((with_chart(&world, "v2"), world.value_of("a")), (vec![], json!("x by v1")));
+    world.server.accept();
+    reconcile_all(&world, 8).await;
+    assert_eq!(with_chart(&world, "v2"), NAMES);
 }
 
 /// Creates six releases at v1, of which the canary `x` has a Deployment and was ready, and a process that has brought v2

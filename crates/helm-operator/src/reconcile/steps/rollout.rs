@@ -33,7 +33,7 @@ impl StepContext<'_> {
         if turns.rule().is_none() {
             return RolloutTurn::Free;
         }
-        if !turns.knows(self.key) || self.has_compared_foreign() {
+        if !turns.knows(self.key) || self.may_have_joined() || self.has_compared_foreign() {
             self.note_part(primary, None);
         }
         let (turn, woken) = turns.turn(self.key, outside::now());
@@ -207,9 +207,20 @@ impl StepContext<'_> {
 
     /// Returns whether this reconcile has compared a release whose newest revision this operator did not make.
     fn has_compared_foreign(&self) -> bool {
+        self.found.judged.is_some() && self.is_newest_foreign()
+    }
+
+    /// Returns whether a release that had no part in the rollout may have one by now: for example, a person no longer
+    /// suspends or pins it, or its owner has undone a change. Earlier reconciles could not know. One whose newest revision
+    /// this operator did not make is compared first.
+    fn may_have_joined(&self) -> bool {
+        self.shared.turns.part(self.key) == Some(Part::None) && !self.is_newest_foreign()
+    }
+
+    fn is_newest_foreign(&self) -> bool {
         let release = self.release();
         let newest = release.as_deref().and_then(ReleaseRecords::newest);
-        self.found.judged.is_some() && newest.is_some_and(|(_, newest)| !is_made_by_us(newest))
+        newest.is_some_and(|(_, newest)| !is_made_by_us(newest))
     }
 
     fn state(&self, primary: &Primary, (version, newest): (u32, &Revision), health: Option<&Health>) -> Reached {
