@@ -6,7 +6,7 @@ use super::requests::undeclare_handled;
 use super::rollout::{hide, refuse, set_deployment_ready, show};
 use super::*;
 use crate::chart_metrics::Census as _;
-use crate::reconcile::decide::progression::{Part, Reached};
+use crate::reconcile::decide::progression::{Part, Phase, Reached};
 use crate::watches::{OnFailure, OnGateFailure, RolloutRule, rollout_of};
 
 /// The canaries are the last two.
@@ -676,24 +676,50 @@ async fn canaries_that_prove_nothing_are_woken_and_taken_back_when_the_pause_end
     }
     assert_eq!(with_chart(&world, "v2"), ["x", "y"]);
     assert_eq!(world.shared.count().rollout.unwrap().phase, Some("baking"));
-    let woken = async || {
-        let mut woken = Vec::new();
-        while let Ok(key) = tokio::time::timeout(SECOND, world.shared.queue.next()).await {
-            world.shared.queue.done(&key);
-            woken.push(key);
-        }
-        woken
-    };
     tokio::time::advance(Duration::from_secs(3600)).await;
     // The timers.
-    woken().await;
+    woken(&world).await;
     world.reconcile_one(&a).await;
-    let woken = woken().await;
+    let woken = woken(&world).await;
     assert!(woken.contains(&x) && woken.contains(&y), "{woken:?}");
     for key in [&x, &y] {
         world.reconcile_one(key).await;
     }
     assert_eq!(with_chart(&world, "v1"), NAMES);
+}
+
+/// Takes all keys from the queue, until none comes for a second.
+async fn woken(world: &World) -> Vec<ResourceKey> {
+    let mut woken = Vec::new();
+    while let Ok(key) = tokio::time::timeout(SECOND, world.shared.queue.next()).await {
+        world.shared.queue.done(&key);
+        woken.push(key);
+    }
+    woken
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_whose_status_is_written_while_the_pause_ends_looks_at_its_turn_again() {
+    let _simulation = outside::Simulation::begin("2026-01-01T12:00:00Z".parse().unwrap(), 1);
+    let (world, [_, b, .., x, y]) = (installed(OnGateFailure::Halt).await, keys());
+    let canary = kube::core::Selector::from_iter([("tier", "canary")]);
+    let mut pausing = rollout_of(Some(canary), &[50], "", OnGateFailure::Halt);
+    pausing.bake_for = Duration::from_secs(3600);
+    let world = World::with_events(world.server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
+        (settings.rollout, settings.period) = (Some(Arc::new(pausing)), Duration::ZERO);
+    });
+    world.open();
+    for key in [&x, &y, &x, &y] {
+        world.reconcile_one(key).await;
+    }
+    let Phase::Baking(until) = world.shared.turns.progress().phase else { panic!("no pause") };
+    woken(&world).await;
+    tokio::time::advance(Duration::try_from(until.duration_since(outside::now())).unwrap() - SECOND).await;
+    world.server.slow_down(2 * SECOND);
+    reconcile::reconcile(&world.shared, &b, &(), Priority::Retry).await;
+    assert!(outside::now() > until && world.value_of("b") == "x by v1", "it was decided before the pause ended");
+    let woken = woken(&world).await;
+    assert!(woken.contains(&b), "{woken:?}");
 }
 
 fn edit(world: &World, name: &str, field: &str, value: Value) {

@@ -37,7 +37,8 @@ impl StepContext<'_> {
             self.note_part(primary, None);
         }
         let (turn, woken) = turns.turn(self.key, outside::now());
-        self.wake_others(woken);
+        // This one, too: the status and the timer also ask for the turn, after the last decision.
+        woken.into_iter().for_each(|key| self.shared.wake(key));
         self.shared.announce_rollout();
         match turn {
             // A person has changed it with helm. There is nothing to take back, and it does not get back what the
