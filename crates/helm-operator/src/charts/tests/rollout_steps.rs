@@ -800,6 +800,32 @@ async fn with_a_canary_in_trouble(is_refused: bool) -> World {
     world
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_canary_that_stops_the_rollout_by_its_own_report_is_woken_to_be_taken_back() {
+    let (world, [.., x, _]) = (with_a_canary_in_trouble(false).await, keys());
+    let world = World::with_events(world.server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
+        (settings.rollout, settings.period) = (Some(rule(OnGateFailure::Rollback)), Duration::ZERO);
+    });
+    world.open();
+    let phase = || world.shared.count().rollout.unwrap().phase;
+    for _ in 0..5 {
+        world.feed();
+        woken(&world).await;
+        reconcile::reconcile(&world.shared, &x, &(), Priority::Retry).await;
+        if phase() == Some("rolled-back") {
+            break;
+        }
+        tokio::time::advance(Duration::from_secs(601)).await;
+    }
+    assert_eq!((world.value_of("x"), phase()), (json!("x by v2"), Some("rolled-back")));
+    let woken = woken(&world).await;
+    assert!(woken.contains(&x), "{woken:?}");
+    for key in [&x, &x] {
+        world.reconcile_one(key).await;
+    }
+    assert_eq!(with_chart(&world, "v1"), NAMES);
+}
+
 /// Fails the gate, and checks that the change of `x` by its owner outlasts that, also in another process.
 async fn is_kept(mut world: World) {
     let x = ResourceKey::new("ns", "x");

@@ -1,6 +1,5 @@
 //! A release's part in the rollout of its kind's chart: what it reports, and what it waits for.
 
-use controller::runtime::key::ResourceKey;
 use helm_release::release::Status;
 use helm_release::storage::{Before, Rejected, RejectedBy};
 use jiff::Timestamp;
@@ -49,20 +48,16 @@ impl StepContext<'_> {
     }
 
     /// Reports this release's state to the rollout, unless its resource is gone, and wakes the releases whose turn that
-    /// changes.
+    /// changes, which may include itself.
     pub(crate) fn note_part(&self, primary: &Primary, health: Option<&Health>) {
         if self.shared.turns.rule().is_some() {
             let is_known = || self.shared.cache.has_primary(self.key, primary.uid());
             let member = Some(self.member(primary, health));
             let woken = self.shared.turns.note_if(is_known, self.key, member, outside::now());
-            self.wake_others(woken);
+            // This one, too: no decision follows the report at the end of a reconcile.
+            woken.into_iter().for_each(|key| self.shared.wake(key));
             self.shared.announce_rollout();
         }
-    }
-
-    /// Wakes these releases, except this one.
-    fn wake_others(&self, woken: Vec<ResourceKey>) {
-        woken.into_iter().filter(|key| key != self.key).for_each(|key| self.shared.wake(key));
     }
 
     /// Returns the state of this release: from its records and its status, unless the health of its objects is known.
