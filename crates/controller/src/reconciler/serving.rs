@@ -318,6 +318,14 @@ impl<R: Reconciler> Serving<R> {
         ReconcileResult::Success
     }
 
+    /// Ends the right to write for a resource that is gone or another shard's by now. Its event may have come before
+    /// that right began, and no other follows.
+    pub(super) fn follow_present(&self, shard: &Shard, key: &ResourceKey) {
+        let seen = self.resources.get(key).map(|resource| resource.meta().clone());
+        let now = seen.or_else(|| Some(self.resources.invalid(key)?.metadata));
+        shard.follow(key, now.map_or(Standing::Others, |now| shard.standing(&now)));
+    }
+
     fn exists(&self, key: &ResourceKey) -> bool {
         self.resources.get(key).is_some() || self.resources.invalid(key).is_some()
     }
@@ -408,7 +416,10 @@ impl<R: Reconciler> Reconcile for Serving<R> {
                 let attended = self.attend(&context, key, &resource).await;
                 if holding.is_leaving() { ReconcileResult::Success } else { attended }
             }
-            _ => ReconcileResult::Success,
+            _ => {
+                self.follow_present(shard, key);
+                ReconcileResult::Success
+            }
         }
     }
 

@@ -1618,6 +1618,15 @@ async fn a_controller_gives_nothing_up_while_another_one_of_the_kind_writes() {
     assert_eq!((&left["metadata"]["labels"], &left["status"]), (&json!({"x": "y"}), &json!(null)));
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_shard_keeps_no_right_to_write_for_a_resource_that_leaves_just_before_its_reconcile_begins() {
+    let (serving, _, shard) = serving_in(&context_of_shard(&World::new()), &Notes::default());
+    shard.follow(&key("a"), crate::shards::Standing::Others);
+    shard.begin(&key("a"));
+    serving.follow_present(&shard, &key("a"));
+    assert_eq!(shard.serving(), 0);
+}
+
 /// Refuses patches of notes.
 fn refuse_drains(world: &World) {
     world.server.refuse(|call| {
