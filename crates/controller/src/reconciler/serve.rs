@@ -76,8 +76,8 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
         tracing::warn!(kind, "The reconciler watches a kind that its rights do not name: its role will lack it");
     });
     let needs: Vec<_> = rights.iter().map(Right::need).collect();
-    context.rights.check(&needs, &format!("the reconciler of {}", R::Resource::kind(&()))).await;
     let lists = async {
+        context.rights.check(&needs, &format!("the reconciler of {}", R::Resource::kind(&()))).await;
         for list in &mut listed {
             list.wait().await;
         }
@@ -85,7 +85,8 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
     tokio::select! {
         biased;
         () = lists => {}
-        // No reconcile has started, and the list of a kind that is not served never completes.
+        // No reconcile has started. The server may not answer, and the list of a kind that is not served never
+        // completes.
         () = context.shutdown.cancelled() => return Ok(()),
     }
     settings.queue.open();

@@ -689,6 +689,13 @@ async fn run(world: &World, notes: &Notes, seconds: u64) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reconciler_that_starts_ends_with_the_process_although_the_server_does_not_answer() {
+    let world = World::new();
+    world.server.slow_down(Duration::from_secs(3600));
+    run(&world, &Notes::default(), 1).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_panic_and_a_failure_delay_their_own_resource_only() {
     let world = World::new();
     for (name, text) in [("a", "panic"), ("b", "fail once"), ("c", "fine"), ("d", "ignored"), ("e", "again")] {

@@ -81,19 +81,13 @@ pub(super) async fn start(
     let ChartController { watch, source, extensions, versions, .. } = controller;
     let (cluster, config) = (Cluster::of(&context), ChartConfig::of(&context));
     let requirement = served(&context, &watch);
-    let Some(resource) = served_instead::wait(&context, &watch, &requirement).await else {
-        return Ok(None);
+    // A server that does not answer must not hold up the end of the process.
+    let found = tokio::select! {
+        biased;
+        found = find(&context, &watch, source, &requirement) => found?,
+        () = context.shutdown.cancelled() => None,
     };
-    check_all_rights(&context, &watch, &source, &resource).await;
-    let reach = match &source {
-        Source::Engine(engine, _) => watch.objects.reach(&spelled_out(engine.chart())),
-        Source::Own(_) => watch.objects.reach_of_code(),
-    };
-    let renderer = renderer(source, &watch, &cluster, &context.served).await?;
-    let keys = tokio::select! {
-        keys = cluster.keys(&config) => keys,
-        () = context.shutdown.cancelled() => return Ok(None),
-    };
+    let Some(Found { resource, reach, renderer, keys }) = found else { return Ok(None) };
     cluster.informers.announce(renderer.chart_name());
     let acceptance = acceptance(&watch, &extensions, versions, &resource, &context)?;
     let settings = settings(&watch, &context, (&config, reach));
@@ -112,6 +106,33 @@ pub(super) async fn start(
     // From here on, each list is a requirement itself.
     requirement.meet();
     Ok(Some(serving(shared, context, (primaries, keys), requested)))
+}
+
+/// What a controller learns from the server before it can begin.
+struct Found {
+    resource: Arc<Resource>,
+    reach: Reach,
+    renderer: Arc<dyn Renderer>,
+    keys: Keyring,
+}
+
+/// Waits until the controller's kind is served, and reads what else it needs; `None` if the process ends before.
+async fn find(
+    context: &Context,
+    watch: &Watch,
+    source: Source,
+    requirement: &Requirement,
+) -> Result<Option<Found>, reconciler::Error> {
+    let (cluster, config) = (Cluster::of(context), ChartConfig::of(context));
+    let Some(resource) = served_instead::wait(context, watch, requirement).await else { return Ok(None) };
+    check_all_rights(context, watch, &source, &resource).await;
+    let reach = match &source {
+        Source::Engine(engine, _) => watch.objects.reach(&spelled_out(engine.chart())),
+        Source::Own(_) => watch.objects.reach_of_code(),
+    };
+    let renderer = renderer(source, watch, &cluster, &context.served).await?;
+    let keys = cluster.keys(&config).await;
+    Ok(Some(Found { resource, reach, renderer, keys }))
 }
 
 /// The parts of a controller that it does not share with the process's other controllers.

@@ -559,6 +559,25 @@ async fn events_name_the_resource_and_the_outcome() {
     assert_eq!(on, expected);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_controller_that_starts_ends_with_the_process_whatever_the_server_has_yet_to_answer() {
+    for requests in 0..8 {
+        let running = Running::new(server());
+        running.server.slow_down(60 * SECOND);
+        let ends = async {
+            tokio::time::sleep(60 * SECOND * requests + 30 * SECOND).await;
+            running.context.shutdown.cancel();
+            tokio::time::sleep(SECOND).await;
+        };
+        let started = tokio::select! {
+            biased;
+            started = crate::charts::start::start(controller(""), running.context.clone()) => started.is_ok(),
+            () = ends => false,
+        };
+        assert!(started, "after {requests} answers");
+    }
+}
+
 /// A process may have hundreds of controllers, each of which holds this future for as long as it runs.
 #[tokio::test(start_paused = true)]
 async fn what_a_controller_holds_while_it_serves_is_small() {
