@@ -1,4 +1,5 @@
-//! The queue of events to publish. Under load, publishing yields to reconciles.
+//! The queue of events to publish. Under load, publishing yields to reconciles. What the server cannot take now is
+//! tried again, as by client-go, and holds later events up meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -6,7 +7,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
-use outside::sync;
+use outside::{Error, sync};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -15,6 +16,7 @@ use tokio_util::task::TaskTracker;
 use super::form::MAX_NOTE;
 use crate::events::Named;
 use crate::report::{Outcome, chain, shorten};
+use crate::runtime::backoff;
 use crate::runtime::throttle::{Cooldown, Throttle};
 
 /// Events use at most a tenth of one connection's time, unless [`MANY`] are waiting, or one takes so long that its
@@ -24,6 +26,11 @@ const COOLDOWN: Cooldown = Cooldown { factor: 9, longest: Duration::from_secs(1)
 const MANY: usize = 2048;
 /// The maximum queue length. Further events are dropped. client-go keeps 1,000.
 pub(super) const MOST: usize = 2 * MANY;
+/// The longest pause after failures in a row.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// How old an event may become. client-go gives up after 12 tries, 10 s apart. A server may also be unable to take only
+/// those of one namespace, for which the others must not wait much longer.
+const OLDEST: Duration = Duration::from_secs(120);
 
 /// Publishes events one at a time, oldest first.
 pub(super) struct Outbox {
@@ -49,6 +56,8 @@ struct Letter {
     on: ObjectReference,
     outcome: Outcome,
     at: Timestamp,
+    /// Whether it was sent before, and the server may have received it.
+    is_repeated: bool,
 }
 
 impl Outbox {
@@ -65,14 +74,14 @@ impl Outbox {
     pub(super) fn put(self: &Arc<Self>, named: Named, on: ObjectReference, mut outcome: Outcome) {
         outcome.message = shorten(&outcome.message, MAX_NOTE);
         let mut waiting = self.waiting();
-        waiting.put(Letter { named, on, outcome, at: outside::now() });
+        waiting.put(Letter { named, on, outcome, at: outside::now(), is_repeated: false });
         if waiting.sender.as_ref().is_none_or(JoinHandle::is_finished) {
             let outbox = self.clone();
             waiting.sender = Some(self.tasks.spawn(async move { outbox.send_all().await }));
         }
     }
 
-    /// Publishes the waiting events without cooldowns, for at most `limit`.
+    /// Publishes the waiting events without cooldowns, for at most `limit`. Each gets one more try.
     pub(super) async fn flush(&self, limit: Duration) {
         self.hurry.cancel();
         self.tasks.close();
@@ -82,6 +91,7 @@ impl Outbox {
     }
 
     async fn send_all(&self) {
+        let mut failures = 0;
         loop {
             let is_crowded = self.waiting().letters.len() >= MANY;
             let task = tokio::select! {
@@ -91,8 +101,33 @@ impl Outbox {
                 () = std::future::ready(()), if is_crowded => None,
             };
             let Some(letter) = self.waiting().next() else { return };
-            letter.send().await;
+            let answer = letter.send().await;
             drop(task);
+            let is_away = answer.is_err_and(|error| self.failed(letter, &error));
+            failures = if is_away { failures + 1 } else { 0 };
+            self.pause(failures).await;
+        }
+    }
+
+    /// Puts an event back that the server may take later, or logs that it is lost. Returns whether the server is the
+    /// cause.
+    fn failed(&self, mut letter: Letter, error: &Error) -> bool {
+        let is_transient = error.is_transient();
+        if !is_transient || self.hurry.is_cancelled() || letter.age() >= OLDEST {
+            letter.report(error);
+            return is_transient;
+        }
+        tracing::debug!(error = chain(error), reason = letter.outcome.reason, "Cannot publish an event yet");
+        letter.is_repeated = true;
+        letter.uncount();
+        self.waiting().letters.push_front(letter);
+        true
+    }
+
+    /// Waits after this many failures in a row, unless the process ends.
+    async fn pause(&self, failures: u32) {
+        if failures > 0 {
+            _ = timeout(backoff::wait(failures).min(LONGEST_PAUSE), self.hurry.cancelled()).await;
         }
     }
 
@@ -123,11 +158,26 @@ impl Waiting {
 }
 
 impl Letter {
-    async fn send(self) {
-        let Letter { named, on, outcome, at } = self;
-        let event = named.event(&on, &outcome);
-        if let Err(error) = named.recorder.publish(&event, at).await {
-            tracing::warn!(error = chain(&error), reason = event.reason, "Cannot publish an event");
+    async fn send(&self) -> Result<(), Error> {
+        let event = self.named.event(&self.on, &self.outcome);
+        match self.named.recorder.publish(&event, self.at).await {
+            // An earlier request was served, and its response was lost.
+            Err(error) if self.is_repeated && error.is_conflict() && !error.is_transient() => Ok(()),
+            answer => answer,
         }
+    }
+
+    /// Takes its occurrence back, before it is sent again.
+    fn uncount(&self) {
+        self.named.recorder.uncount(&self.named.event(&self.on, &self.outcome));
+    }
+
+    fn age(&self) -> Duration {
+        Duration::try_from(outside::now().duration_since(self.at)).unwrap_or_default()
+    }
+
+    /// Logs that it is lost.
+    fn report(&self, error: &Error) {
+        tracing::warn!(error = chain(error), reason = self.outcome.reason, "Cannot publish an event");
     }
 }

@@ -73,6 +73,11 @@ impl Recorder {
         }
     }
 
+    /// Takes back a repetition that was not published, because it is sent again.
+    pub(super) fn uncount(&self, event: &Event<'_>) {
+        self.change(&event.key(), |seen| seen.count = seen.count.saturating_sub(1).max(1));
+    }
+
     async fn count(&self, event: &Event<'_>, seen: &Published, at: Timestamp) -> Result<(), Error> {
         let call = seen.form.repeat(event.namespace, &seen.name, seen.count, at);
         self.api.send(call).await.map(drop)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use outside::{Error, MemoryApi};
+use outside::{Disturbance, Error, MemoryApi};
 use serde_json::{Value, json};
 
 use super::form::MAX_NOTE;
@@ -149,6 +149,73 @@ async fn a_failed_event_is_not_counted_on() {
     assert_eq!((world.published(), world.known()), (vec![], 0));
     world.publish("InstallError", "no").await;
     assert_eq!(world.published(), ["InstallError no"]);
+}
+
+/// Queues an event, and lets a time pass.
+async fn publish_for(world: &World, time: Duration, note: &str) {
+    world.events.publish(on(), Outcome::warning("InstallError", "Reconcile", note));
+    tokio::time::sleep(time).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_the_server_cannot_take_now_is_published_once_it_can_before_later_ones() {
+    let world = World::new();
+    world.server.disturb("POST /apis/events", 3, Disturbance::Refused(503));
+    publish_for(&world, Duration::ZERO, "first").await;
+    publish_for(&world, Duration::from_secs(3), "second").await;
+    assert_eq!(world.published(), [""; 0]);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(world.published(), ["InstallError first", "InstallError second"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_is_tried_again_is_counted_once() {
+    let (world, seconds) = (World::new(), Duration::from_secs(10));
+    publish_for(&world, seconds, "no").await;
+    world.server.disturb("PATCH ", 2, Disturbance::Refused(500));
+    publish_for(&world, seconds, "no").await;
+    assert_eq!(world.published(), ["InstallError no x2"]);
+    world.server.disturb("PATCH ", 1, Disturbance::AnswerLost);
+    publish_for(&world, seconds, "no").await;
+    assert_eq!(world.published(), ["InstallError no x3"]);
+    world.server.disturb("POST ", 1, Disturbance::AnswerLost);
+    publish_for(&world, seconds, "other").await;
+    assert_eq!(world.published(), ["InstallError no x3", "InstallError other"]);
+    assert_eq!(world.server.log().iter().filter(|line| line.starts_with("POST ")).count(), 3, "it was sent twice");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_that_the_server_rejects_holds_no_other_up() {
+    let world = World::new();
+    world.server.disturb("POST ", 1, Disturbance::Refused(422));
+    publish_for(&world, Duration::ZERO, "rejected").await;
+    publish_for(&world, Duration::from_millis(100), "taken").await;
+    assert_eq!(world.published(), ["InstallError taken"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_tried_for_two_minutes() {
+    let _simulation = outside::Simulation::begin("2026-01-01T12:00:00Z".parse().unwrap(), 1);
+    let world = World::new();
+    world.server.refuse(|_| Some(Error::from_status(503, "ServiceUnavailable", "away")));
+    publish_for(&world, Duration::from_secs(125), "old").await;
+    world.server.accept();
+    publish_for(&world, Duration::from_secs(31), "new").await;
+    assert_eq!(world.published(), ["InstallError new"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_event_is_tried_once_more_when_the_process_ends() {
+    let (world, mut from) = (World::new(), 0);
+    world.server.refuse(|_| Some(Error::from_status(503, "ServiceUnavailable", "away")));
+    publish_for(&world, Duration::from_millis(100), "no").await;
+    assert_eq!(world.requests(&mut from).len(), 1);
+    let began = tokio::time::Instant::now();
+    world.events.flush(Duration::from_secs(1)).await;
+    assert_eq!(world.requests(&mut from).len(), 1);
+    assert!(began.elapsed() < Duration::from_millis(100), "{:?}", began.elapsed());
+    world.publish("InstallError", "last").await;
+    assert_eq!(world.requests(&mut from).len(), 1);
 }
 
 #[tokio::test(start_paused = true)]
