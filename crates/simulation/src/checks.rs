@@ -14,7 +14,7 @@ use crate::jobs::{self, Task, inputs};
 use crate::names::{self, NAMES, OBJECTS, OTHER, SOME, is_of};
 use crate::order::{Order, Owner, is_pending};
 use crate::others;
-use crate::places::Places;
+use crate::places::{OWNER, Places};
 use crate::quiet::{End, elsewhere, is_beside, records, status_of};
 use crate::registry::{FIRST, WRONG};
 use crate::rollout::{Rollout, is_broken};
@@ -240,7 +240,7 @@ impl Checks {
             true => wrong
                 .or_else(|| others::written(change))
                 .or_else(|| self.foreign(change))
-                .or_else(|| self.taken_over(change))
+                .or_else(|| self.taken_over(change, objects))
                 .or_else(|| self.own(change))
                 .or_else(|| self.place(change, objects))
                 .or_else(|| self.rollout.written(change)),
@@ -346,7 +346,7 @@ impl Checks {
         let is_first = records(name, objects).all(|(path, _)| *path == change.path);
         let status = status_of(change.after.as_deref());
         jobs::note_task(resource, change, is_first);
-        let owner = |record: &Value| record["metadata"]["labels"]["helm.sdk.operatorframework.io/owner"].clone();
+        let owner = |record: &Value| record["metadata"]["labels"][OWNER].clone();
         let current = objects.get(&*names::resource(name)).map(|resource| resource["metadata"]["uid"].clone());
         let names_another = |record: &Value| current.as_ref().is_none_or(|current| *current != owner(record));
         let is_former = |record: &Value| owner(record).is_string() && current.is_some() && names_another(record);

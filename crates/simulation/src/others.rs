@@ -113,13 +113,14 @@ impl Checks {
 
     /// Checks (c) that a person's release is adopted only by an existing resource that requests it and is allowed to,
     /// and that the release does not change before.
-    pub(crate) fn taken_over(&mut self, change: &Change) -> Option<String> {
+    pub(crate) fn taken_over(&mut self, change: &Change, objects: &Objects) -> Option<String> {
         let name = names::owner(&change.path).or_else(|| {
             let (name, _) = names::record(&change.path)?;
             NAMES.into_iter().find(|known| *known == name)
         })?;
+        let is_its_own = self.has_own_elsewhere(name, objects);
         let resource = self.resources.get_mut(name)?;
-        if !resource.is_foreign || resource.is_claimed {
+        if !resource.is_foreign || resource.is_claimed || is_its_own {
             return None;
         }
         if resource.exists && resource.adopts {

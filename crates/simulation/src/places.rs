@@ -31,6 +31,9 @@ impl Setup {
     }
 }
 
+/// The label of a record with the uid of its resource.
+pub(crate) const OWNER: &str = "helm.sdk.operatorframework.io/owner";
+
 /// Where each process keeps records.
 #[derive(Clone, Default)]
 pub struct Places {
@@ -101,6 +104,15 @@ impl Checks {
     /// if no process leads.
     pub(crate) fn leaders_place(&self) -> Option<Option<&str>> {
         self.places.of(self.holder.as_deref()?)
+    }
+
+    /// Returns whether the leader keeps records elsewhere, and has one of the release there that names its resource. What
+    /// a person recorded beside the release meanwhile changes nothing for it.
+    pub(crate) fn has_own_elsewhere(&self, name: &str, objects: &Objects) -> bool {
+        let Some(place) = self.leaders_place().flatten() else { return false };
+        let Some(resource) = objects.get(&*names::resource(name)) else { return false };
+        let is_own = |record: &Value| record["metadata"]["labels"][OWNER] == resource["metadata"]["uid"];
+        records(name, objects).any(|(path, record)| names::place(path) == Some(place) && is_own(record))
     }
 
     /// Notes that records move, or that nothing is left of those beside their release. The next upgrade repeats an action
