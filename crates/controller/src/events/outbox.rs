@@ -1,5 +1,5 @@
 //! The queue of events to publish. Under load, publishing yields to reconciles. What the server cannot take now is
-//! tried again, as by client-go, and holds later events up meanwhile.
+//! tried again, as by client-go, and holds later events of its namespace up meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,7 +9,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::ObjectReference;
 use outside::{Error, sync};
 use tokio::task::JoinHandle;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -28,8 +28,7 @@ const MANY: usize = 2048;
 pub(super) const MOST: usize = 2 * MANY;
 /// The longest pause after failures in a row.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How old an event may become. client-go gives up after 12 tries, 10 s apart. A server may also be unable to take only
-/// those of one namespace, for which the others must not wait much longer.
+/// How long an event is tried. client-go gives up after 12 tries, 10 s apart.
 const OLDEST: Duration = Duration::from_secs(120);
 
 /// Publishes events one at a time, oldest first.
@@ -56,6 +55,8 @@ struct Letter {
     on: ObjectReference,
     outcome: Outcome,
     at: Timestamp,
+    /// The same by a clock that nobody sets: when the time of day goes back, no event must be tried for hours.
+    queued: Instant,
     /// Whether it was sent before, and the server may have received it.
     is_repeated: bool,
 }
@@ -74,7 +75,7 @@ impl Outbox {
     pub(super) fn put(self: &Arc<Self>, named: Named, on: ObjectReference, mut outcome: Outcome) {
         outcome.message = shorten(&outcome.message, MAX_NOTE);
         let mut waiting = self.waiting();
-        waiting.put(Letter { named, on, outcome, at: outside::now(), is_repeated: false });
+        waiting.put(Letter { named, on, outcome, at: outside::now(), queued: Instant::now(), is_repeated: false });
         if waiting.sender.as_ref().is_none_or(JoinHandle::is_finished) {
             let outbox = self.clone();
             waiting.sender = Some(self.tasks.spawn(async move { outbox.send_all().await }));
@@ -101,11 +102,15 @@ impl Outbox {
                 () = std::future::ready(()), if is_crowded => None,
             };
             let Some(letter) = self.waiting().next() else { return };
+            let namespace = letter.on.namespace.clone();
             let answer = letter.send().await;
             drop(task);
-            let is_away = answer.is_err_and(|error| self.failed(letter, &error));
-            failures = if is_away { failures + 1 } else { 0 };
-            self.pause(failures).await;
+            if answer.is_err_and(|error| self.failed(letter, &error)) {
+                failures += 1;
+                self.pause(failures, namespace.as_deref()).await;
+            } else {
+                failures = 0;
+            }
         }
     }
 
@@ -113,7 +118,7 @@ impl Outbox {
     /// cause.
     fn failed(&self, mut letter: Letter, error: &Error) -> bool {
         let is_transient = error.is_transient();
-        if !is_transient || self.hurry.is_cancelled() || letter.age() >= OLDEST {
+        if !is_transient || self.hurry.is_cancelled() || letter.queued.elapsed() >= OLDEST {
             letter.report(error);
             return is_transient;
         }
@@ -124,10 +129,12 @@ impl Outbox {
         true
     }
 
-    /// Waits after this many failures in a row, unless the process ends.
-    async fn pause(&self, failures: u32) {
-        if failures > 0 {
-            _ = timeout(backoff::wait(failures).min(LONGEST_PAUSE), self.hurry.cancelled()).await;
+    /// Waits after this many failures in a row, the last of which was this namespace's, and then lets the events of
+    /// other namespaces go first. Does neither once the process ends.
+    async fn pause(&self, failures: u32, namespace: Option<&str>) {
+        let pause = backoff::wait(failures).min(LONGEST_PAUSE);
+        if timeout(pause, self.hurry.cancelled()).await.is_err() {
+            self.waiting().postpone(namespace);
         }
     }
 
@@ -155,6 +162,16 @@ impl Waiting {
         }
         next
     }
+
+    /// Moves the events of a namespace behind all others, in their order. A broken webhook may keep the server from
+    /// taking only those.
+    fn postpone(&mut self, namespace: Option<&str>) {
+        let all = std::mem::take(&mut self.letters).into_iter();
+        let (same, others): (VecDeque<_>, VecDeque<_>) =
+            all.partition(|letter| letter.on.namespace.as_deref() == namespace);
+        self.letters = others;
+        self.letters.extend(same);
+    }
 }
 
 impl Letter {
@@ -170,10 +187,6 @@ impl Letter {
     /// Takes its occurrence back, before it is sent again.
     fn uncount(&self) {
         self.named.recorder.uncount(&self.named.event(&self.on, &self.outcome));
-    }
-
-    fn age(&self) -> Duration {
-        Duration::try_from(outside::now().duration_since(self.at)).unwrap_or_default()
     }
 
     /// Logs that it is lost.

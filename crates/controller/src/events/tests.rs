@@ -194,8 +194,26 @@ async fn an_event_that_the_server_rejects_holds_no_other_up() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn events_of_a_namespace_that_takes_none_do_not_hold_up_those_of_others() {
+    let world = World::new();
+    world.server.refuse(|call| {
+        let is_refused = call.path.contains("/namespaces/broken/");
+        is_refused.then(|| Error::from_status(500, "InternalError", "failed calling webhook"))
+    });
+    let broken = ObjectReference { namespace: Some("broken".into()), ..on() };
+    for number in 0..20 {
+        let outcome = Outcome::warning("InstallError", "Reconcile", format!("number {number}"));
+        world.events.publish(broken.clone(), outcome);
+    }
+    publish_for(&world, Duration::from_secs(2), "soon").await;
+    assert_eq!(world.published(), ["InstallError soon"]);
+    tokio::time::sleep(Duration::from_secs(300)).await;
+    publish_for(&world, Duration::from_secs(32), "after a pause").await;
+    assert_eq!(world.published(), ["InstallError soon", "InstallError after a pause"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_event_is_tried_for_two_minutes() {
-    let _simulation = outside::Simulation::begin("2026-01-01T12:00:00Z".parse().unwrap(), 1);
     let world = World::new();
     world.server.refuse(|_| Some(Error::from_status(503, "ServiceUnavailable", "away")));
     publish_for(&world, Duration::from_secs(125), "old").await;
