@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 /// When the process started, by both clocks.
@@ -14,12 +14,23 @@ pub(crate) struct Started {
 
 impl Started {
     /// Returns when the process started, or when a resource was created (in seconds since the epoch), whichever is
-    /// later. The answer does not depend on when it is asked for: a deadline that moved with the clock could be ahead
+    /// later. The answer changes only if the time of day is set: a deadline that moved with the clock could be ahead
     /// when a step is decided and have passed when the timer is set, and would then be missed.
-    pub(crate) fn or_created(self, created: f64) -> Instant {
+    ///
+    /// `now` and `today` are the present, by both clocks.
+    pub(crate) fn or_created(self, created: f64, now: Instant, today: Timestamp) -> Instant {
         let created = Timestamp::from_second(created as i64).unwrap_or_default();
-        let later = Duration::try_from(created.duration_since(self.today)).unwrap_or_default();
+        let began = self.today.saturating_add(self.set_by(now, today)).unwrap_or(self.today);
+        let later = Duration::try_from(created.duration_since(began)).unwrap_or_default();
         self.at.checked_add(later).unwrap_or(self.at)
+    }
+
+    /// Returns by how much the time of day has been set since the start, for example on a node that booted with an old
+    /// date. Whole minutes, because the two clocks are not read at exactly the same time.
+    fn set_by(self, now: Instant, today: Timestamp) -> SignedDuration {
+        let passed = i64::try_from(now.saturating_duration_since(self.at).as_secs()).unwrap_or_default();
+        let ahead = today.duration_since(self.today).as_secs().saturating_sub(passed);
+        SignedDuration::from_secs(ahead.saturating_add(30).div_euclid(60).saturating_mul(60))
     }
 }
 
@@ -90,8 +101,25 @@ mod tests {
             (1_767_272_400.0, 3_599_300),
             (f64::MAX, 0),
         ] {
-            assert_eq!(started.or_created(created), at + Duration::from_millis(millis), "{created}");
+            let today = started.today.checked_add(at.elapsed()).unwrap();
+            let found = started.or_created(created, Instant::now(), today);
+            assert_eq!(found, at + Duration::from_millis(millis), "{created}");
             tokio::time::advance(SECOND).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn creations_count_by_the_right_time_once_the_clock_shows_it() {
+        let at = Instant::now();
+        tokio::time::advance(300 * SECOND).await;
+        // The process started at noon, by a clock that showed another time.
+        let today: Timestamp = "2026-01-01T12:05:00.2Z".parse().unwrap();
+        for shown in ["1970-01-01T00:00:00Z", "2026-01-01T11:00:00Z", "2026-01-01T12:00:00Z", "2026-01-02T12:00:00Z"] {
+            let started = Started { at, today: shown.parse().unwrap() };
+            for (created, seconds) in [(1_767_200_000.0, 0), (1_767_268_800.0, 0), (1_767_268_860.0, 60)] {
+                let found = started.or_created(created, Instant::now(), today);
+                assert_eq!(found, at + seconds * SECOND, "{created} after {shown}");
+            }
         }
     }
 

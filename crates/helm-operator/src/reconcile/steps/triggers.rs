@@ -164,7 +164,10 @@ impl StepContext<'_> {
         let share = share(primary.uid());
         Some(match self.handled_triggers().resynced {
             Some(last) => last + period.mul_f64(0.95 + share / 10.0),
-            None => self.shared.started.or_created(primary.created) + period.mul_f64(share),
+            None => {
+                let first = self.shared.started.or_created(primary.created, Instant::now(), outside::now());
+                first + period.mul_f64(share)
+            }
         })
     }
 
