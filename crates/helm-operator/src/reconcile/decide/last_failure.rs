@@ -52,4 +52,42 @@ impl LastFailure {
             hidden: None,
         }
     }
+
+    /// Keeps what is known of the attempts with the same inputs, if the wait ends none of them: how many failed, and
+    /// which one's clean-up is not complete.
+    pub(crate) fn after(self, before: Option<&LastFailure>) -> LastFailure {
+        let Some(before) = before.filter(|before| before.inputs == self.inputs) else { return self };
+        let retry = Retry { failures: before.retry.failures, ..self.retry };
+        LastFailure { failed: self.failed, retry, ..before.clone() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::reconcile::decide::memory::ResourceMemory;
+    use crate::reconcile::failure::Obstacle;
+    use crate::status::condition;
+    use crate::status::reason::Reason;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_wait_between_attempts_with_the_same_inputs_forgets_none_of_them() {
+        let (now, mut memory) = (Instant::now(), ResourceMemory::default());
+        let attempt = FailedAttempt::rendering(Reason::Own("X"), "m".into());
+        memory.fail(&attempt.clone().into(), "a".into(), now, Some(1));
+        let uncleaned: Failed = attempt.clone().uncleaned(Obstacle::Lasting, "m; and more".into()).into();
+        memory.fail(&uncleaned, "a".into(), now, Some(1));
+        let fault = Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReconcileError, message: "w".into() };
+        let until = now + Duration::from_secs(60);
+        for (inputs, failures, attempts, obstructions, uncleaned) in
+            [("a", 2, 1, 1, Some(attempt)), ("b", 0, 0, 0, None)]
+        {
+            let waiting = LastFailure::waiting(fault.clone(), inputs.into(), until).after(memory.failure.as_deref());
+            assert_eq!((waiting.failed.fault(), waiting.retry), (&fault, Retry { failures, at: until }), "{inputs}");
+            assert_eq!((waiting.attempts, waiting.obstructions), (attempts, obstructions), "{inputs}");
+            assert_eq!(waiting.uncleaned, uncleaned, "{inputs}");
+        }
+    }
 }

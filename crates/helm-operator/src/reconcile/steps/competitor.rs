@@ -96,17 +96,17 @@ impl StepContext<'_> {
             met.waited_for_revision = release.newest().map_or(0, |(revision, _)| revision);
             met.waited_for_record = others_newest(&release);
         });
-        self.wait_until(primary, at, fault);
+        self.wait_for_others(primary, LastFailure::waiting(fault, self.attempt(primary), at));
         ended
     }
 
-    /// Waits until a time, because others write what this process writes, and reports that.
-    pub(super) fn wait_until(&self, primary: &Primary, at: Instant, fault: Fault) {
-        let reason = fault.reason.as_str();
-        tracing::warn!(resource = %self.key, reason, error = fault.message, "Waiting because of another writer");
-        let failure = LastFailure::waiting(fault.clone(), self.attempt(primary), at);
-        self.shared.memory.change(self.key, |memory| memory.failure = Some(Box::new(failure)));
-        self.shared.publish(primary, Outcome::warning(reason, "Reconcile", fault.message));
+    /// Waits because others write what this process writes, and reports that.
+    pub(super) fn wait_for_others(&self, primary: &Primary, waiting: LastFailure) {
+        let Fault { reason, message, .. } = waiting.failed.fault().clone();
+        let reason = reason.as_str();
+        tracing::warn!(resource = %self.key, reason, error = message, "Waiting because of another writer");
+        self.shared.memory.change(self.key, |memory| memory.failure = Some(Box::new(waiting)));
+        self.shared.publish(primary, Outcome::warning(reason, "Reconcile", message));
     }
 
     fn change_met(&self, change: impl FnOnce(&mut Met)) {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 
 use super::repair::fault;
 use super::unrecorded::leave_to_successor;
+use crate::reconcile::decide::last_failure::LastFailure;
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::NextStep;
@@ -30,7 +31,9 @@ const FINALIZER_MANAGER: &str = "helm-operator-finalizer";
 /// keeps removing it.
 pub(crate) async fn add_finalizer(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
     if let Some(until) = wait_to_add(context) {
-        context.wait_until(primary, until, finalizer_removed());
+        let waiting = LastFailure::waiting(finalizer_removed(), context.attempt(primary), until);
+        let before = context.shared.memory.of(context.key);
+        context.wait_for_others(primary, waiting.after(before.failure.as_deref()));
         return Ok(NextStep::Again);
     }
     let Some(mut finalizers) = all_finalizers(context, primary).await? else { return Ok(NextStep::Again) };
