@@ -651,7 +651,6 @@ async fn no_step_begins_without_the_canaries_once_the_last_release_whose_records
     assert_eq!(with_chart(&world, "v2"), NAMES);
 }
 
-/// Changes a resource's `spec` as its owner would.
 /// Nothing fails, but canaries that were not ready before prove nothing.
 #[tokio::test(start_paused = true)]
 async fn canaries_that_prove_nothing_are_woken_and_taken_back_when_the_pause_ends() {
@@ -722,6 +721,7 @@ async fn a_release_whose_status_is_written_while_the_pause_ends_looks_at_its_tur
     assert!(woken.contains(&b), "{woken:?}");
 }
 
+/// Changes a resource's `spec` as its owner would.
 fn edit(world: &World, name: &str, field: &str, value: Value) {
     let path = primary("ns", name, Value::Null).0;
     let mut object = world.server.object(&path).unwrap();
