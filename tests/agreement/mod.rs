@@ -3,6 +3,8 @@
 //!
 //! `AGREEMENT_SEEDS=100` runs more seeds than CI does; `AGREEMENT_FIRST` sets the first one.
 
+mod kinds;
+mod random;
 mod schema;
 mod side;
 mod steps;
@@ -15,8 +17,10 @@ use serde_json::{Value, json};
 use test_cluster::{Options, Processes, TestCluster};
 
 use crate::version::{newest, shared_since};
+use kinds::paths;
+use random::Random;
 use side::{Answer, Side, difference};
-use steps::{Random, Step, paths};
+use steps::Step;
 
 /// The number of requests per seed.
 const STEPS: usize = 150;
