@@ -4,13 +4,16 @@ use serde_json::{Value, json};
 
 use super::random::Random;
 
-/// Returns the paths of all objects that steps use.
+/// Returns the paths of the objects that steps use by name.
 pub(super) fn paths() -> Vec<String> {
     KINDS.iter().flat_map(|kind| NAMES.map(|name| format!("{}/{name}", kind.collection))).collect()
 }
 
 /// The names of objects.
 pub(super) const NAMES: [&str; 2] = ["a", "b"];
+
+/// The name of the object that is created last, so that each watch has an end.
+pub(super) const LAST: &str = "last";
 
 /// A kind that the steps use.
 pub(super) struct Kind {

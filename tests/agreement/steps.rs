@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::kinds::{KINDS, Kind, NAMES, metadata, whole};
+use super::kinds::{KINDS, Kind, LAST, NAMES, metadata, whole};
 use super::random::Random;
 
 /// The state whose version or uid a request uses.
@@ -27,6 +27,11 @@ pub(super) struct Step {
 }
 
 impl Step {
+    /// Returns the requests that create the last object of each kind.
+    pub(super) fn last(random: &mut Random) -> Vec<Step> {
+        KINDS.iter().map(|kind| kind.last(random)).collect()
+    }
+
     /// Chooses a request.
     pub(super) fn random(random: &mut Random) -> Step {
         let kind = random.one(&KINDS);
@@ -40,19 +45,21 @@ impl Step {
     }
 }
 
+fn new(method: &'static str, path: String, body: Value) -> Step {
+    let content_type = "application/json";
+    Step { method, path, content_type, body, version: Of::Nothing, uid: Of::Nothing, is_replace: false }
+}
+
 impl Kind {
+    fn last(&self, random: &mut Random) -> Step {
+        let mut object = whole(random, self, LAST);
+        object["metadata"] = json!({"name": LAST, "labels": {"l": "1"}});
+        new("POST", format!("{}?fieldManager=one", self.collection), object)
+    }
+
     fn step(&self, random: &mut Random, name: &str) -> Step {
         let path = format!("{}/{name}", self.collection);
         let manager = *random.one(&["one", "two", "three"]);
-        let new = |method, path, body| Step {
-            method,
-            path,
-            content_type: "application/json",
-            body,
-            version: Of::Nothing,
-            uid: Of::Nothing,
-            is_replace: false,
-        };
         match random.below(20) {
             0..2 => new("POST", format!("{}?fieldManager={manager}", self.collection), whole(random, self, name)),
             2..9 => self.apply(random, &path, name, manager, new("PATCH", String::new(), Value::Null)),
