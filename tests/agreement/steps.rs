@@ -171,9 +171,10 @@ impl Kind {
 
     fn read(&self, random: &mut Random, path: &str) -> String {
         let list = self.collection;
-        match random.below(6) {
+        match random.below(7) {
             0 => format!("{list}?labelSelector=l%3D1"),
             1 => format!("{list}?limit=1"),
+            6 => format!("{list}?limit=1&labelSelector=l%3D1"),
             2 => format!("{list}?labelSelector=m%20in%20(1,2),!l"),
             3 => list.replace("/namespaces/agreement", "") + "?fieldSelector=metadata.name%3Da",
             4 => format!("{list}?resourceVersion=0"),

@@ -63,12 +63,13 @@ impl Server {
         let objects = self.objects_at(&watched.resource, version).map_err(expired)?;
         let after = continued.as_ref().map(|continued| &continued.after);
         let is_later = |key: &Key| after.is_none_or(|(ns, name)| (&key.namespace, &key.name) > (ns, name));
-        let mut found = objects
-            .iter()
-            .filter(|(key, stored)| watched.covers(key) && is_later(key) && watched.selector.selects(&stored.object));
+        let mut rest = objects.iter().filter(|(key, _)| watched.covers(key) && is_later(key));
         let limit = query.get("limit").and_then(|limit| limit.parse().ok()).filter(|limit| *limit > 0);
-        let page: Vec<_> = found.by_ref().take(limit.unwrap_or(usize::MAX)).collect();
-        let left = found.count();
+        let selected = rest.by_ref().filter(|(_, stored)| watched.selector.selects(&stored.object));
+        let page: Vec<_> = selected.take(limit.unwrap_or(usize::MAX)).collect();
+        // A full page continues if any object follows, even one that the selector does not select: the server stops
+        // reading. So the last page can be empty.
+        let left = rest.count();
         let items: Vec<Value> = page.iter().map(|(_, stored)| self.item(kind, &stored.object, accept)).collect();
         let mut metadata = json!({"resourceVersion": version.to_string()});
         if kind.is_custom() && self.fidelity == Fidelity::Cluster {

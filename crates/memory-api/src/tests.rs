@@ -146,6 +146,23 @@ fn pages_of_a_list_are_of_one_version_until_it_is_compacted() {
     assert_eq!(send(&mut server, &next, Value::Null).unwrap_err().code, 410);
 }
 
+/// Counterpart: `hasMore` in k8s.io/apiserver `pkg/storage/etcd3/store.go` and `pkg/storage/cacher/cacher.go`.
+#[test]
+fn a_full_page_continues_if_any_object_follows() {
+    let mut server = Server::cluster();
+    [("a", "x"), ("b", "x"), ("c", "y")].iter().for_each(|(name, chart)| create(&mut server, name, chart));
+    let list = |chart: &str, limit: u8| format!("GET {MAPS}?labelSelector=chart%3D{chart}&limit={limit}");
+    let first = send(&mut server, &list("x", 2), Value::Null).unwrap();
+    assert_eq!((names(&first), first["metadata"].get("remainingItemCount")), (vec!["a", "b"], None));
+    let token = first["metadata"]["continue"].as_str().unwrap();
+    let last = send(&mut server, &format!("{}&continue={token}", list("x", 2)), Value::Null).unwrap();
+    assert_eq!((names(&last), last["metadata"].get("continue")), (vec![], None));
+    for (chart, limit) in [("x", 3), ("y", 1)] {
+        let only = send(&mut server, &list(chart, limit), Value::Null).unwrap();
+        assert_eq!(only["metadata"].get("continue"), None, "{chart}");
+    }
+}
+
 #[test]
 fn a_cache_that_lags_serves_what_was_and_no_cache_serves_what_is_to_come() {
     let mut server = Server::cluster();
