@@ -160,6 +160,10 @@ impl Kind {
         if random.odds(3) {
             body["propagationPolicy"] = (*random.one(&["Foreground", "Orphan", "Background"])).into();
         }
+        if random.odds(10) {
+            let selector = random.one(&["l%3D2", "l,m", "m%20notin%20(1)"]);
+            return Step { path: format!("{}?labelSelector={selector}", self.collection), body, ..step };
+        }
         Step {
             path: path.to_owned(),
             body,

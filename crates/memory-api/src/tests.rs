@@ -163,6 +163,21 @@ fn a_full_page_continues_if_any_object_follows() {
     }
 }
 
+/// Counterpart: `DeleteCollection` in k8s.io/apiserver `pkg/registry/generic/registry/store.go`.
+#[test]
+fn the_deletion_of_a_collection_returns_the_objects_as_they_were() {
+    let mut server = Server::cluster();
+    [("a", "x"), ("b", "y"), ("c", "x")].iter().for_each(|(name, chart)| create(&mut server, name, chart));
+    send(&mut server, &format!("MERGE {MAPS}/c"), json!({"metadata": {"finalizers": ["example.com/a"]}})).unwrap();
+    let path = format!("DELETE {MAPS}?labelSelector=chart%3Dx");
+    let gone = send(&mut server, &path, json!({})).unwrap();
+    assert_eq!((&gone["kind"], names(&gone)), (&json!("ConfigMapList"), vec!["a", "c"]));
+    assert_eq!(gone["items"][1]["metadata"].get("deletionTimestamp"), None);
+    let left = send(&mut server, &format!("GET {MAPS}"), Value::Null).unwrap();
+    assert_eq!(names(&left), ["b", "c"]);
+    assert!(left["items"][1]["metadata"]["deletionTimestamp"].is_string());
+}
+
 #[test]
 fn a_cache_that_lags_serves_what_was_and_no_cache_serves_what_is_to_come() {
     let mut server = Server::cluster();

@@ -64,8 +64,9 @@ impl Server {
         (*self.store.write(key, write.kind.clone(), new)).clone()
     }
 
-    /// Deletes the selected objects of a collection.
+    /// Deletes the selected objects of a collection; returns them as they were before.
     pub(super) fn delete_collection(&mut self, write: &Write, query: Query, options: &Value) -> Result<Value, Status> {
+        let list = self.list(&write.kind, &write.target, query, "")?;
         let watched = self.watched(&write.kind, &write.target, query);
         let selected = |(key, stored): &(&Key, &crate::store::Stored)| {
             watched.covers(key) && watched.selector.selects(&stored.object)
@@ -77,7 +78,7 @@ impl Server {
             let one = Write::new(self, write.kind.clone(), target, query);
             self.delete(&one, options)?;
         }
-        Ok(json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}))
+        Ok(list)
     }
 
     /// Removes an object, and with a definition the kinds that it defines.
