@@ -97,7 +97,7 @@ async fn run(seed: u64, real_api: &dyn Api) -> Result<(), String> {
     let (mut memory, mut real) = (Side::new(&memory_api), Side::new(real_api));
     let (mut random, mut log, paths) = (Random::new(seed), Vec::new(), paths());
     for at in 0..STEPS {
-        let step = Step::random(&mut random);
+        let step = Step::random(&mut random, at);
         memory_api.change(|server| server.set_time(server.time() + 1));
         let answers = (memory.send(&step).await, real.send(&step).await);
         let (mut seen, wanted) = (memory.look(&paths).await, real.look(&paths).await);

@@ -150,6 +150,11 @@ impl<'a> Side<'a> {
             let shown = self.uids.entry(uid.to_owned()).or_insert(next).clone();
             map.insert("uid".into(), shown.into());
         }
+        // The name is this prefix and whatever the server appended.
+        if let Some(prefix) = map.get("generateName").and_then(Value::as_str) {
+            let shown = format!("{prefix}*");
+            map.insert("name".into(), shown.into());
+        }
         // Entries of the same second may have any order.
         if let Some(Value::Array(entries)) = map.get_mut("managedFields") {
             entries.sort_by_key(|entry| {

@@ -32,8 +32,8 @@ impl Step {
         KINDS.iter().map(|kind| kind.last(random)).collect()
     }
 
-    /// Chooses a request.
-    pub(super) fn random(random: &mut Random) -> Step {
+    /// Chooses a seed's request with this number.
+    pub(super) fn random(random: &mut Random, at: usize) -> Step {
         let kind = random.one(&KINDS);
         let name = *random.one(&NAMES);
         let mut step = kind.step(random, name);
@@ -41,7 +41,17 @@ impl Step {
             let separator = if step.path.contains('?') { '&' } else { '?' };
             step.path = format!("{}{separator}dryRun=All", step.path);
         }
+        if step.method == "POST" && random.odds(3) {
+            step.let_server_name(at);
+        }
         step
+    }
+
+    /// Replaces the name of a new object by a prefix that no other request has, so that lists have one order on both
+    /// servers.
+    fn let_server_name(&mut self, at: usize) {
+        self.body["metadata"].as_object_mut().into_iter().for_each(|metadata| _ = metadata.remove("name"));
+        self.body["metadata"]["generateName"] = format!("g{at:03}-").into();
     }
 }
 
