@@ -169,6 +169,9 @@ impl Kind {
         let mut body = json!({});
         if random.odds(3) {
             body["propagationPolicy"] = (*random.one(&["Foreground", "Orphan", "Background"])).into();
+        } else if random.odds(8) {
+            // Not with a policy: a real server returns an object without fields if the policy removes the last finalizer.
+            body["dryRun"] = json!(["All"]);
         }
         if random.odds(10) {
             let selector = random.one(&["l%3D2", "l,m", "m%20notin%20(1)"]);
