@@ -101,7 +101,8 @@ async fn run(seed: u64, real_api: &dyn Api) -> Result<(), String> {
         memory_api.change(|server| server.set_time(server.time() + 1));
         let answers = (memory.send(&step).await, real.send(&step).await);
         let (mut seen, wanted) = (memory.look(&paths).await, real.look(&paths).await);
-        log.push(format!("{at}: {} {} {} {}", step.method, step.path, step.content_type, step.body));
+        let kind = step.accept.unwrap_or(step.content_type);
+        log.push(format!("{at}: {} {} {kind} {}", step.method, step.path, step.body));
         if is_validation(&answers.0, &answers.1) {
             return Ok(());
         }

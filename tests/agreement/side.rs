@@ -32,19 +32,20 @@ impl<'a> Side<'a> {
     /// Sends a request, with versions and uids of this server. Reads all pages of a list with a limit.
     pub(super) async fn send(&mut self, step: &Step) -> Answer {
         if step.path.contains("limit=") {
-            return self.pages(&step.path).await;
+            return self.pages(step).await;
         }
         let body = self.body(step);
         let method = Method::from_bytes(step.method.as_bytes()).unwrap();
         let body = (step.method != "GET").then(|| (step.content_type, body.to_string().into_bytes()));
-        let answer = self.api.send(Call { body, ..Call::new(method, step.path.clone()) }).await;
+        let answer = self.api.send(Call { body, accept: step.accept, ..Call::new(method, step.path.clone()) }).await;
         self.answer(answer.and_then(|response| response.parse()))
     }
 
-    async fn pages(&mut self, path: &str) -> Answer {
+    async fn pages(&mut self, step: &Step) -> Answer {
         let (mut pages, mut token) = (Vec::new(), String::new());
         loop {
-            let page = self.api.send(Call::get(format!("{path}{token}"))).await;
+            let call = Call { accept: step.accept, ..Call::get(format!("{}{token}", step.path)) };
+            let page = self.api.send(call).await;
             let page = page.and_then(|response| response.parse::<Value>());
             let next = page.as_ref().ok().and_then(|page| page["metadata"]["continue"].as_str());
             let next = next.filter(|token| !token.is_empty()).map(|token| format!("&continue={token}"));

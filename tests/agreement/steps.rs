@@ -1,5 +1,6 @@
 //! Random requests for both servers: creates, applies by several managers, replaces, patches, deletions, reads.
 
+use helm_release::kube::Call;
 use serde_json::{Value, json};
 
 use super::kinds::{KINDS, Kind, LAST, NAMES, metadata, whole};
@@ -19,6 +20,8 @@ pub(super) struct Step {
     pub(super) method: &'static str,
     pub(super) path: String,
     pub(super) content_type: &'static str,
+    /// The `Accept` header; JSON if absent.
+    pub(super) accept: Option<&'static str>,
     pub(super) body: Value,
     pub(super) version: Of,
     pub(super) uid: Of,
@@ -57,7 +60,8 @@ impl Step {
 
 fn new(method: &'static str, path: String, body: Value) -> Step {
     let content_type = "application/json";
-    Step { method, path, content_type, body, version: Of::Nothing, uid: Of::Nothing, is_replace: false }
+    let (version, uid) = (Of::Nothing, Of::Nothing);
+    Step { method, path, content_type, accept: None, body, version, uid, is_replace: false }
 }
 
 impl Kind {
@@ -84,7 +88,7 @@ impl Kind {
                 self.status(random, &path, manager, new("PATCH", String::new(), Value::Null))
             }
             16..18 => self.delete(random, &path, new("DELETE", path.clone(), Value::Null)),
-            _ => new("GET", self.read(random, &path), Value::Null),
+            _ => self.read(random, &path),
         }
     }
 
@@ -186,7 +190,18 @@ impl Kind {
         }
     }
 
-    fn read(&self, random: &mut Random, path: &str) -> String {
+    fn read(&self, random: &mut Random, path: &str) -> Step {
+        if self.status.is_some() && random.odds(8) {
+            let subresource = if self.kind == "Deployment" && random.odds(2) { "scale" } else { "status" };
+            return new("GET", format!("{path}/{subresource}"), Value::Null);
+        }
+        let read = self.read_path(random, path);
+        let metadata = if read.starts_with(path) { Call::metadata("") } else { Call::metadata_list("") };
+        let accept = metadata.accept.filter(|_| random.odds(3));
+        Step { accept, ..new("GET", read, Value::Null) }
+    }
+
+    fn read_path(&self, random: &mut Random, path: &str) -> String {
         let list = self.collection;
         match random.below(7) {
             0 => format!("{list}?labelSelector=l%3D1"),

@@ -72,7 +72,7 @@ impl Server {
         let left = rest.count();
         let items: Vec<Value> = page.iter().map(|(_, stored)| self.item(kind, &stored.object, accept)).collect();
         let mut metadata = json!({"resourceVersion": version.to_string()});
-        if kind.is_custom() && self.fidelity == Fidelity::Cluster {
+        if kind.is_custom() && !wants_metadata(accept) && self.fidelity == Fidelity::Cluster {
             metadata["continue"] = "".into();
         }
         if let Some((last, _)) = page.last().filter(|_| left > 0) {

@@ -146,6 +146,19 @@ fn pages_of_a_list_are_of_one_version_until_it_is_compacted() {
     assert_eq!(send(&mut server, &next, Value::Null).unwrap_err().code, 410);
 }
 
+/// The server encodes lists of custom resources without their type, and lists of metadata with it.
+#[test]
+fn only_whole_lists_of_custom_resources_have_an_empty_token() {
+    let mut server = Server::cluster();
+    server.add_kind("example.com/v1", "Thing", "things", crate::Scope::Namespaced);
+    let path = "/apis/example.com/v1/namespaces/default/things";
+    let metadata = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    for (accept, token) in [("", Some(&json!(""))), (metadata, None)] {
+        let list = server.serve(&Request { method: "GET", path, accept, ..Request::default() }).unwrap();
+        assert_eq!(list["metadata"].get("continue"), token, "{accept}");
+    }
+}
+
 /// Counterpart: `hasMore` in k8s.io/apiserver `pkg/storage/etcd3/store.go` and `pkg/storage/cacher/cacher.go`.
 #[test]
 fn a_full_page_continues_if_any_object_follows() {
