@@ -176,7 +176,8 @@ fn without_rewrites(mut events: Vec<Value>) -> Vec<Value> {
     events.retain(|event| {
         let object = &event["object"];
         let before = last.insert(object["metadata"]["uid"].to_string(), object.clone());
-        event["type"] != "MODIFIED" || object["kind"] != "Thing" || before.as_ref() != Some(object)
+        let may_repeat = object["kind"] == "Thing" || object["kind"] == "PartialObjectMetadata";
+        event["type"] != "MODIFIED" || !may_repeat || before.as_ref() != Some(object)
     });
     events
 }

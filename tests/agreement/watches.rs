@@ -27,6 +27,11 @@ async fn version(api: &dyn Api) -> String {
     list["metadata"]["resourceVersion"].as_str().unwrap().to_owned()
 }
 
+/// Returns the label selectors and `Accept` headers of watches.
+fn watches() -> impl Iterator<Item = (&'static str, Option<&'static str>)> {
+    SELECTORS.into_iter().map(|selector| (selector, None)).chain([(SELECTORS[1], Call::metadata("").accept)])
+}
+
 /// Returns the differences between the events of both servers, which end with the creation of the last object of each
 /// kind.
 pub(super) async fn differences(
@@ -36,11 +41,11 @@ pub(super) async fn differences(
 ) -> Vec<String> {
     let mut found = Vec::new();
     for kind in &KINDS {
-        for selector in SELECTORS {
+        for (selector, accept) in watches() {
             let watch = format!("{}?watch=true&timeoutSeconds=10&labelSelector={selector}", kind.collection);
-            let path = |version: &str| format!("{watch}&resourceVersion={version}");
-            let seen = memory.events(in_memory(memory_api, &path(&since.memory)));
-            let wanted = real.events(delivered(real_api, &path(&since.real)).await);
+            let call = |version: &str| Call { accept, ..Call::get(format!("{watch}&resourceVersion={version}")) };
+            let seen = memory.events(in_memory(memory_api, &call(&since.memory)));
+            let wanted = real.events(delivered(real_api, call(&since.real)).await);
             found.extend(compared(&watch, &seen, &wanted));
         }
     }
@@ -62,14 +67,14 @@ fn outline(events: &[Value]) -> Value {
     events.iter().map(line).collect::<Vec<_>>().join(", ").into()
 }
 
-fn in_memory(api: &MemoryApi, path: &str) -> Vec<Value> {
-    let mut watch = api.watch(&Call::get(path)).unwrap();
+fn in_memory(api: &MemoryApi, call: &Call) -> Vec<Value> {
+    let mut watch = api.watch(call).unwrap();
     api.events(&mut watch).unwrap()
 }
 
 /// Reads the events of a real server up to the last object, or until the server ends the watch.
-async fn delivered(api: &dyn Api, path: &str) -> Vec<Value> {
-    let mut pieces = api.stream(Call::get(path)).await.unwrap();
+async fn delivered(api: &dyn Api, call: Call) -> Vec<Value> {
+    let mut pieces = api.stream(call).await.unwrap();
     let (mut text, mut events): (Vec<u8>, Vec<Value>) = (Vec::new(), Vec::new());
     while !events.last().is_some_and(is_last) {
         let Some(piece) = pieces.next().await else { break };
