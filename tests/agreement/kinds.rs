@@ -4,9 +4,10 @@ use serde_json::{Value, json};
 
 use super::random::Random;
 
-/// Returns the paths of the objects that steps use by name.
-pub(super) fn paths() -> Vec<String> {
-    KINDS.iter().flat_map(|kind| NAMES.map(|name| format!("{}/{name}", kind.collection))).collect()
+/// Returns the paths of the named objects that a request to this path can change: those of its kind.
+pub(super) fn paths_near(path: &str) -> Vec<String> {
+    let kinds = KINDS.iter().filter(|kind| path.starts_with(kind.collection));
+    kinds.flat_map(|kind| NAMES.map(|name| format!("{}/{name}", kind.collection))).collect()
 }
 
 /// The names of objects.

@@ -18,14 +18,14 @@ use serde_json::{Value, json};
 use test_cluster::{Options, Processes, TestCluster};
 
 use crate::version::{newest, shared_since};
-use kinds::{KINDS, paths};
+use kinds::{KINDS, paths_near};
 use random::Random;
 use side::{Answer, Side, difference};
 use steps::Step;
 use watches::Since;
 
 /// The number of requests per seed.
-const STEPS: usize = 150;
+const STEPS: usize = 300;
 
 fn number(name: &str) -> Option<u64> {
     env::var(name).ok()?.parse().ok()
@@ -95,11 +95,12 @@ async fn run(seed: u64, real_api: &dyn Api) -> Result<(), String> {
     prepare(real_api).await;
     let since = Since::now(&memory_api, real_api).await;
     let (mut memory, mut real) = (Side::new(&memory_api), Side::new(real_api));
-    let (mut random, mut log, paths) = (Random::new(seed), Vec::new(), paths());
+    let (mut random, mut log) = (Random::new(seed), Vec::new());
     for at in 0..STEPS {
         let step = Step::random(&mut random, at);
         memory_api.change(|server| server.set_time(server.time() + 1));
         let answers = (memory.send(&step).await, real.send(&step).await);
+        let paths = paths_near(&step.path);
         let (mut seen, wanted) = (memory.look(&paths).await, real.look(&paths).await);
         let kind = step.accept.unwrap_or(step.content_type);
         log.push(format!("{at}: {} {} {kind} {}", step.method, step.path, step.body));
