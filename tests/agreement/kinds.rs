@@ -25,7 +25,7 @@ pub(super) struct Kind {
     pub(super) status: Option<fn(&mut Random) -> Value>,
 }
 
-pub(super) static KINDS: [Kind; 4] = [
+pub(super) static KINDS: [Kind; 5] = [
     Kind {
         api_version: "v1",
         kind: "ConfigMap",
@@ -54,6 +54,13 @@ pub(super) static KINDS: [Kind; 4] = [
         parts: role,
         status: None,
     },
+    Kind {
+        api_version: "v1",
+        kind: "Secret",
+        collection: "/api/v1/namespaces/agreement/secrets",
+        parts: secret,
+        status: None,
+    },
 ];
 
 fn some(random: &mut Random, fields: &[(&str, &[Value])]) -> Value {
@@ -75,6 +82,17 @@ fn map(random: &mut Random) -> Value {
 fn role(random: &mut Random) -> Value {
     let rule = |verb: &str| json!({"apiGroups": [""], "resources": ["pods"], "verbs": [verb]});
     some(random, &[("rules", &[json!([rule("get")]), json!([rule("get"), rule("list")])])])
+}
+
+/// Returns a Secret without `stringData`, which a real server moves to `data`.
+fn secret(random: &mut Random) -> Value {
+    let values = [json!("MQ=="), json!("Mg=="), json!("")];
+    let mut secret = some(random, &[("data", &[json!({"a": "MQ=="}), json!({"a": "Mg==", "b": ""})])]);
+    secret["type"] = "Opaque".into();
+    if random.odds(2) {
+        secret["data"]["c"] = random.one(&values).clone();
+    }
+    secret
 }
 
 fn custom(random: &mut Random) -> Value {
