@@ -25,7 +25,7 @@ pub(super) struct Kind {
     pub(super) status: Option<fn(&mut Random) -> Value>,
 }
 
-pub(super) static KINDS: [Kind; 5] = [
+pub(super) static KINDS: [Kind; 6] = [
     Kind {
         api_version: "v1",
         kind: "ConfigMap",
@@ -52,6 +52,13 @@ pub(super) static KINDS: [Kind; 5] = [
         kind: "Role",
         collection: "/apis/rbac.authorization.k8s.io/v1/namespaces/agreement/roles",
         parts: role,
+        status: None,
+    },
+    Kind {
+        api_version: "v1",
+        kind: "ServiceAccount",
+        collection: "/api/v1/namespaces/agreement/serviceaccounts",
+        parts: account,
         status: None,
     },
     Kind {
@@ -93,6 +100,12 @@ fn secret(random: &mut Random) -> Value {
         secret["data"]["c"] = random.one(&values).clone();
     }
     secret
+}
+
+fn account(random: &mut Random) -> Value {
+    let bools = [json!(true), json!(false)];
+    let lists = [json!([{"name": "p"}]), json!([{"name": "p"}, {"name": "q"}])];
+    some(random, &[("automountServiceAccountToken", &bools), ("imagePullSecrets", &lists), ("secrets", &lists)])
 }
 
 fn custom(random: &mut Random) -> Value {
