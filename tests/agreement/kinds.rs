@@ -25,7 +25,7 @@ pub(super) struct Kind {
     pub(super) status: Option<fn(&mut Random) -> Value>,
 }
 
-pub(super) static KINDS: [Kind; 6] = [
+pub(super) static KINDS: [Kind; 7] = [
     Kind {
         api_version: "v1",
         kind: "ConfigMap",
@@ -52,6 +52,13 @@ pub(super) static KINDS: [Kind; 6] = [
         kind: "Role",
         collection: "/apis/rbac.authorization.k8s.io/v1/namespaces/agreement/roles",
         parts: role,
+        status: None,
+    },
+    Kind {
+        api_version: "coordination.k8s.io/v1",
+        kind: "Lease",
+        collection: "/apis/coordination.k8s.io/v1/namespaces/agreement/leases",
+        parts: lease,
         status: None,
     },
     Kind {
@@ -106,6 +113,22 @@ fn account(random: &mut Random) -> Value {
     let bools = [json!(true), json!(false)];
     let lists = [json!([{"name": "p"}]), json!([{"name": "p"}, {"name": "q"}])];
     some(random, &[("automountServiceAccountToken", &bools), ("imagePullSecrets", &lists), ("secrets", &lists)])
+}
+
+fn lease(random: &mut Random) -> Value {
+    let numbers = [json!(1), json!(15)];
+    let times = [json!("2026-01-02T03:04:05.000006Z"), json!("2026-01-02T03:04:15.000000Z")];
+    let spec = some(
+        random,
+        &[
+            ("holderIdentity", &[json!("x"), json!("y")]),
+            ("leaseDurationSeconds", &numbers),
+            ("leaseTransitions", &numbers),
+            ("acquireTime", &times),
+            ("renewTime", &times),
+        ],
+    );
+    json!({"spec": spec})
 }
 
 fn custom(random: &mut Random) -> Value {
