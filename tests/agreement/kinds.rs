@@ -25,7 +25,7 @@ pub(super) struct Kind {
     pub(super) status: Option<fn(&mut Random) -> Value>,
 }
 
-pub(super) static KINDS: [Kind; 7] = [
+pub(super) static KINDS: [Kind; 8] = [
     Kind {
         api_version: "v1",
         kind: "ConfigMap",
@@ -52,6 +52,13 @@ pub(super) static KINDS: [Kind; 7] = [
         kind: "Role",
         collection: "/apis/rbac.authorization.k8s.io/v1/namespaces/agreement/roles",
         parts: role,
+        status: None,
+    },
+    Kind {
+        api_version: "v1",
+        kind: "Service",
+        collection: "/api/v1/namespaces/agreement/services",
+        parts: service,
         status: None,
     },
     Kind {
@@ -129,6 +136,22 @@ fn lease(random: &mut Random) -> Value {
         ],
     );
     json!({"spec": spec})
+}
+
+/// Returns a headless Service with every field that the server would default. Others get an address.
+fn service(random: &mut Random) -> Value {
+    let port = |number: u16, target: &Value| {
+        let name = format!("p{number}");
+        json!({"name": name, "port": number, "protocol": "TCP", "targetPort": target})
+    };
+    let targets = [json!(8080), json!("http")];
+    let (one, other) = (port(80, random.one(&targets)), port(81, random.one(&targets)));
+    let ports = random.one(&[json!([one]), json!([other]), json!([other, one])]).clone();
+    json!({"spec": {
+        "type": "ClusterIP", "clusterIP": "None", "clusterIPs": ["None"], "ipFamilies": ["IPv4"],
+        "ipFamilyPolicy": "SingleStack", "internalTrafficPolicy": "Cluster", "sessionAffinity": "None",
+        "selector": {"app": random.one(&["x", "y"])}, "ports": ports,
+    }})
 }
 
 fn custom(random: &mut Random) -> Value {
