@@ -186,7 +186,7 @@ impl Mapper {
         let mut answers = [self.read(ROOTS[0], core).await?, self.read(ROOTS[1], groups).await?];
         let found = match answers.iter().all(|answer| answer.is_unchanged) {
             true => table.found.clone(),
-            false => Arc::new(self.find_all(&mut answers, table.found.generation + 1).await?),
+            false => Arc::new(self.find_all(&mut answers, &table.found).await?),
         };
         let table = Table { read, tags: answers.map(|answer| answer.etag), found };
         *sync::write(&self.table) = Arc::new(table);
@@ -198,14 +198,15 @@ impl Mapper {
     }
 
     /// Reads all served kinds, after one of the responses has changed.
-    async fn find_all(&self, answers: &mut [Response; 2], generation: usize) -> Result<Found, Error> {
-        let mut found = Found { generation, ..Found::default() };
+    async fn find_all(&self, answers: &mut [Response; 2], before: &Found) -> Result<Found, Error> {
+        let mut found = Found { generation: before.generation + 1, ..Found::default() };
         for (root, answer) in ROOTS.into_iter().zip(answers) {
             if answer.is_unchanged {
                 *answer = self.read(root, None).await?;
             }
             found.add(answer.parse()?);
         }
+        found.keep_unanswered(before);
         found.api_versions.sort();
         found.api_versions.dedup();
         Ok(found)
@@ -248,6 +249,18 @@ impl Found {
                     self.add_resource(&api_version, found);
                 }
             }
+        }
+    }
+
+    /// Keeps the kinds for charts of API servers that do not answer, and whose kinds discovery no longer names. A control
+    /// plane that has just started does not know them: a chart that asks for one would drop its objects, and the upgrade
+    /// would delete them as soon as the server answers.
+    fn keep_unanswered(&mut self, before: &Found) {
+        for silent in &self.stale {
+            let is_named = self.resources.keys().any(|(api_version, _)| api_version == silent);
+            let of_it = format!("{silent}/");
+            let known = before.api_versions.iter().filter(|known| !is_named && known.starts_with(&of_it));
+            self.api_versions.extend(known.cloned());
         }
     }
 
@@ -396,6 +409,52 @@ mod tests {
         let unserved = |group: &str, kind: &str| mapper.is_unserved(group, kind);
         assert!(unserved("x.y", "Later") && unserved("", "Db"));
         assert!(!unserved("x.y", "Db") && !unserved("route.my.domain", "Route"));
+    }
+
+    #[tokio::test]
+    async fn charts_see_the_kinds_of_a_server_that_does_not_answer_as_before() {
+        let (server, mapper) = mapper();
+        server.serve("route.my.domain/v1", "Route", "routes");
+        mapper.refresh().await.unwrap();
+        server.unserve("route.my.domain/v1", "Route");
+        server.serve_stale("route.my.domain/v1");
+        for other in ["Later", "Last"] {
+            server.serve("x.y/v1", other, &other.to_lowercase());
+            mapper.refresh().await.unwrap();
+            let known = mapper.known_api_versions().1;
+            for kind in ["route.my.domain/v1/Route".to_owned(), format!("x.y/v1/{other}")] {
+                assert!(known.contains(&kind), "{known:?}");
+            }
+            let error = mapper.resource("route.my.domain/v1", "Route").await.unwrap_err();
+            assert!(matches!(error, Error::Unanswered { .. }), "{error}");
+        }
+    }
+
+    #[test]
+    fn only_a_silent_servers_kinds_that_discovery_does_not_name_are_kept() {
+        let found = |versions: serde_json::Value| {
+            let mut found = Found::default();
+            let group = serde_json::json!({"metadata": {"name": "x.y"}, "versions": versions});
+            found.add(serde_json::from_value(serde_json::json!({"items": [group]})).unwrap());
+            found
+        };
+        let kind = |kind: &str| serde_json::json!({"resource": kind, "responseKind": {"kind": kind}});
+        let version = |number: &str, of: &str| serde_json::json!({"version": number, "resources": [kind(of)]});
+        let before = found(serde_json::json!([version("v1", "A"), version("v10", "B")]));
+        for (behaviour, versions, expected) in [
+            ("gone", serde_json::json!([{"version": "v2", "resources": []}]), vec!["x.y/v2"]),
+            ("answers", serde_json::json!([{"version": "v1", "resources": []}]), vec!["x.y/v1"]),
+            ("silent", serde_json::json!([{"version": "v1", "freshness": "Stale"}]), vec!["x.y/v1", "x.y/v1/A"]),
+            (
+                "silent, but named",
+                serde_json::json!([{"version": "v1", "freshness": "Stale", "resources": [kind("C")]}]),
+                vec!["x.y/v1", "x.y/v1/C"],
+            ),
+        ] {
+            let mut now = found(versions);
+            now.keep_unanswered(&before);
+            assert_eq!(now.api_versions, expected, "{behaviour}");
+        }
     }
 
     #[tokio::test]
