@@ -2276,6 +2276,30 @@ async fn an_object_that_becomes_a_hook_that_does_not_run_is_pruned() {
 }
 
 #[tokio::test]
+async fn an_object_that_the_chart_names_in_another_group_is_deleted_only_if_it_is_another_one() {
+    const OLD: &str = "/apis/roles.old/v1/namespaces/ns/bindings/b";
+    const NEW: &str = "/apis/roles.new/v1/namespaces/ns/bindings/b";
+    for is_same in [true, false] {
+        let world = World::new();
+        world.server.serve("roles.old/v1", "Binding", "bindings");
+        world.server.serve("roles.new/v1", "Binding", "bindings");
+        let installed = world.install(&candidate(&[object("roles.old/v1", "Binding", "b")])).await;
+        // The server stores one object, and both groups serve it.
+        let mut live = world.server.object(OLD).unwrap();
+        live["apiVersion"] = "roles.new/v1".into();
+        live["metadata"]["managedFields"][0]["apiVersion"] = "roles.new/v1".into();
+        if !is_same {
+            live["metadata"]["uid"] = "another".into();
+        }
+        world.server.restore(NEW, live);
+        let next = candidate(&[object("roles.new/v1", "Binding", "b")]);
+        let upgraded = upgrade(&world.env(), &next, &installed).await.unwrap();
+        let stays = world.server.object(OLD).is_some();
+        assert_eq!((stays, upgraded.pruned.is_empty()), (is_same, is_same));
+    }
+}
+
+#[tokio::test]
 async fn of_cluster_scoped_objects_that_name_different_namespaces_the_last_counts() {
     const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/r";
     let role = |verb: &str| {

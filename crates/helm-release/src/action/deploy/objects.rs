@@ -264,7 +264,7 @@ impl Attempt<'_> {
         let (mut pruned, mut refused) = (Vec::new(), Ok(()));
         let former = self.former();
         for object in &dropped {
-            if is_outscoped(self.env, &ahead.objects, object).await {
+            if is_outscoped(self.env, &ahead.objects, object).await || self.has_moved(object).await? {
                 continue;
             }
             match self.prune_one(object, former.as_ref()).await.map_err(Error::of_prune) {
