@@ -6,9 +6,10 @@ use std::collections::BTreeMap;
 use futures::future::try_join_all;
 
 use super::keys::is_outscoped;
+use super::moved::is_one_of;
 use super::order::order;
 use super::{Environment, Error};
-use crate::kube::{Grounds, Left, NotOurs, Removal, WriteLimit, uninstall_order};
+use crate::kube::{Grounds, Left, NotOurs, ObjectKey, Removal, WriteLimit, uninstall_order};
 use crate::storage::{MarkedObject, Marks};
 
 /// Deletes a release's objects in uninstall order: one kind after the other, up to 16 objects of one kind concurrently.
@@ -43,6 +44,27 @@ pub async fn delete_each(env: &Environment<'_>, inventory: &Marks, all: &[&Marke
         try_join_all(group.iter().map(|object| limit.within(delete(env, object)))).await?;
     }
     Ok(())
+}
+
+/// Deletes these objects of the inventory as [`delete_objects`] does, except those that the server also serves in another
+/// API group as one of the objects that stay.
+///
+/// # Errors
+/// As [`delete_objects`], or an object cannot be read.
+pub async fn delete_left_behind(
+    env: &Environment<'_>,
+    inventory: &Marks,
+    all: &[&MarkedObject],
+    staying: &Marks,
+) -> Result<(), Error> {
+    let staying: Vec<(&ObjectKey, &str)> = staying.objects.iter().map(|o| (&o.key, &*o.api_version)).collect();
+    let mut left = Vec::with_capacity(all.len());
+    for object in all {
+        if !is_one_of(env, &staying, object).await? {
+            left.push(*object);
+        }
+    }
+    delete_each(env, inventory, &left).await
 }
 
 /// Returns the objects of an ordered release in the reverse order of their rounds, except those of the first one.

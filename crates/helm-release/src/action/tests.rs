@@ -2275,27 +2275,45 @@ async fn an_object_that_becomes_a_hook_that_does_not_run_is_pruned() {
     }
 }
 
+const OLD_BINDING: &str = "/apis/roles.old/v1/namespaces/ns/bindings/b";
+
+/// Returns a release with an object in one API group. Another group serves the same object, or another of its name.
+async fn with_namesake_in_another_group(is_same: bool) -> (World, Current) {
+    let world = World::new();
+    world.server.serve("roles.old/v1", "Binding", "bindings");
+    world.server.serve("roles.new/v1", "Binding", "bindings");
+    let installed = world.install(&candidate(&[object("roles.old/v1", "Binding", "b")])).await;
+    // The server stores one object, and both groups serve it.
+    let mut live = world.server.object(OLD_BINDING).unwrap();
+    live["apiVersion"] = "roles.new/v1".into();
+    live["metadata"]["managedFields"][0]["apiVersion"] = "roles.new/v1".into();
+    if !is_same {
+        live["metadata"]["uid"] = "another".into();
+    }
+    world.server.restore("/apis/roles.new/v1/namespaces/ns/bindings/b", live);
+    (world, installed)
+}
+
 #[tokio::test]
 async fn an_object_that_the_chart_names_in_another_group_is_deleted_only_if_it_is_another_one() {
-    const OLD: &str = "/apis/roles.old/v1/namespaces/ns/bindings/b";
-    const NEW: &str = "/apis/roles.new/v1/namespaces/ns/bindings/b";
     for is_same in [true, false] {
-        let world = World::new();
-        world.server.serve("roles.old/v1", "Binding", "bindings");
-        world.server.serve("roles.new/v1", "Binding", "bindings");
-        let installed = world.install(&candidate(&[object("roles.old/v1", "Binding", "b")])).await;
-        // The server stores one object, and both groups serve it.
-        let mut live = world.server.object(OLD).unwrap();
-        live["apiVersion"] = "roles.new/v1".into();
-        live["metadata"]["managedFields"][0]["apiVersion"] = "roles.new/v1".into();
-        if !is_same {
-            live["metadata"]["uid"] = "another".into();
-        }
-        world.server.restore(NEW, live);
+        let (world, installed) = with_namesake_in_another_group(is_same).await;
         let next = candidate(&[object("roles.new/v1", "Binding", "b")]);
         let upgraded = upgrade(&world.env(), &next, &installed).await.unwrap();
-        let stays = world.server.object(OLD).is_some();
+        let stays = world.server.object(OLD_BINDING).is_some();
         assert_eq!((stays, upgraded.pruned.is_empty()), (is_same, is_same));
+    }
+}
+
+#[tokio::test]
+async fn an_object_left_behind_that_the_release_has_in_another_group_is_deleted_only_if_it_is_another_one() {
+    for is_same in [true, false] {
+        let (world, installed) = with_namesake_in_another_group(is_same).await;
+        let now = MarkedObject::new(ObjectKey::new("roles.new", "Binding", "ns", "b"), "roles.new/v1".into());
+        let staying = Marks { objects: vec![now], ..Marks::default() };
+        let left: Vec<&MarkedObject> = installed.inventory.objects.iter().collect();
+        delete_left_behind(&world.env(), &installed.inventory, &left, &staying).await.unwrap();
+        assert_eq!(world.server.object(OLD_BINDING).is_some(), is_same);
     }
 }
 

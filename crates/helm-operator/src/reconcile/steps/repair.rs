@@ -292,7 +292,7 @@ fn only_listed(marks: &Marks, taken: &Marks) -> Vec<MarkedObject> {
 
 /// Deletes the objects that only failed revisions before a person's `helm upgrade`s made, because no later revision of
 /// ours would, and those that an imported revision only lists. Custom resource definitions stay: the chart may ship them
-/// separately.
+/// separately. So does what the release has in another API group.
 async fn prune_left_behind(
     context: &StepContext<'_>,
     env: &Environment<'_>,
@@ -313,7 +313,7 @@ async fn prune_left_behind(
     let is_listed = |key: &ObjectKey| marks.find(key).is_some_and(|known| known.digest.is_none());
     let is_left = |object: &&MarkedObject| is_listed(&object.key) || has(&object.key);
     let left: Vec<&MarkedObject> = inventory.objects.iter().filter(is_pruned).filter(is_left).collect();
-    action::delete_each(env, &inventory, &left).await.map_err(|e| fault(&e))
+    action::delete_left_behind(env, &inventory, &left, taken).await.map_err(|e| fault(&e))
 }
 
 /// Reads the objects that we wrote and whose events are overdue.

@@ -3,14 +3,12 @@
 //!
 //! `objects` decides what to write to the cluster; `records` builds, writes and completes the record; `dropped` decides
 //! which objects only leave the release; `deletions` notes which unfinished objects are deleted; `forms` finds Jobs
-//! that ran although no record says so, `appeared` objects that somebody has made meanwhile, and `moved` those that the
-//! candidate names in another API group.
+//! that ran although no record says so, and `appeared` objects that somebody has made meanwhile.
 
 mod appeared;
 mod deletions;
 mod dropped;
 mod forms;
-mod moved;
 mod objects;
 mod records;
 

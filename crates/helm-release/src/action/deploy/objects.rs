@@ -9,6 +9,7 @@ use super::deletions::AttemptDeletions;
 use super::{ActionKind, Attempt, Changes};
 use crate::action::deletion::delete;
 use crate::action::keys::is_outscoped;
+use crate::action::moved::is_one_of;
 use crate::action::order::{Awaited, order, rounds, until_ready};
 use crate::action::{Cached, CachedObject, Current, Environment, Error};
 use crate::kube::{
@@ -264,12 +265,12 @@ impl Attempt<'_> {
         let (mut pruned, mut refused) = (Vec::new(), Ok(()));
         let former = self.former();
         for object in &dropped {
-            if is_outscoped(self.env, &ahead.objects, object).await || self.has_moved(object).await? {
+            if is_outscoped(self.env, &ahead.objects, object).await {
                 continue;
             }
             match self.prune_one(object, former.as_ref()).await.map_err(Error::of_prune) {
-                Ok(Removal::Sent(_)) => pruned.push(object.key.clone()),
-                Ok(_) => {}
+                Ok(true) => pruned.push(object.key.clone()),
+                Ok(false) => {}
                 // The other objects are deleted nevertheless: another object of the release may already do their work.
                 Err(error) if error.is_refused_deletion() => refused = refused.and(Err(error)),
                 Err(error) => return Err(error),
@@ -278,13 +279,19 @@ impl Attempt<'_> {
         refused.map(|()| pruned)
     }
 
-    /// Deletes an object that the candidate no longer contains. A kept object loses its reference to the former owner.
-    async fn prune_one(&self, object: &MarkedObject, former: Option<&Decoration>) -> Result<Removal, Error> {
+    /// Deletes an object that the candidate no longer contains, not even in another API group. Returns whether it did. A
+    /// kept object loses its reference to the former owner.
+    async fn prune_one(&self, object: &MarkedObject, former: Option<&Decoration>) -> Result<bool, Error> {
+        let keys = self.candidate.objects.iter().zip(&self.keys).map(|(object, key)| (key, &*object.api_version));
+        let staying: Vec<(&ObjectKey, &str)> = keys.collect();
+        if is_one_of(self.env, &staying, object).await? {
+            return Ok(false);
+        }
         let removal = delete(self.env, object).await?;
         if let (Removal::Kept, Some(former)) = (&removal, former) {
             self.env.applier.leave(&object.key, &object.api_version, Left::HasSuccessor, former).await?;
         }
-        Ok(removal)
+        Ok(matches!(removal, Removal::Sent(_)))
     }
 
     /// Returns the objects that the action's hooks have made so far.

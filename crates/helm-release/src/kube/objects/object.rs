@@ -40,6 +40,12 @@ impl ObjectKey {
         let is_same = (&self.group, &self.kind, &self.name) == (&other.group, &other.kind, &other.name);
         is_same && self.namespace.is_empty() != other.namespace.is_empty()
     }
+
+    /// Returns whether two keys differ only in their API groups. The server may serve one object in both.
+    pub fn is_in_other_group(&self, other: &ObjectKey) -> bool {
+        let is_same = (&self.kind, &self.namespace, &self.name) == (&other.kind, &other.namespace, &other.name);
+        is_same && self.group != other.group
+    }
 }
 
 impl fmt::Display for ObjectKey {
@@ -569,6 +575,20 @@ mod tests {
         ] {
             let key = ObjectKey::new(group, kind, namespace, name);
             assert_eq!((named.has_key(&key, "ns"), placed.has_key(&key, "ns")), (is_named, is_placed), "{key:?}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_in_another_group_only_if_nothing_else_differs() {
+        let key = |group: &str, name: &str| ObjectKey::new(group, "Gear", "ns", name);
+        for (other, expected) in [
+            (key("x.z", "a"), true),
+            (key("x.y", "a"), false),
+            (key("x.z", "b"), false),
+            (ObjectKey::new("x.z", "Gear", "", "a"), false),
+            (ObjectKey::new("x.z", "Wheel", "ns", "a"), false),
+        ] {
+            assert_eq!(key("x.y", "a").is_in_other_group(&other), expected, "{other:?}");
         }
     }
 
