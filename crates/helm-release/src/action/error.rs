@@ -48,6 +48,7 @@ impl Error {
         match self {
             Error::Apply(
                 ApplyError::StillDeleting { .. }
+                | ApplyError::BeingDeleted { .. }
                 | ApplyError::Unrecorded { .. }
                 | ApplyError::Taken(_)
                 | ApplyError::Appeared(_),

@@ -612,6 +612,45 @@ async fn existing_crds_are_neither_changed_nor_awaited() {
     assert_eq!(world.server.object(DEFINITION).unwrap()["spec"], "theirs");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_is_being_deleted_is_created_once_it_is_gone() {
+    for policy in [CrdPolicy::Create, CrdPolicy::CreateOrReplace] {
+        let mut world = world_with_definitions();
+        world.options.crds = policy;
+        let finalizer = "customresourcecleanup.apiextensions.k8s.io";
+        let theirs = json!({"metadata": {"name": "dbs.x.y", "finalizers": [finalizer]}, "spec": "theirs"});
+        world.server.put(DEFINITION, theirs, "someone");
+        let mut dying = world.server.object(DEFINITION).unwrap();
+        dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+        world.server.restore(DEFINITION, dying);
+        let chart = Candidate { crds: vec![Object::new(definition()).unwrap()], ..candidate(&[map("a", "1")]) };
+        let failure = install(&world.env(), &chart, None).await.unwrap_err();
+        assert!(failure.recorded.is_none() && failure.cause.is_unanswered(), "{policy:?}: {failure}");
+        let text = failure.cause.to_string();
+        assert!(
+            text.starts_with("cannot apply CustomResourceDefinition \"dbs.x.y\": it is being deleted; the next attempt")
+                && text.ends_with(&format!(" (finalizers: {finalizer})")),
+            "{text}"
+        );
+        assert_eq!(world.server.object(DEFINITION).unwrap()["spec"], "theirs", "{policy:?}");
+        world.server.remove(DEFINITION);
+        install(&world.env(), &chart, None).await.unwrap();
+        let made = world.server.object(DEFINITION).unwrap();
+        assert!(made["metadata"]["deletionTimestamp"].is_null(), "{policy:?}: {made}");
+    }
+}
+
+#[tokio::test]
+async fn a_definition_that_exists_and_may_not_be_read_counts_as_staying() {
+    let world = world_with_definitions();
+    world.server.put(DEFINITION, json!({"metadata": {"name": "dbs.x.y"}, "spec": "theirs"}), "someone");
+    world.server.refuse(|call| {
+        let is_read = call.method == Method::GET && call.path == DEFINITION;
+        is_read.then(|| kube::Error::from_status(403, "Forbidden", "no"))
+    });
+    assert!(!world.applier.apply_definition(&Object::new(definition()).unwrap()).await.unwrap());
+}
+
 #[tokio::test]
 async fn a_crd_that_cannot_be_created_fails_the_install_before_it_is_recorded() {
     let world = world_with_definitions();

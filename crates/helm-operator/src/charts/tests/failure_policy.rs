@@ -1,6 +1,6 @@
 //! Tests of what remains after a failure, how often it is retried, and when the resource is stalled.
 
-use helm_release::kube::{Call, Disturbance};
+use helm_release::kube::{Call, CrdPolicy, Disturbance};
 
 use super::hooks;
 use super::reporting::published;
@@ -551,6 +551,36 @@ async fn an_outage_neither_uninstalls_nor_uses_up_retries() {
     }
     assert_eq!((world.maps().len(), world.condition("Stalled")), (3, None));
     assert!(world.condition("Reconciling").is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_that_someone_deletes_to_make_it_anew_uses_up_no_retries_and_is_made() {
+    const DEFINITION: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/dbs.x.y";
+    let (api_version, kind) = ("apiextensions.k8s.io/v1", "CustomResourceDefinition");
+    let definition = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": "dbs.x.y"}});
+    let server = World::new(spec()).server;
+    server.serve_cluster_scoped(api_version, kind, "customresourcedefinitions");
+    server.put(DEFINITION, definition.clone(), "someone");
+    let mut dying = server.object(DEFINITION).unwrap();
+    dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    dying["metadata"]["finalizers"] = json!(["customresourcecleanup.apiextensions.k8s.io"]);
+    server.restore(DEFINITION, dying);
+    let world = World::with_events(server, Arc::new(Stub::default()), |settings| {
+        (settings.crds, settings.retries) = (CrdPolicy::CreateOrReplace, Some(0));
+    });
+    world.reconcile().await;
+    world.edit(|p| (p["spec"]["crds"], p["spec"]["value"]) = (json!([definition]), "2".into()));
+    world.reconcile().await;
+    for _ in 0..3 {
+        retry(&world).await;
+    }
+    assert_eq!((world.history(), world.condition("Stalled")), (vec!["1 deployed".to_owned()], None));
+    let told = ["Irreconcilable", "Reconciling", "Ready"].map(|name| world.condition(name).unwrap_or_default());
+    assert!(told.iter().any(|text| text.contains("\"dbs.x.y\": it is being deleted")), "{told:?}");
+    world.server.remove(DEFINITION);
+    retry(&world).await;
+    assert!(world.server.object(DEFINITION).is_some());
+    assert_eq!((world.value_of("a"), world.condition("Irreconcilable")), (json!("2"), None));
 }
 
 #[tokio::test(start_paused = true)]

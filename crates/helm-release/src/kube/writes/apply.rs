@@ -142,6 +142,18 @@ pub enum ApplyError {
         /// The finalizers that hold the object.
         finalizers: Vec<String>,
     },
+    /// An object of the chart's `crds` folder is being deleted, with everything that goes with it. It was not written: it
+    /// would be gone a moment later. Once it is gone, the next attempt creates it.
+    #[error(
+        "cannot apply {object}: it is being deleted; the next attempt after that creates it; if it stays, look for what its finalizers wait for, such as objects of its kind that have finalizers themselves{}",
+        held_by(.finalizers)
+    )]
+    BeingDeleted {
+        /// Kind and name.
+        object: String,
+        /// The finalizers that hold the object.
+        finalizers: Vec<String>,
+    },
     /// Objects must be recreated, but that could not be recorded. They were not deleted.
     #[error("cannot record that {objects} will be deleted and created anew")]
     Unrecorded {
@@ -430,7 +442,7 @@ impl Applier {
     /// Creates an object of the chart's `crds` folder unchanged, unless it exists. Returns whether it was created.
     ///
     /// # Errors
-    /// The server rejects it or is unreachable.
+    /// It exists, but is being deleted. The server rejects it or is unreachable.
     pub(crate) async fn apply_definition(&self, object: &Object) -> Result<bool, ApplyError> {
         let failed = |source| ApplyError::Failed { verb: "apply", object: describe(object), source };
         let resource = self.resource(object).await?;
@@ -443,8 +455,8 @@ impl Applier {
             made => made,
         };
         match made {
-            Err(error) if error.is_conflict() => Ok(false),
-            made => made.map(|_| true).map_err(failed),
+            Err(error) if error.is_conflict() => self.check_stays(object, &path).await.map(|()| false),
+            made => made.map(|()| true).map_err(failed),
         }
     }
 }

@@ -38,7 +38,7 @@ impl Applier {
     /// belongs to the release keeps its metadata, without which a rollback could not import it.
     ///
     /// # Errors
-    /// The definition belongs to another release, or the new one lacks a stored version, or changes scope or names; the
+    /// The definition is being deleted. It belongs to another release, or the new one lacks a stored version, or changes scope or names; the
     /// server rejects it or is unreachable.
     pub(crate) async fn replace_definition(
         &self,
@@ -70,6 +70,9 @@ impl Applier {
             Err(error) if error.is_missing_object() => return self.apply_definition(object).await,
             answer => answer.and_then(|answer| answer.parse()).map_err(failed)?,
         };
+        if !live["metadata"]["deletionTimestamp"].is_null() {
+            return Err(being_deleted(object, serde_json::from_value(live).ok()));
+        }
         if let Some(why) = claim(&live, decoration).or_else(|| objection(&live, &object.body)) {
             return Err(ApplyError::Definition { object: describe(object), why });
         }
@@ -83,6 +86,22 @@ impl Applier {
         let written: Result<_, Error> = self.write_by_apply(&body, &existing, Previous::Apply).await;
         written.map(|_| false).map_err(failed)
     }
+
+    /// Fails if an object that exists, according to the server, is being deleted or already gone. Without the right to
+    /// read it, it counts as staying.
+    pub(in crate::kube::writes) async fn check_stays(&self, object: &Object, path: &str) -> Result<(), ApplyError> {
+        match self.read_metadata::<Live>(path).await {
+            Ok(Some(live)) if !live.deleting => Ok(()),
+            Ok(live) => Err(being_deleted(object, live)),
+            Err(error) if error.is_forbidden() => Ok(()),
+            Err(source) => Err(ApplyError::Failed { verb: "read", object: describe(object), source }),
+        }
+    }
+}
+
+fn being_deleted(object: &Object, live: Option<Live>) -> ApplyError {
+    let finalizers = live.and_then(|live| live.metadata.finalizers).unwrap_or_default();
+    ApplyError::BeingDeleted { object: describe(object), finalizers }
 }
 
 /// Returns who else claims the live definition: the release of a chart that has it among its templates. Charts share a

@@ -156,7 +156,10 @@ pub(super) fn is_of_kubernetes(finalizer: &str) -> bool {
     let domain = finalizer.split_once('/').map_or("", |(domain, _)| domain);
     domain == "kubernetes.io"
         || domain.ends_with(".kubernetes.io")
-        || matches!(finalizer, "foregroundDeletion" | "orphan" | "kubernetes")
+        || matches!(
+            finalizer,
+            "foregroundDeletion" | "orphan" | "kubernetes" | "customresourcecleanup.apiextensions.k8s.io"
+        )
 }
 
 /// Returns why the server would reject a new object, from the response to a dry run under another name, or a deletion. A

@@ -86,8 +86,13 @@ fn only_a_live_object_of_the_release_without_others_finalizers_may_be_deleted() 
     let foreign = |names: &[&str]| Err(Guard::Finalizers(names.iter().map(|name| (*name).to_owned()).collect()));
     let done = || Ok("7".to_owned());
     assert_eq!(check(live(&[]), json!({}), "Deployment", Desired::Changed), done());
-    let own =
-        ["foregroundDeletion", "orphan", "kubernetes.io/pvc-protection", "service.kubernetes.io/load-balancer-cleanup"];
+    let own = [
+        "foregroundDeletion",
+        "orphan",
+        "kubernetes.io/pvc-protection",
+        "service.kubernetes.io/load-balancer-cleanup",
+        "customresourcecleanup.apiextensions.k8s.io",
+    ];
     assert_eq!(check(live(&own), json!({}), "Deployment", Desired::Changed), done());
     for name in
         ["example.com/backup", "cluster.x-k8s.io", "notkubernetes.io/x", "finalizer", "kubernetes.io.example.com/x"]
