@@ -60,7 +60,9 @@ impl Operator {
     /// # Errors
     /// The file cannot be used: [`watches::load`].
     pub fn watches(mut self, path: impl AsRef<Path>) -> Result<Operator, Error> {
-        self.watches.extend(watches::load(path.as_ref())?);
+        let loaded = watches::load(path.as_ref())?;
+        watches::log_unset(path.as_ref(), &loaded);
+        self.watches.extend(loaded);
         self.file = Some(path.as_ref().to_owned());
         Ok(self)
     }

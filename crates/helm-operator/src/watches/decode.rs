@@ -105,7 +105,8 @@ pub(super) fn watch(entries: &[Entry], env: &Env, warnings: &mut Vec<Warning>) -
     let entry = |key: &str| entries.iter().find(|entry| entry.key.eq_ignore_ascii_case(key));
     watch.pull = pull::pull(entry("chart"), entry("pull"), warnings)?;
     watch.undecided = undecided(|key| entry(key).is_some());
-    watch.overrides = Overrides::parse(overrides.texts, overrides.kind)?.with_environment(overrides.from_environment);
+    let parsed = Overrides::parse(overrides.texts, overrides.kind)?;
+    watch.overrides = parsed.with_environment(overrides.from_environment, overrides.unset);
     Ok(watch)
 }
 
@@ -115,6 +116,7 @@ struct RawOverrides {
     texts: BTreeMap<String, String>,
     kind: Option<OverrideValuesType>,
     from_environment: BTreeSet<String>,
+    unset: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// Returns the known key that equals `key`, ignoring case as Go's `encoding/json` does.
@@ -149,13 +151,18 @@ fn number(value: &Node, least: u16) -> Result<usize, String> {
 fn override_values(entry: &Entry, env: &Env, into: &mut RawOverrides) -> Result<(), Error> {
     for value in entry.value.map().map_err(|what| wrong(entry, what))? {
         let asked = Arc::new(AtomicBool::new(false));
-        let (env, noted) = (env.clone(), asked.clone());
+        let (inner, noted) = (env.clone(), asked.clone());
         let noting: Env = Arc::new(move |name| {
             noted.store(true, Ordering::Relaxed);
-            env(name)
+            inner(name)
         });
-        let text = expand::expand(&value.key, &scalar(value)?, &noting).map_err(Error::Expand)?;
+        let written = scalar(value)?;
+        let text = expand::expand(&value.key, &written, &noting).map_err(Error::Expand)?;
         into.texts.insert(value.key.clone(), text);
+        let unset = expand::unset(&written, env);
+        if !unset.is_empty() {
+            into.unset.insert(value.key.clone(), unset);
+        }
         if asked.load(Ordering::Relaxed) {
             into.from_environment.insert(value.key.clone());
         }

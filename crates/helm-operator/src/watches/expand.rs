@@ -3,6 +3,8 @@
 //!
 //! Counterpart: `os.ExpandEnv` and `expandOverrideValues` of operator-sdk's `internal/helm/watches`.
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use go_template::{FuncError, FuncMap, Str, Templates, Value};
@@ -59,6 +61,21 @@ pub(super) fn expand(key: &str, text: &str, env: &Env) -> Result<String, Error> 
     let printed = Arc::new(templates).execute(key, &Value::Nil);
     let bytes = printed.map_err(|error| Error::Execute { key: key.to_owned(), cause: cause(&error) })?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+/// Returns the names in `$VAR` and `${VAR}` for which there is no variable, so that they disappear from the text. A template
+/// that reads a variable with `env` may have a default for it.
+pub(super) fn unset(text: &str, env: &Env) -> BTreeSet<String> {
+    let unset = RefCell::new(BTreeSet::new());
+    let noting = |name: &str| {
+        let found = env(name);
+        if found.is_none() {
+            unset.borrow_mut().insert(name.to_owned());
+        }
+        found
+    };
+    expand_env(text, &noting);
+    unset.into_inner()
 }
 
 /// Returns a mask of the strings in a template's text, which may be secret and which errors quote.
@@ -155,6 +172,20 @@ mod tests {
         check("$$A", "A");
         check("ä$A ö", "ä1 ö");
         check("${A}}", "1}");
+    }
+
+    #[test]
+    fn only_names_that_disappear_count_as_unset() {
+        let env: Env = Arc::new(env);
+        let cases: [(&str, &[&str]); 4] = [
+            ("$A and 5$", &[]),
+            ("$B-${C}-$B-$A", &["B", "C"]),
+            (r#"{{ env "B" | default "b" }}"#, &[]),
+            ("{{ $x := 1 }}", &["x"]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(unset(text, &env).into_iter().collect::<Vec<_>>(), expected, "{text}");
+        }
     }
 
     #[test]

@@ -223,6 +223,23 @@ pub fn load(path: &Path) -> Result<Vec<Watch>, Error> {
     Ok(watches)
 }
 
+/// Logs which environment variables override values name although they are not set. Only the operator does: other commands
+/// may read the file in another environment.
+pub(crate) fn log_unset(path: &Path, watches: &[Watch]) {
+    for warning in watches.iter().filter_map(unset) {
+        tracing::warn!(file = %path.display(), "{warning}");
+    }
+}
+
+fn unset(watch: &Watch) -> Option<Warning> {
+    let lacking = watch.overrides.unset()?;
+    let what = format!(
+        "override values of {} name environment variables that are not set, and that count as empty: {lacking}; set them in the operator's environment",
+        watch.full_name()
+    );
+    Some(Warning { line: watch.line, what })
+}
+
 /// Parses the text of a watches file. `env` looks up environment variables for override values.
 ///
 /// # Errors

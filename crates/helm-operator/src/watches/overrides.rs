@@ -34,6 +34,8 @@ pub struct Overrides {
     typed_keys: Vec<String>,
     /// The paths whose text depends on the operator's environment.
     from_environment: BTreeSet<String>,
+    /// The paths whose text lacks environment variables, with the names of these.
+    unset: BTreeMap<String, BTreeSet<String>>,
 }
 
 /// An override value that cannot be set. Names its key, but never its value, which may be secret.
@@ -65,12 +67,28 @@ impl Overrides {
                 typed_keys.push(key.clone());
             }
         }
-        Ok(Overrides { kind: kind.into(), texts, strings, typed_keys, from_environment: BTreeSet::new() })
+        let (from_environment, unset) = (BTreeSet::new(), BTreeMap::new());
+        Ok(Overrides { kind: kind.into(), texts, strings, typed_keys, from_environment, unset })
     }
 
-    /// Sets the paths whose text depends on the operator's environment. Default: none.
-    pub(super) fn with_environment(self, from_environment: BTreeSet<String>) -> Overrides {
-        Overrides { from_environment, ..self }
+    /// Sets the paths whose text depends on the operator's environment, and those that lack variables. Default: none.
+    pub(super) fn with_environment(
+        self,
+        from_environment: BTreeSet<String>,
+        unset: BTreeMap<String, BTreeSet<String>>,
+    ) -> Overrides {
+        Overrides { from_environment, unset, ..self }
+    }
+
+    /// Returns the paths whose text names environment variables that are not set, and which: `image.tag ($TAG)`. `None`
+    /// if there are none.
+    pub(super) fn unset(&self) -> Option<String> {
+        let of = |(key, names): (&String, &BTreeSet<String>)| {
+            let names: Vec<String> = names.iter().map(|name| format!("${}", name.escape_debug())).collect();
+            format!("{} ({})", key.escape_debug(), names.join(", "))
+        };
+        let all: Vec<String> = self.unset.iter().map(of).collect();
+        (!all.is_empty()).then(|| all.join(", "))
     }
 
     /// Returns whether a path's text depends on the operator's environment, which may be secret.

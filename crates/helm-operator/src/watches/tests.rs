@@ -278,6 +278,15 @@ fn an_invalid_override_value_stops_the_start_and_is_named_by_its_key() {
 }
 
 #[test]
+fn variables_that_are_not_set_are_named_with_the_kind_and_the_keys() {
+    let watch = one("  overrideValues: {a.b: x$TAG, c: '${HOST}:$PORT', d: $MY_VALUE, e: '{{ env \"E\" }}'}\n").unwrap();
+    assert_eq!(watch.overrides.texts()["a.b"], "x");
+    let expected = "line 2: override values of Memcached.cache.example.com name environment variables that are not set, and that count as empty: a.b ($TAG), c ($HOST, $PORT); set them in the operator's environment";
+    assert_eq!(unset(&watch).unwrap().to_string(), expected);
+    assert_eq!(unset(&one("  overrideValues: {d: $MY_VALUE}\n").unwrap()), None);
+}
+
+#[test]
 fn sources_of_values_are_read_and_checked_where_the_file_is() {
     let watch = |rest: &str| parse(&format!("- {{version: v1, kind: K, chart: c{rest}}}"), |_| None);
     let text = ", valuesFromAnnotation: true, valuesFrom: [{kind: ConfigMap, name: base}, {kind: Secret, name: $(name)-auth, valuesKey: p, targetPath: a.b, optional: true}]";
