@@ -8,9 +8,12 @@ use tokio_util::sync::CancellationToken;
 use crate::charts::object_watches;
 use crate::charts::tests::rollout::set_deployment_ready;
 use crate::charts::tests::*;
+use crate::reconcile::decide::last_failure::LastFailure;
 use crate::reconcile::observe::share;
 use crate::reconcile::progress::publish_progress;
+use crate::reconcile::report::other_operator::finalizer_removed;
 use crate::reconcile::report::status_writer;
+use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
 
 const HOUR: Duration = Duration::from_secs(3600);
@@ -530,6 +533,52 @@ async fn a_finalizer_that_someone_keeps_removing_is_added_ever_more_rarely() {
     world.work_for(400 * SECOND).await;
     assert_eq!(world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
     assert_eq!((world.condition("Irreconcilable"), world.history()), (None, vec!["1 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_removes_the_finalizer_does_not_end_the_wait_with_an_annotation_but_a_retry_does() {
+    const PERIOD: &str = "helm.sdk.operatorframework.io/reconcile-period";
+    let world = World::new(spec());
+    world.annotate("reconcile-period", "0");
+    world.work_for(SECOND).await;
+    let added = || world.server.log().iter().filter(|line| **line == format!("PATCH {PRIMARY}")).count();
+    let before = added();
+    let removing = async {
+        for tick in 0..6000 {
+            let mut primary = world.server.object(PRIMARY).unwrap();
+            let is_there = primary["metadata"]["finalizers"] == json!([FINALIZER]);
+            if is_there {
+                primary["metadata"]["finalizers"] = json!([]);
+            }
+            let is_edited = tick % 10 == 0;
+            if is_edited {
+                primary["metadata"]["annotations"][PERIOD] = format!("{}h", 1 + tick).into();
+            }
+            if is_there || is_edited {
+                world.server.put(PRIMARY, primary, "cleaner");
+            }
+            tokio::time::sleep(SECOND / 10).await;
+        }
+    };
+    world.work_until(removing).await;
+    assert!((8..=15).contains(&(added() - before)), "{} times", added() - before);
+    let before = added();
+    let mut primary = world.server.object(PRIMARY).unwrap();
+    primary["metadata"]["annotations"]["helm.sdk.operatorframework.io/retry-now"] = "1".into();
+    world.server.put(PRIMARY, primary, "user");
+    world.work_for(SECOND).await;
+    assert_eq!(added(), before + 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_others_leaves_nothing_to_a_new_resource_of_the_name() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let gone = world.shared.cache.primary(&key()).unwrap();
+    world.shared.primary_deleted(&key(), gone.uid());
+    let waiting = LastFailure::waiting(finalizer_removed(), String::new(), Instant::now() + SECOND);
+    StepContext::new(&world.shared, &key(), &()).wait_for_others(&gone, waiting);
+    assert!(world.shared.memory.of(&key()).failure.is_none());
 }
 
 #[tokio::test(start_paused = true)]

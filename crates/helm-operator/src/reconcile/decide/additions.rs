@@ -19,6 +19,16 @@ pub(crate) struct Additions {
     waited: u32,
     /// When the streak ends unless another addition follows.
     quiet_at: Option<Instant>,
+    /// Until when the next one waits, and for which generation of the resource.
+    wait: Option<(Instant, i64)>,
+}
+
+/// A wait before the next addition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) until: Instant,
+    /// Whether it has only begun.
+    pub(crate) is_new: bool,
 }
 
 impl Additions {
@@ -28,18 +38,27 @@ impl Additions {
             *self = Additions::default();
         }
         self.streak = self.streak.saturating_add(1);
-        self.quiet_at = Some(now + STREAK);
+        (self.quiet_at, self.wait) = (Some(now + STREAK), None);
     }
 
-    /// Returns until when the next addition must wait, longer each time; `None` if it may follow now. The wait counts
-    /// as done from then on.
-    pub(crate) fn wait(&mut self, now: Instant) -> Option<Instant> {
+    /// Returns how long the next addition to the resource of this generation must wait, longer each time; `None` if it may
+    /// follow now. A wait is over early if the resource's `spec` changes; whoever removes the finalizer may change
+    /// annotations as well.
+    pub(crate) fn wait(&mut self, now: Instant, generation: i64) -> Option<Wait> {
+        if let Some((until, _)) = self.wait.filter(|(until, of)| now < *until && *of == generation) {
+            return Some(Wait { until, is_new: false });
+        }
         let is_due = self.goes_on(now) && self.waited != self.streak;
         let over = self.streak.checked_sub(PATIENCE).filter(|_| is_due)?;
         // At first four seconds.
         let until = now + backoff::wait(over.saturating_add(4));
-        (self.waited, self.quiet_at) = (self.streak, Some(until + STREAK));
-        Some(until)
+        (self.waited, self.quiet_at, self.wait) = (self.streak, Some(until + STREAK), Some((until, generation)));
+        Some(Wait { until, is_new: true })
+    }
+
+    /// Ends the wait, because somebody asks for a retry.
+    pub(crate) fn end_wait(&mut self) {
+        self.wait = None;
     }
 
     fn goes_on(&self, now: Instant) -> bool {
@@ -53,28 +72,49 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
+    /// Returns until when an addition waits, if the wait begins now.
+    fn begun(additions: &mut Additions, now: Instant) -> Option<Instant> {
+        additions.wait(now, 1).filter(|wait| wait.is_new).map(|wait| wait.until)
+    }
+
     #[tokio::test(start_paused = true)]
     async fn additions_in_a_row_wait_ever_longer_until_it_is_quiet() {
         let mut now = Instant::now();
         let mut additions = Additions::default();
         for number in 0..5 {
-            assert_eq!(additions.wait(now), None, "{number}");
+            assert_eq!(additions.wait(now, 1), None, "{number}");
             additions.count(now);
             now += STREAK - SECOND;
         }
         for seconds in [4, 8, 16, 32, 64, 128, 256, 300, 300] {
             let until = now + seconds * SECOND;
-            assert_eq!(additions.wait(now), Some(until));
+            assert_eq!(begun(&mut additions, now), Some(until));
             now = until;
-            assert_eq!(additions.wait(now), None, "it has waited");
+            assert_eq!(additions.wait(now, 1), None, "it has waited");
             additions.count(now);
         }
         now += STREAK;
-        assert_eq!(additions.wait(now), None, "it was quiet");
+        assert_eq!(additions.wait(now, 1), None, "it was quiet");
         for number in 0..5 {
-            assert_eq!(additions.wait(now), None, "{number} after that");
+            assert_eq!(additions.wait(now, 1), None, "{number} after that");
             additions.count(now);
         }
-        assert_eq!(additions.wait(now), Some(now + 4 * SECOND));
+        assert_eq!(begun(&mut additions, now), Some(now + 4 * SECOND));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn only_another_spec_or_somebody_who_asks_ends_a_wait_early() {
+        let now = Instant::now();
+        let mut waiting = Additions::default();
+        for _ in 0..5 {
+            waiting.count(now);
+        }
+        let until = begun(&mut waiting, now).unwrap();
+        assert_eq!(waiting.wait(now + SECOND, 1), Some(Wait { until, is_new: false }));
+        assert_eq!(waiting.clone().wait(now + SECOND, 2), None, "another spec");
+        waiting.end_wait();
+        assert_eq!(waiting.wait(now + SECOND, 1), None, "somebody asks");
+        waiting.count(now + SECOND);
+        assert_eq!(begun(&mut waiting, now + SECOND), Some(now + 9 * SECOND), "the streak goes on");
     }
 }

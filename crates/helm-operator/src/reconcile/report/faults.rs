@@ -88,7 +88,7 @@ impl StepContext<'_> {
     }
 
     /// Changes what is remembered of this resource; returns `None` if the resource is gone.
-    pub(super) fn change_memory_of<T>(
+    pub(crate) fn change_memory_of<T>(
         &self,
         primary: &Primary,
         change: impl FnOnce(&mut ResourceMemory) -> T,

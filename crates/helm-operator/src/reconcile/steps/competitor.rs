@@ -100,13 +100,21 @@ impl StepContext<'_> {
         ended
     }
 
-    /// Waits because others write what this process writes, and reports that.
-    pub(super) fn wait_for_others(&self, primary: &Primary, waiting: LastFailure) {
+    /// Waits because others write what this process writes, and reports that, unless the resource is gone.
+    pub(crate) fn wait_for_others(&self, primary: &Primary, waiting: LastFailure) {
         let Fault { reason, message, .. } = waiting.failed.fault().clone();
         let reason = reason.as_str();
+        if self.hold_for_others(primary, waiting).is_none() {
+            return;
+        }
         tracing::warn!(resource = %self.key, reason, error = message, "Waiting because of another writer");
-        self.shared.memory.change(self.key, |memory| memory.failure = Some(Box::new(waiting)));
         self.shared.publish(primary, Outcome::warning(reason, "Reconcile", message));
+    }
+
+    /// Waits, and reports nothing. Returns `None` if the resource is gone: its wait must not count for a new resource of
+    /// that name.
+    pub(super) fn hold_for_others(&self, primary: &Primary, waiting: LastFailure) -> Option<()> {
+        self.change_memory_of(primary, |memory| memory.failure = Some(Box::new(waiting)))
     }
 
     fn change_met(&self, change: impl FnOnce(&mut Met)) {

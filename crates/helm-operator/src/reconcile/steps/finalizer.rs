@@ -10,7 +10,9 @@ use tokio::time::Instant;
 
 use super::repair::fault;
 use super::unrecorded::leave_to_successor;
+use crate::reconcile::decide::additions::Wait;
 use crate::reconcile::decide::last_failure::LastFailure;
+use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::NextStep;
@@ -30,10 +32,15 @@ const FINALIZER_MANAGER: &str = "helm-operator-finalizer";
 /// Adds our finalizer before anything is created that must be removed on deletion. Waits longer each time if someone
 /// keeps removing it.
 pub(crate) async fn add_finalizer(context: &StepContext<'_>, primary: &Primary) -> Result<NextStep, Failed> {
-    if let Some(until) = wait_to_add(context) {
-        let waiting = LastFailure::waiting(finalizer_removed(), context.attempt(primary), until);
+    if let Some(wait) = wait_to_add(context, primary) {
+        let waiting = LastFailure::waiting(finalizer_removed(), context.attempt(primary), wait.until);
         let before = context.shared.memory.of(context.key);
-        context.wait_for_others(primary, waiting.after(before.failure.as_deref()));
+        let waiting = waiting.after(before.failure.as_deref());
+        // A wait that goes on was reported when it began.
+        match wait.is_new {
+            true => context.wait_for_others(primary, waiting),
+            false => _ = context.hold_for_others(primary, waiting),
+        }
         return Ok(NextStep::Again);
     }
     let Some(mut finalizers) = all_finalizers(context, primary).await? else { return Ok(NextStep::Again) };
@@ -41,9 +48,11 @@ pub(crate) async fn add_finalizer(context: &StepContext<'_>, primary: &Primary) 
     set_finalizers(context, primary, &finalizers, "add").await
 }
 
-/// Returns until when to wait before our finalizer is added once more; `None` if it may be added now.
-fn wait_to_add(context: &StepContext<'_>) -> Option<Instant> {
-    context.shared.memory.change(context.key, |memory| memory.competitor.as_mut()?.additions.wait(Instant::now()))
+/// Returns how long to wait before our finalizer is added once more; `None` if it may be added now.
+fn wait_to_add(context: &StepContext<'_>, primary: &Primary) -> Option<Wait> {
+    let (now, generation) = (Instant::now(), primary.generation);
+    let wait = |memory: &mut ResourceMemory| memory.competitor.as_mut()?.additions.wait(now, generation);
+    context.shared.memory.change(context.key, wait)
 }
 
 /// Counts an addition of our finalizer, unless the resource is new.

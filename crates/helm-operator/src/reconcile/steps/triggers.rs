@@ -103,6 +103,7 @@ impl StepContext<'_> {
             memory.retry_now(now);
             memory.drift.hold_until = None;
             memory.triggers.test_again = judged;
+            memory.competitor.iter_mut().for_each(|met| met.additions.end_wait());
         });
         self.change_handled(|handled| handled.tokens.retry_now = Some(token.into()));
     }
