@@ -582,6 +582,17 @@ async fn a_wait_for_others_leaves_nothing_to_a_new_resource_of_the_name() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_status_that_cannot_be_written_leaves_nothing_to_a_new_resource_of_the_name() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let gone = world.shared.cache.primary(&key()).unwrap();
+    world.shared.primary_deleted(&key(), gone.uid());
+    let (key, refusal) = (key(), Error::from_status(403, "Forbidden", "no"));
+    status_writer::unwritten(&StepContext::new(&world.shared, &key, &()), &gone, &refusal).await;
+    assert!(world.shared.memory.of(&key).status.unwritten.is_none());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_resource_waits_for_the_kinds_of_its_release_and_no_other_does() {
     let world = World::new(spec());
     world.reconcile().await;

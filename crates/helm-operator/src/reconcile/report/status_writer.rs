@@ -213,7 +213,7 @@ fn report_field_fault(context: &StepContext<'_>, primary: &Primary, fault: Optio
     if context.shared.memory.of(context.key).status.field_fault.as_deref() == fault.as_deref() {
         return;
     }
-    context.shared.memory.change(context.key, |memory| memory.status.field_fault = fault.as_deref().map(Box::from));
+    context.change_memory_of(primary, |memory| memory.status.field_fault = fault.as_deref().map(Box::from));
     if let Some(fault) = fault {
         tracing::warn!(resource = %context.key, error = fault, "Cannot compute the status");
         context.shared.publish(primary, Outcome::warning("StatusExpressionError", "Reconcile", fault));
@@ -303,7 +303,7 @@ async fn write_status(
     match apply(context.shared, primary, &status).await {
         Ok(None) => {
             let known = Box::new((timeless_hash(&status), hash(&primary.status)));
-            context.shared.memory.change(context.key, |h| (h.status.written, h.status.notes) = (Some(known), None));
+            context.change_memory_of(primary, |h| (h.status.written, h.status.notes) = (Some(known), None));
             written(context);
         }
         Ok(Some(answer)) => {
@@ -316,7 +316,7 @@ async fn write_status(
             answered.fields = known.status.fields.clone();
             let is_changed = !answered.has_same(&status);
             let known = is_changed.then(|| Box::new((timeless_hash(&status), hash(&answered))));
-            context.shared.memory.change(context.key, |h| (h.status.written, h.status.notes) = (known, None));
+            context.change_memory_of(primary, |h| (h.status.written, h.status.notes) = (known, None));
             written(context);
         }
         Err(error) => {
@@ -332,15 +332,16 @@ async fn write_status(
     }
 }
 
-/// Logs why the status could not be written, and schedules the next attempt. A failure before that attempt is logged
-/// only at debug level.
-async fn unwritten(context: &StepContext<'_>, primary: &Primary, error: &helm_release::kube::Error) {
+/// Logs why the status could not be written, and schedules the next attempt, unless the resource is gone. A failure before
+/// that attempt is logged only at debug level.
+pub(crate) async fn unwritten(context: &StepContext<'_>, primary: &Primary, error: &helm_release::kube::Error) {
     let now = Instant::now();
-    let (before, next) = context.shared.memory.change(context.key, |memory| {
+    let noted = context.change_memory_of(primary, |memory| {
         let record = if error.is_transient() { Unwritten::unanswered } else { Unwritten::refused };
         let next = record(memory.status.unwritten, now);
         (memory.status.unwritten.replace(next), next)
     });
+    let Some((before, next)) = noted else { return };
     let error = format!("{}{}", context.refusal(primary, error).await, remedy(error).unwrap_or_default());
     let next_try_in = format!("{:?}", next.retry.at - now);
     match before.is_some_and(|before| now < before.retry.at) {
