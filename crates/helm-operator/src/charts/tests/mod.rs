@@ -111,6 +111,7 @@ mod rollout;
 mod rollout_steps;
 mod shards;
 mod shares;
+mod silent;
 mod sources;
 mod stopped_uninstalls;
 mod storage;

@@ -29,6 +29,7 @@ pub(crate) mod unseen;
 pub(crate) mod gate;
 
 pub(crate) mod alike;
+pub(crate) mod hidden;
 pub(crate) mod inputs;
 pub(crate) mod state;
 

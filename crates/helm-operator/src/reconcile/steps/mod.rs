@@ -16,6 +16,7 @@ pub(crate) mod causes;
 pub(crate) mod compare;
 pub(crate) mod decorate;
 pub(crate) mod extensions;
+pub(crate) mod hidden_kinds;
 pub(crate) mod queues;
 pub(crate) mod render;
 pub(crate) mod rollout;

@@ -65,7 +65,7 @@ impl StepContext<'_> {
         {
             // Rendered with the deployed revision's number, so that a chart that prints its revision counts as
             // unchanged.
-            let Rendered::Done(candidate) = self.candidate(primary, *revision).await? else {
+            let Rendered::Done(candidate) = self.next_candidate(primary, *revision).await? else {
                 return Ok(self.postpone());
             };
             if is_same(&candidate, marks, primary.namespace())
@@ -87,7 +87,7 @@ impl StepContext<'_> {
             Unfinished::Candidate(candidate) => return Ok(NextStep::Again.with([Learned::RenderedOther(candidate)])),
         }
         let next = self.current(primary).map_or(1, |current| current.next_version(&self.recorded_inputs(primary)));
-        match self.candidate(primary, next).await? {
+        match self.next_candidate(primary, next).await? {
             Rendered::Done(candidate) => Ok(NextStep::Again.with([Learned::RenderedOther(Arc::new(candidate))])),
             Rendered::Postponed => Ok(self.postpone()),
         }
@@ -225,6 +225,15 @@ impl StepContext<'_> {
         let process = self.shared.cache.writer();
         self.shared.cache.change_release(self.key, |release| release.put_read(ended, &process));
         Ok(true)
+    }
+
+    /// Renders what may replace the deployed revision, with the kinds of its objects in sight.
+    async fn next_candidate(&self, primary: &Primary, revision: u32) -> Result<Rendered, Failed> {
+        self.find_hidden_kinds().await?;
+        let rendered = self.candidate(primary, revision).await?;
+        // The render may have been the first to read that a server does not answer.
+        self.check_hidden_kinds()?;
+        Ok(rendered)
     }
 
     /// Renders a revision, and lets post-renderers change it.

@@ -100,6 +100,13 @@ impl Mapper {
         table.read.is_some() && table.found.any_version(group, kind).is_none() && !unknown()
     }
 
+    /// Returns the group versions of API servers that do not answer and none of whose kinds is known, as of the last
+    /// discovery. Charts cannot see what they serve. Sends no request.
+    pub fn silent(&self) -> Vec<Arc<str>> {
+        let found = &self.table().found;
+        found.stale.iter().filter(|stale| !found.knows_kinds_of(stale)).cloned().collect()
+    }
+
     /// Returns the resources that a person may mean with a word: a kind, its plural name, or that with the group, such as
     /// `memcacheds.cache.my.domain`, in any case. Each is in one version. Runs discovery on first use.
     ///
@@ -220,6 +227,12 @@ fn find(found: &Found, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
 impl Found {
     fn any_version(&self, group: &str, kind: &str) -> Option<Arc<Resource>> {
         self.cleanable.iter().find(|other| *other.kind == *kind && other.group() == group).cloned()
+    }
+
+    /// Returns whether charts see a kind of this group version.
+    fn knows_kinds_of(&self, api_version: &str) -> bool {
+        let is_kind_of = |known: &String| known.strip_prefix(api_version).is_some_and(|rest| rest.starts_with('/'));
+        self.api_versions.iter().any(is_kind_of)
     }
 
     /// Returns why a kind was not found.
@@ -428,6 +441,22 @@ mod tests {
             let error = mapper.resource("route.my.domain/v1", "Route").await.unwrap_err();
             assert!(matches!(error, Error::Unanswered { .. }), "{error}");
         }
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_is_silent_until_one_of_its_kinds_is_known() {
+        let (server, mapper) = mapper();
+        server.serve_stale("route.my.domain/v1");
+        server.serve("route.my.domain/v10", "Route", "routes");
+        assert!(mapper.silent().is_empty(), "nothing is known yet");
+        mapper.refresh().await.unwrap();
+        assert_eq!(mapper.silent(), [Arc::<str>::from("route.my.domain/v1")]);
+        server.serve("route.my.domain/v1", "Route", "routes");
+        mapper.refresh().await.unwrap();
+        assert!(mapper.silent().is_empty(), "discovery names one");
+        server.unserve("route.my.domain/v1", "Route");
+        mapper.refresh().await.unwrap();
+        assert!(mapper.silent().is_empty(), "one was known before");
     }
 
     #[test]

@@ -1,0 +1,130 @@
+//! Tests of upgrades while an API server does not answer whose kinds the process has never seen.
+
+use std::sync::OnceLock;
+
+use helm::engine::Engine;
+use helm_release::kube::Mapper;
+
+use super::failure_policy::retry;
+use super::*;
+use crate::rendering::discovered::Discovered;
+use crate::rendering::renderer::EngineRenderer;
+
+const ROUTE: &str = "/apis/route.my.domain/v1/namespaces/ns/routes/web";
+
+/// A template with an object that it renders only if its kind is served.
+const GUARDED: &str = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: a\ndata:\n  value: {{ .Values.value | quote }}\n\
+    {{- if .Capabilities.APIVersions.Has \"route.my.domain/v1/Route\" }}\n---\napiVersion: route.my.domain/v1\n\
+    kind: Route\nmetadata:\n  name: web\n{{- end }}\n";
+
+/// A renderer that reads with the process's mapper which kinds are served.
+struct Discovering {
+    renderer: EngineRenderer,
+    mapper: OnceLock<Arc<Mapper>>,
+}
+
+impl Renderer for Discovering {
+    fn digest(&self) -> String {
+        self.renderer.digest()
+    }
+
+    fn chart_name(&self) -> &str {
+        self.renderer.chart_name()
+    }
+
+    fn overrides(&self) -> Option<&Overrides> {
+        self.renderer.overrides()
+    }
+
+    fn render(&self, request: Request) -> BoxFuture<'_, Result<Rendered, RenderError>> {
+        Box::pin(async move {
+            if let Some(mapper) = self.mapper.get() {
+                mapper.refresh().await.unwrap();
+            }
+            self.renderer.render(request).await
+        })
+    }
+}
+
+/// Starts a process whose chart has a Route if its kind is served.
+async fn started(server: Arc<MemoryApi>) -> World {
+    let files = [("Chart.yaml", "apiVersion: v2\nname: memcached\nversion: 1.0.0\n"), ("templates/a.yaml", GUARDED)];
+    let engine = Arc::new(Engine::new(Chart::from_files(files).unwrap()));
+    let discovered = Arc::new(Discovered::read(&Applier::new(server.clone())).await.unwrap());
+    let renderer = EngineRenderer::new(engine, Overrides::default(), discovered).unwrap();
+    let renderer = Arc::new(Discovering { renderer, mapper: OnceLock::new() });
+    let world = World::with_events(server, renderer.clone(), |settings| settings.retries = Some(0));
+    assert!(renderer.mapper.set(world.shared.applier.mapper.clone()).is_ok());
+    world
+}
+
+/// Stops the server of Routes, and starts another process, for which somebody changes the resource.
+async fn restarted_without_routes(first: World, is_named: bool) -> World {
+    first.server.unserve("route.my.domain/v1", "Route");
+    if is_named {
+        first.server.serve_stale("route.my.domain/v1");
+    }
+    let world = started(first.server).await;
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_waits_for_the_kinds_of_deployed_objects_whose_server_does_not_answer() {
+    let server = World::new(json!({"value": "1"})).server;
+    server.serve("route.my.domain/v1", "Route", "routes");
+    let first = started(server).await;
+    first.reconcile().await;
+    let route = first.server.object(ROUTE).unwrap()["metadata"]["uid"].clone();
+    let world = restarted_without_routes(first, true).await;
+    // At first, only the render reads that the server does not answer.
+    for _ in 0..3 {
+        retry(&world).await;
+        let condition = world.condition("Irreconcilable").unwrap_or_default();
+        let told = "True/Unanswered/cannot make the next revision: the API server behind APIService \"v1.route.my.domain\" does not answer";
+        assert!(condition.starts_with(told) && condition.contains("Route \"web\""), "{condition}");
+        assert_eq!((world.condition("Stalled"), world.condition("ReleaseFailed")), (None, None));
+        assert_eq!((world.value_of("a"), world.history()), (json!("1"), vec!["1 deployed".to_owned()]));
+    }
+    let mut map = world.server.object(&format!("{MAPS}/a")).unwrap();
+    map["data"]["value"] = "drifted".into();
+    world.server.put(&format!("{MAPS}/a"), map, "someone");
+    world.reconcile().await;
+    assert_eq!(world.value_of("a"), json!("1"), "drift is repaired meanwhile");
+    world.server.serve("route.my.domain/v1", "Route", "routes");
+    world.server.accept();
+    retry(&world).await;
+    assert_eq!((world.value_of("a"), world.history().pop().unwrap().as_str()), (json!("2"), "2 deployed"));
+    assert_eq!(world.server.object(ROUTE).unwrap()["metadata"]["uid"], route, "it was never deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_waits_neither_for_a_server_that_is_gone_nor_for_one_of_other_objects() {
+    for (has_route, is_named) in [(true, false), (false, true)] {
+        let server = World::new(json!({"value": "1"})).server;
+        if has_route {
+            server.serve("route.my.domain/v1", "Route", "routes");
+        }
+        let first = started(server).await;
+        first.reconcile().await;
+        let world = restarted_without_routes(first, is_named).await;
+        world.reconcile().await;
+        let newest = world.history().pop().unwrap();
+        assert_eq!((world.value_of("a"), newest.as_str()), (json!("2"), "2 deployed"), "{has_route} {is_named}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deletion_does_not_wait_like_the_upgrade_before_it() {
+    let server = World::new(json!({"value": "1"})).server;
+    server.serve("route.my.domain/v1", "Route", "routes");
+    let first = started(server).await;
+    first.reconcile().await;
+    let world = restarted_without_routes(first, true).await;
+    world.reconcile().await;
+    world.delete();
+    world.server.serve("route.my.domain/v1", "Route", "routes");
+    world.server.accept();
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.server.object(ROUTE)), (vec![], None), "the hold of the upgrade does not count");
+}
