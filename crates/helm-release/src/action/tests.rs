@@ -612,24 +612,41 @@ async fn existing_crds_are_neither_changed_nor_awaited() {
     assert_eq!(world.server.object(DEFINITION).unwrap()["spec"], "theirs");
 }
 
+const CLEANUP: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Returns a server with a definition that someone deletes, and a chart that ships it, without objects of its kind.
+fn with_dying_definition(policy: CrdPolicy) -> (World, Candidate) {
+    let mut world = world_with_definitions();
+    world.options.crds = policy;
+    let theirs = json!({"metadata": {"name": "dbs.x.y", "finalizers": [CLEANUP]}, "spec": "theirs"});
+    world.server.put(DEFINITION, theirs, "someone");
+    let mut dying = world.server.object(DEFINITION).unwrap();
+    dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    world.server.restore(DEFINITION, dying);
+    let chart = Candidate { crds: vec![Object::new(definition()).unwrap()], ..candidate(&[map("a", "1")]) };
+    (world, chart)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_definition_whose_finalizers_wait_for_what_the_chart_brings_is_skipped_on_request() {
+    let (world, chart) = with_dying_definition(CrdPolicy::Create);
+    let text = install(&world.env(), &chart, None).await.unwrap_err().cause.to_string();
+    assert!(text.contains("set `crds: skip` in watches.yaml until it is gone"), "{text}");
+    let (world, chart) = with_dying_definition(CrdPolicy::Skip);
+    install(&world.env(), &chart, None).await.unwrap();
+    assert_eq!((world.map("a")["data"].clone(), world.server.object(DEFINITION).is_some()), (json!({"x": "1"}), true));
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_definition_that_is_being_deleted_is_created_once_it_is_gone() {
     for policy in [CrdPolicy::Create, CrdPolicy::CreateOrReplace] {
-        let mut world = world_with_definitions();
-        world.options.crds = policy;
-        let finalizer = "customresourcecleanup.apiextensions.k8s.io";
-        let theirs = json!({"metadata": {"name": "dbs.x.y", "finalizers": [finalizer]}, "spec": "theirs"});
-        world.server.put(DEFINITION, theirs, "someone");
-        let mut dying = world.server.object(DEFINITION).unwrap();
-        dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
-        world.server.restore(DEFINITION, dying);
-        let chart = Candidate { crds: vec![Object::new(definition()).unwrap()], ..candidate(&[map("a", "1")]) };
+        let (world, chart) = with_dying_definition(policy);
         let failure = install(&world.env(), &chart, None).await.unwrap_err();
         assert!(failure.recorded.is_none() && failure.cause.is_unanswered(), "{policy:?}: {failure}");
         let text = failure.cause.to_string();
         assert!(
             text.starts_with("cannot apply CustomResourceDefinition \"dbs.x.y\": it is being deleted; the next attempt")
-                && text.ends_with(&format!(" (finalizers: {finalizer})")),
+                && text.ends_with(&format!(" (finalizers: {CLEANUP})")),
             "{text}"
         );
         assert_eq!(world.server.object(DEFINITION).unwrap()["spec"], "theirs", "{policy:?}");

@@ -145,7 +145,7 @@ pub enum ApplyError {
     /// An object of the chart's `crds` folder is being deleted, with everything that goes with it. It was not written: it
     /// would be gone a moment later. Once it is gone, the next attempt creates it.
     #[error(
-        "cannot apply {object}: it is being deleted; the next attempt after that creates it; if it stays, look for what its finalizers wait for, such as objects of its kind that have finalizers themselves{}",
+        "cannot apply {object}: it is being deleted; the next attempt after that creates it; if it stays, look for what its finalizers wait for, such as objects of its kind that have finalizers themselves, and if only this chart brings what removes those, set `crds: skip` in watches.yaml until it is gone{}",
         held_by(.finalizers)
     )]
     BeingDeleted {

@@ -38,8 +38,8 @@ impl Applier {
     /// belongs to the release keeps its metadata, without which a rollback could not import it.
     ///
     /// # Errors
-    /// The definition is being deleted. It belongs to another release, or the new one lacks a stored version, or changes scope or names; the
-    /// server rejects it or is unreachable.
+    /// The definition is being deleted. It belongs to another release, or the new one lacks a stored version, or changes
+    /// scope or names; the server rejects it or is unreachable.
     pub(crate) async fn replace_definition(
         &self,
         object: &Object,
