@@ -81,11 +81,14 @@ impl Overrides {
     }
 
     /// Returns the paths whose text names environment variables that are not set, and which: `image.tag ($TAG)`. `None`
-    /// if there are none.
+    /// if there are none. A name that is not in capitals may be part of a password with a dollar sign, so it is left out.
     pub(super) fn unset(&self) -> Option<String> {
         let of = |(key, names): (&String, &BTreeSet<String>)| {
-            let names: Vec<String> = names.iter().map(|name| format!("${}", name.escape_debug())).collect();
-            format!("{} ({})", key.escape_debug(), names.join(", "))
+            let names = names.iter().filter(|name| is_in_capitals(name)).map(|name| format!("${name}"));
+            match names.collect::<Vec<_>>() {
+                names if names.is_empty() => key.escape_debug().to_string(),
+                names => format!("{} ({})", key.escape_debug(), names.join(", ")),
+            }
         };
         let all: Vec<String> = self.unset.iter().map(of).collect();
         (!all.is_empty()).then(|| all.join(", "))
@@ -176,6 +179,12 @@ impl fmt::Debug for Overrides {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Overrides").field("kind", &self.kind).field("keys", &self.texts.keys()).finish_non_exhaustive()
     }
+}
+
+/// Returns whether a name is written as those of environment variables usually are.
+fn is_in_capitals(name: &str) -> bool {
+    !name.starts_with(|c: char| c.is_ascii_digit())
+        && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')
 }
 
 /// Returns the scalars that one override value sets, by JSON pointer. Its text has been parsed before, so it is valid.
