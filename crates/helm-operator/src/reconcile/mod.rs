@@ -28,7 +28,6 @@ pub(crate) mod reread;
 pub(crate) mod restore;
 
 pub(crate) mod drain;
-pub(crate) mod rejected;
 
 // What is done and reported.
 pub(crate) mod report;
@@ -37,6 +36,7 @@ pub(crate) mod rehearse;
 pub(crate) mod steps;
 
 pub(crate) mod progress;
+pub(crate) mod rejected;
 pub(crate) mod twin;
 
 use std::borrow::Cow;

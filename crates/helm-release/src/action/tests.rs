@@ -645,8 +645,9 @@ async fn a_definition_that_is_being_deleted_is_created_once_it_is_gone() {
         assert!(failure.recorded.is_none() && failure.cause.is_unanswered(), "{policy:?}: {failure}");
         let text = failure.cause.to_string();
         assert!(
-            text.starts_with("cannot apply CustomResourceDefinition \"dbs.x.y\": it is being deleted; the next attempt")
-                && text.ends_with(&format!(" (finalizers: {CLEANUP})")),
+            text.starts_with(
+                "cannot apply CustomResourceDefinition \"dbs.x.y\": it is being deleted; the next attempt"
+            ) && text.ends_with(&format!(" (finalizers: {CLEANUP})")),
             "{text}"
         );
         assert_eq!(world.server.object(DEFINITION).unwrap()["spec"], "theirs", "{policy:?}");

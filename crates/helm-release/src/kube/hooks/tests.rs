@@ -593,7 +593,8 @@ async fn a_job_in_a_list_that_may_not_be_deleted_does_not_keep_an_interrupted_on
     let error = world.run_while(&mut release(vec![two_jobs()]), 5, interrupt).await.unwrap_err();
     assert!(error.is_interruption(), "{error}");
     assert_eq!(world.server.paths(), [JOB]);
-    let expected = "hook c/templates/j.yaml may still run, because Job \"j\" or Job \"k\" cannot be deleted (HTTP 403 Forbidden)";
+    let expected =
+        "hook c/templates/j.yaml may still run, because Job \"j\" or Job \"k\" cannot be deleted (HTTP 403 Forbidden)";
     assert_eq!(*world.notes.left.lock().unwrap(), [expected]);
 }
 
