@@ -57,15 +57,15 @@ pub fn read_built(folder: &Path, built: &str, project: &mut Project) -> Result<(
 /// Writes the changed files, and deletes the removed ones.
 ///
 /// # Errors
-/// Fails if a file or folder cannot be written, or would be written through a link that leaves the folder; earlier
-/// files have been written then.
+/// Fails, without writing anything, if a file would be written through a link that leaves the folder, or is no longer
+/// what was read. Fails if a file or folder cannot be written; earlier files have been written then.
 pub fn write(folder: &Path, project: &Project) -> Result<(), Error> {
+    for (name, _) in project.changes() {
+        check(folder, name, project.before(name))?;
+    }
     for (name, change) in project.changes() {
         let path = folder.join(name);
         let failed = |source| Error::Disk { what: "write", path: path.display().to_string(), source };
-        if let Some(link) = leaving(folder, name) {
-            return Err(Error::Leaves { link, folder: folder.display().to_string() });
-        }
         if change == Change::Removed {
             fs::remove_file(&path).map_err(failed)?;
             continue;
@@ -76,6 +76,21 @@ pub fn write(folder: &Path, project: &Project) -> Result<(), Error> {
         replace(&path, project.bytes(name).unwrap_or_default()).map_err(failed)?;
     }
     Ok(())
+}
+
+/// Checks that a file is what the project read, so that no change of an editor or of another command is lost. `None`: it
+/// must not exist; it may have been left out when the project was read.
+fn check(folder: &Path, name: &str, before: Option<&[u8]>) -> Result<(), Error> {
+    if let Some(link) = leaving(folder, name) {
+        return Err(Error::Leaves { link, folder: folder.display().to_string() });
+    }
+    let path = folder.join(name);
+    let now = match fs::read(&path) {
+        Ok(now) => Some(now),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(source) => return Err(Error::Disk { what: "read", path: path.display().to_string(), source }),
+    };
+    if now.as_deref() == before { Ok(()) } else { Err(Error::NotAsRead(path.display().to_string())) }
 }
 
 /// Writes a file atomically: if that fails or the process ends, the old content stays. Owner and mode stay, too.
@@ -242,6 +257,38 @@ mod tests {
         let about = fs::metadata(&file).unwrap();
         assert_eq!((about.mode() & 0o777, about.uid()), (0o640, reader.metadata().unwrap().uid()));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn a_file_that_was_saved_since_it_was_read_is_kept_and_nothing_is_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for (name, saved) in [("z", Some("mine")), ("z", None), ("new", Some("mine")), ("gone", Some("mine"))] {
+            for name in ["a", "z", "gone"] {
+                fs::write(at(name), "old").unwrap();
+            }
+            _ = fs::remove_file(at("new"));
+            let mut project = read(folder.path()).unwrap();
+            project.write("a", "ours");
+            project.write("z", "ours");
+            project.write("z", "ours, too");
+            project.create("new", "ours");
+            project.remove("gone");
+            match saved {
+                Some(text) => fs::write(at(name), text).unwrap(),
+                None => fs::remove_file(at(name)).unwrap(),
+            }
+            let error = write(folder.path(), &project).unwrap_err().to_string();
+            assert!(error.contains(&format!("/{name} ")) && error.contains("run the command again"), "{error}");
+            assert_eq!(fs::read_to_string(at(name)).ok().as_deref(), saved);
+            assert_eq!(fs::read_to_string(at("a")).unwrap(), "old");
+        }
+        let mut project = read(folder.path()).unwrap();
+        project.remove("gone");
+        project.write("gone", "back");
+        project.remove("a");
+        write(folder.path(), &project).unwrap();
+        assert!(!at("a").exists() && fs::read_to_string(at("gone")).unwrap() == "back");
     }
 
     /// Returns a folder with a chart `app` and, beside it, a file outside the chart.

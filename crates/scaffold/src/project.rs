@@ -1,6 +1,6 @@
 //! A project in memory: its files, and which of them a command created or changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use crate::Error;
 use crate::progress::{Progress, Step};
@@ -9,7 +9,8 @@ use crate::progress::{Progress, Step};
 #[derive(Clone, Debug, Default)]
 pub struct Project {
     files: BTreeMap<String, File>,
-    removed: BTreeSet<String>,
+    /// What the removed files had contained.
+    removed: BTreeMap<String, Vec<u8>>,
     pub(crate) progress: Progress,
 }
 
@@ -17,6 +18,8 @@ pub struct Project {
 struct File {
     content: Vec<u8>,
     change: Option<Change>,
+    /// The content that was read, if the file has another one now.
+    before: Option<Vec<u8>>,
 }
 
 /// What a command does with an existing file that it did not generate.
@@ -44,7 +47,7 @@ impl Project {
     /// Creates a project with these existing files.
     pub fn from_files<P: Into<String>, C: Into<Vec<u8>>>(files: impl IntoIterator<Item = (P, C)>) -> Project {
         let files = files.into_iter().map(|(path, content)| {
-            let file = File { content: content.into(), change: None };
+            let file = File { content: content.into(), change: None, before: None };
             (path.into(), file)
         });
         Project { files: files.collect(), ..Project::default() }
@@ -95,25 +98,28 @@ impl Project {
     /// Sets a file's content. Identical content counts as no change.
     pub fn write(&mut self, path: impl Into<String>, content: impl Into<Vec<u8>>) {
         let (path, content) = (path.into(), content.into());
-        let change = match self.files.get(&path) {
-            Some(file) if file.content == content => return,
-            None if self.removed.remove(&path) => Change::Changed,
-            Some(File { change: Some(Change::Created), .. }) | None => Change::Created,
-            Some(_) => Change::Changed,
+        let known = self.files.get_mut(&path);
+        if known.as_ref().is_some_and(|file| file.content == content) {
+            return;
+        }
+        let before = match known {
+            Some(file) if file.change.is_none() => Some(std::mem::take(&mut file.content)),
+            Some(file) => file.before.take(),
+            None => self.removed.remove(&path),
         };
-        self.files.insert(path, File { content, change: Some(change) });
+        let change = if before.is_some() { Change::Changed } else { Change::Created };
+        self.files.insert(path, File { content, change: Some(change), before });
     }
 
     /// Adds a file that is not the project's own, such as a chart that was fetched. It is unchanged.
     pub fn lend(&mut self, path: impl Into<String>, content: impl Into<Vec<u8>>) {
-        self.files.insert(path.into(), File { content: content.into(), change: None });
+        self.files.insert(path.into(), File { content: content.into(), change: None, before: None });
     }
 
     pub(crate) fn remove(&mut self, path: &str) {
-        let known = self.files.remove(path);
-        if known.is_some_and(|file| file.change != Some(Change::Created)) {
-            self.removed.insert(path.to_owned());
-        }
+        let Some(file) = self.files.remove(path) else { return };
+        let before = if file.change.is_none() { Some(file.content) } else { file.before };
+        self.removed.extend(before.map(|content| (path.to_owned(), content)));
     }
 
     /// Rewrites an existing text file.
@@ -124,10 +130,16 @@ impl Project {
         Ok(())
     }
 
+    /// Returns what a changed or removed file contained when it was read; `None` for a new one.
+    pub(crate) fn before(&self, path: &str) -> Option<&[u8]> {
+        let changed = self.files.get(path).and_then(|file| file.before.as_ref());
+        changed.or_else(|| self.removed.get(path)).map(Vec::as_slice)
+    }
+
     /// Returns the changes, sorted by path.
     pub fn changes(&self) -> impl Iterator<Item = (&str, Change)> {
         let written = self.files.iter().filter_map(|(path, file)| Some((path.as_str(), file.change?)));
-        let removed = self.removed.iter().map(|path| (path.as_str(), Change::Removed));
+        let removed = self.removed.keys().map(|path| (path.as_str(), Change::Removed));
         let all: BTreeMap<&str, Change> = written.chain(removed).collect();
         all.into_iter()
     }
