@@ -164,6 +164,9 @@ impl Rollback {
         let watches = watches::load(&self.watches_file).map_err(|error| chain(&error))?;
         let watch =
             meant(&watches, &self.kind).map_err(|error| format!("{} serves {error}", self.watches_file.display()))?;
+        if let Some(why) = ignored(watch, self.to) {
+            return Err(format!("nothing is written: in {}, {why}", self.watches_file.display()));
+        }
         let applier = Applier::new(std::sync::Arc::new(client.clone()));
         let resource = applier.mapper.resource(&watch.api_resource().api_version, &watch.kind).await;
         let resource: std::sync::Arc<Resource> = resource.map_err(|error| chain(&error))?;
@@ -180,6 +183,13 @@ fn meant<'w>(watches: &'w [Watch], kind: &str) -> Result<&'w Watch, String> {
             format!("no kind {kind}, only {}", served.join(", "))
         }
     })
+}
+
+/// Returns why the operator would ignore the pin. On the resource, the pin would wait for the day when it counts, and
+/// return the release to a revision that nobody wants any more.
+fn ignored(watch: &Watch, to: Option<u32>) -> Option<String> {
+    let is_ignored = to.is_some() && !watch.annotations.counts("pin");
+    is_ignored.then(|| format!("allowedAnnotations of {} lacks pin, so its operator ignores it", watch.full_name()))
 }
 
 /// Judges what the status says about the annotation, once the resource has it. `before` is the refusal from before
@@ -245,6 +255,22 @@ mod tests {
         assert_eq!(group("shop").unwrap_err(), "several kinds shop: name one of Shop.a.b, Shop.c.d");
         assert_eq!((group("Shop.c.d"), group("web")), (Ok("Shop.c.d".into()), Ok("Web.a.b".into())));
         assert_eq!(group("Cache").unwrap_err(), "no kind Cache, only Shop, Shop, Web");
+    }
+
+    #[test]
+    fn a_pin_that_the_operator_ignores_is_not_written_but_can_be_removed() {
+        let entry = |kind, more| format!("- {{group: a.b, version: v1, kind: {kind}, chart: c{more}}}\n");
+        let text = [
+            entry("Shop", ", allowedAnnotations: [suspend]"),
+            entry("Web", ", allowedAnnotations: [pin]"),
+            entry("Any", ""),
+        ];
+        let watches = watches::parse(&text.concat(), |_| None).unwrap().watches;
+        let why = "allowedAnnotations of Shop.a.b lacks pin, so its operator ignores it";
+        assert_eq!(ignored(&watches[0], Some(3)).as_deref(), Some(why));
+        for (watch, to) in [(&watches[0], None), (&watches[1], Some(3)), (&watches[2], Some(3))] {
+            assert_eq!(ignored(watch, to), None, "{} {to:?}", watch.kind);
+        }
     }
 
     #[test]
