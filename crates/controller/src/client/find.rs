@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
@@ -41,21 +41,36 @@ pub enum NoCluster {
     Pod(String),
 }
 
-/// Returns the configuration of the cluster.
+/// Returns the configuration of the cluster. In a pod, files that `KUBECONFIG` names must be usable unless all are missing
+/// or empty: [`Config::infer`] would take the pod's own cluster instead of the one that they mean.
 ///
 /// # Errors
 /// No cluster is configured, or its configuration cannot be used.
 pub async fn find() -> Result<Config, NoCluster> {
+    let named = std::env::var_os("KUBECONFIG").filter(|names| !names.is_empty());
+    let is_meant = named.iter().flat_map(std::env::split_paths).any(|file| means_a_cluster(&file));
+    if is_meant && Config::from_kubeconfig(&KubeConfigOptions::default()).await.is_err() {
+        return Err(in_a_file(named).await);
+    }
     match Config::infer().await {
         Ok(config) => Ok(config),
         Err(_) => {
-            let named = std::env::var_os("KUBECONFIG").filter(|names| !names.is_empty());
             let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
             match (named, Config::incluster()) {
                 (None, Err(error)) if in_pod => Err(NoCluster::Pod(chain(&error))),
                 (named, _) => Err(in_a_file(named).await),
             }
         }
+    }
+}
+
+/// Returns whether a file names a cluster, or cannot be read and may name one. As for kubectl, a missing or empty file
+/// names none.
+fn means_a_cluster(file: &Path) -> bool {
+    match Kubeconfig::read_from(file) {
+        Ok(config) => config.current_context.is_some_and(|name| !name.is_empty()),
+        Err(KubeconfigError::ReadConfig(why, _)) => why.kind() != io::ErrorKind::NotFound,
+        Err(_) => true,
     }
 }
 
@@ -119,6 +134,25 @@ mod tests {
         let bad = file("bad", "token: [hunter2\nc: d: e\n");
         check(&[good, bad], "the kubeconfig bad cannot be used: line 2 column 2: illegal placement of ':' indicator")
             .await;
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_still_means_another_cluster_than_the_pods() {
+        let folder = tempfile::tempdir().unwrap();
+        for (text, expected) in [
+            ("", false),
+            ("apiVersion: v1\nkind: Config\n", false),
+            ("apiVersion: v1\nkind: Config\ncurrent-context: \"\"\n", false),
+            ("apiVersion: v1\nkind: Config\ncurrent-context: gone\n", true),
+            ("token: [hunter2\nc: d: e\n", true),
+        ] {
+            let file = folder.path().join("config");
+            std::fs::write(&file, text).unwrap();
+            assert_eq!(means_a_cluster(&file), expected, "{text:?}");
+        }
+        assert!(!means_a_cluster(&folder.path().join("missing")));
+        assert!(means_a_cluster(folder.path()), "a folder cannot be read");
+        assert!(!means_a_cluster(Path::new("")));
     }
 
     #[test]
