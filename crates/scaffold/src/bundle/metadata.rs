@@ -5,11 +5,12 @@ use std::fmt::Write as _;
 use serde_json::{Map, Value as Json};
 
 use super::{FOLDER, Options};
-use crate::{Error, Project, yaml};
+use crate::{Error, Existing, Project, yaml};
 
 const PREFIX: &str = "operators.operatorframework.io.bundle";
 
-/// Writes `metadata/annotations.yaml`, keeping its other annotations, and `bundle.Dockerfile`.
+/// Writes `metadata/annotations.yaml`, keeping its other annotations, and `bundle.Dockerfile`; only the missing ones if
+/// `options` say so.
 pub(super) fn write(project: &mut Project, package: &str, options: &Options) -> Result<(), Error> {
     let path = format!("{FOLDER}/metadata/annotations.yaml");
     let known = yaml::parse(project.text(&path).unwrap_or_default()).map_err(|error| Error::read(&path, error))?;
@@ -24,8 +25,13 @@ pub(super) fn write(project: &mut Project, package: &str, options: &Options) -> 
         let _ = writeln!(image, "LABEL {name}={value:?}");
     }
     let _ = write!(image, "\nCOPY {FOLDER}/manifests /manifests/\nCOPY {FOLDER}/metadata /metadata/\n");
-    project.write(path, yaml::print(&serde_json::json!({"annotations": all})));
-    project.write("bundle.Dockerfile", image);
+    let annotations = yaml::print(&serde_json::json!({"annotations": all}));
+    for (path, text) in [(path, annotations), ("bundle.Dockerfile".to_owned(), image)] {
+        match options.metadata {
+            Existing::Keep => _ = project.create(path, text),
+            Existing::Replace => project.write(path, text),
+        }
+    }
     Ok(())
 }
 

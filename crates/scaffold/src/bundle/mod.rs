@@ -23,7 +23,7 @@ use serde_json::{Value as Json, json};
 
 use crate::project_file::{self, ProjectFile};
 use crate::templates::{BUNDLE_BASE, BUNDLE_ICON, fill};
-use crate::{Error, Project, kustomize, rbac, watches, yaml};
+use crate::{Error, Existing, Project, kustomize, rbac, watches, yaml};
 use parts::Parts;
 
 /// The folder of the bundle.
@@ -43,6 +43,8 @@ pub struct Options {
     pub default_channel: Option<String>,
     /// The package's name; by default the project's.
     pub package: Option<String>,
+    /// What to do with metadata and a Dockerfile that exist.
+    pub metadata: Existing,
 }
 
 /// Writes the bundle from `manifests`, the output that `make deploy` applies. Removes files of an earlier bundle.

@@ -71,7 +71,8 @@ spec:
 
 fn options() -> Options {
     let channels = vec!["stable".to_owned(), "fast".to_owned()];
-    Options { version: "1.2.3".into(), channels, default_channel: Some("stable".into()), package: None }
+    let default_channel = Some("stable".into());
+    Options { version: "1.2.3".into(), channels, default_channel, package: None, metadata: Existing::Replace }
 }
 
 /// Returns a project with one chart, and the manifests that its `make deploy` applies.
@@ -217,6 +218,23 @@ fn what_the_user_says_about_the_operator_and_its_kinds_wins() {
         "bundle.package.v1=\"web-operator\"",
     ] {
         assert!(image.contains(label), "{label}: {image}");
+    }
+}
+
+#[test]
+fn metadata_and_dockerfile_are_kept_on_request() {
+    let (mut project, manifests) = project();
+    let kept = Options { metadata: Existing::Keep, ..options() };
+    generate(&mut project, &manifests, &kept).unwrap();
+    let annotations = "bundle/metadata/annotations.yaml";
+    assert!(project.text(annotations).is_some_and(|text| text.contains("stable,fast")), "what is missing is written");
+    for path in ["bundle.Dockerfile", annotations] {
+        let mine = format!("# Mine.\n{}", project.text(path).unwrap());
+        project.write(path, &*mine);
+        generate(&mut project, &manifests, &kept).unwrap();
+        assert_eq!(project.text(path), Some(&*mine));
+        generate(&mut project, &manifests, &options()).unwrap();
+        assert_ne!(project.text(path), Some(&*mine));
     }
 }
 

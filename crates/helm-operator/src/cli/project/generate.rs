@@ -57,8 +57,8 @@ struct Bundle {
     #[arg(long, value_name = "NAME")]
     package: Option<String>,
 
-    /// Accepted for old scripts and ignored
-    #[arg(long, hide = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
+    /// Replace the bundle's metadata and Dockerfile if they exist [default: true]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL")]
     overwrite: Option<bool>,
 
     /// Accepted for old scripts and ignored
@@ -73,6 +73,7 @@ impl From<&Bundle> for bundle::Options {
             channels: flags.channels.clone(),
             default_channel: flags.default_channel.clone(),
             package: flags.package.clone(),
+            metadata: if flags.overwrite == Some(false) { Existing::Keep } else { Existing::Replace },
         }
     }
 }
@@ -161,4 +162,29 @@ fn check(
     drop(shown);
     let stale: Vec<&str> = project.changes().map(|(path, _)| path).collect();
     if stale.is_empty() { Ok(()) } else { Err(Error::Stale(format!("not up to date: {}", stale.join(", ")), name)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        bundle: Bundle,
+    }
+
+    #[test]
+    fn overwrite_decides_about_a_bundles_metadata_as_in_operator_sdk() {
+        for (line, expected) in [
+            ("bundle", Existing::Replace),
+            ("bundle -q --overwrite", Existing::Replace),
+            ("bundle --overwrite=false", Existing::Keep),
+        ] {
+            let line = Line::try_parse_from(line.split_whitespace()).unwrap();
+            assert_eq!(bundle::Options::from(&line.bundle).metadata, expected, "{line:?}");
+        }
+    }
 }
