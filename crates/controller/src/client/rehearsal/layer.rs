@@ -18,6 +18,9 @@ use super::{CURRENT, Checked, Refused, Rehearsal, Write};
 /// The path of discovery for all groups but the core group.
 const GROUPS: &str = "/apis";
 
+/// The groups of reviews. A custom resource of another group, such as a ProductReview, is stored.
+const REVIEWS: [&str; 2] = ["/apis/authentication.k8s.io/", "/apis/authorization.k8s.io/"];
+
 /// Returns a client that writes nothing.
 pub(super) fn over(inner: Client) -> Client {
     let namespace = inner.default_namespace().to_owned();
@@ -85,7 +88,7 @@ pub(super) enum Holder {
 }
 
 pub(super) fn way(method: &Method, uri: &Uri, holder: Holder) -> Way {
-    let is_review = uri.path().ends_with("reviews") && *method == Method::POST;
+    let is_review = REVIEWS.iter().any(|group| uri.path().starts_with(group)) && *method == Method::POST;
     let is_check = uri.query().is_some_and(|query| query.split('&').any(|field| field == "dryRun=All"));
     let is_read = [Method::GET, Method::HEAD].contains(method);
     match holder {

@@ -337,6 +337,8 @@ fn reviews_and_checks_are_sent_and_other_writes_are_not() {
         ("GET", MAP, Holder::Server, Way::Sent),
         ("GET", MAP, Holder::Overlay, Way::Kept),
         ("POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", Holder::Server, Way::Sent),
+        ("POST", "/apis/authentication.k8s.io/v1/tokenreviews", Holder::Server, Way::Sent),
+        ("POST", "/apis/shop.example.com/v1/namespaces/ns/productreviews", Holder::Server, Way::Rehearsed),
         ("PATCH", &check, Holder::Server, Way::Sent),
         ("PATCH", &check, Holder::Overlay, Way::Kept),
         ("POST", MAPS, Holder::Server, Way::Rehearsed),
