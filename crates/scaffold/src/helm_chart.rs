@@ -61,13 +61,13 @@ pub fn generate(project: &mut Project, existing: Existing) -> Result<Vec<String>
             let texts: Vec<String> = kept.map(|document| template(document, &name, &mut resources)).collect();
             let file = path.rsplit('/').next().unwrap_or(&path);
             if !texts.is_empty() {
-                files.push((format!("{FOLDER}/templates/{file}"), texts.join("---\n")));
+                add(&mut files, format!("{FOLDER}/templates/{file}"), texts.join("---\n"));
             }
         }
     }
     for path in kustomize::files(project, "config/crd")? {
         let file = path.rsplit('/').next().unwrap_or(&path);
-        files.push((format!("{FOLDER}/crds/{file}"), project.text(&path).unwrap_or_default().to_owned()));
+        add(&mut files, format!("{FOLDER}/crds/{file}"), project.text(&path).unwrap_or_default().to_owned());
     }
     let about = format!(
         "apiVersion: v2\nname: {name}\ndescription: Installs the operator {name}\ntype: application\nversion: {VERSION}\nappVersion: {VERSION:?}\n"
@@ -79,6 +79,15 @@ pub fn generate(project: &mut Project, existing: Existing) -> Result<Vec<String>
         "install it with: helm install {name} {FOLDER} --namespace {name}-system --create-namespace --set image.repository=…"
     ));
     Ok(notes)
+}
+
+/// Adds a file. Files of one name from several folders become one; a file that several folders list is there once.
+fn add(files: &mut Vec<(String, String)>, path: String, text: String) {
+    match files.iter_mut().find(|(known, _)| *known == path) {
+        Some((_, known)) if known.contains(&text) => {}
+        Some((_, known)) => *known = format!("{}\n---\n{text}", known.trim_end()),
+        None => files.push((path, text)),
+    }
 }
 
 /// Writes the files except the user's, and removes old ones. Returns notes.
@@ -234,6 +243,32 @@ mod tests {
         let container = &spec["template"]["spec"]["containers"][0];
         assert_eq!((&container["image"], &container["env"][0]["name"]), (&"a/b:c".into(), &"X".into()));
         assert_eq!(container["resources"], json!({"requests": {"cpu": "10m", "memory": "32Mi"}}));
+    }
+
+    #[test]
+    fn files_of_one_name_in_two_folders_are_all_in_the_chart() {
+        let mut project = web_operator();
+        for (folder, entry) in [
+            ("config/rbac", "twin.yaml"),
+            ("config/manager", "twin.yaml"),
+            ("config/manager", "../rbac/twin.yaml"),
+            ("config/crd", "one/twin.yaml"),
+            ("config/crd", "two/twin.yaml"),
+        ] {
+            let path = kustomize::joined(folder, entry);
+            let name = path.replace('/', "-").replace(".yaml", "");
+            project.create(path, format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}}}\n"));
+            kustomize::add(&mut project, folder, ("kustomization.yaml", ""), entry).unwrap();
+        }
+        generate(&mut project, Existing::Keep).unwrap();
+        for (file, names) in [
+            ("templates/twin.yaml", ["config-rbac-twin", "config-manager-twin"]),
+            ("crds/twin.yaml", ["config-crd-one-twin", "config-crd-two-twin"]),
+        ] {
+            let text = project.text(&format!("{FOLDER}/{file}")).unwrap();
+            assert!(names.iter().all(|name| text.matches(name).count() == 1), "{text}");
+            assert_eq!(text.matches("\n---\n").count(), 1, "{text}");
+        }
     }
 
     #[test]
