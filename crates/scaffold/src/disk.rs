@@ -5,7 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::unix::fs::{MetadataExt as _, fchown};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, fchown};
 use std::path::{Component, Path};
 
 use helm::chart::{Chart, MAX_CHART_BYTES};
@@ -73,7 +73,8 @@ pub fn write(folder: &Path, project: &Project) -> Result<(), Error> {
         if let Some(parent) = path.parent() {
             fs::create_dir_all(parent).map_err(failed)?;
         }
-        replace(&path, project.bytes(name).unwrap_or_default()).map_err(failed)?;
+        let model = project.copied_from.as_ref().and_then(|folder| fs::metadata(folder.join(name)).ok());
+        replace(&path, project.bytes(name).unwrap_or_default(), model.as_ref()).map_err(failed)?;
     }
     Ok(())
 }
@@ -93,8 +94,9 @@ fn check(folder: &Path, name: &str, before: Option<&[u8]>) -> Result<(), Error> 
     if now.as_deref() == before { Ok(()) } else { Err(Error::NotAsRead(path.display().to_string())) }
 }
 
-/// Writes a file atomically: if that fails or the process ends, the old content stays. Owner and mode stay, too.
-fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
+/// Writes a file atomically: if that fails or the process ends, the old content stays. Owner and mode stay, too. A new
+/// file gets the mode of its model.
+fn replace(path: &Path, content: &[u8], model: Option<&fs::Metadata>) -> io::Result<()> {
     // A link within the project stays a link.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let old = match OpenOptions::new().write(true).open(&path) {
@@ -104,17 +106,25 @@ fn replace(path: &Path, content: &[u8]) -> io::Result<()> {
     };
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let part = path.with_file_name(format!(".{name}.{}.part", std::process::id()));
-    let written = write_new(&part, content, old.as_ref()).and_then(|()| fs::rename(&part, &path));
+    let written = write_new(&part, content, old.as_ref(), model).and_then(|()| fs::rename(&part, &path));
     written.inspect_err(|_| _ = fs::remove_file(&part))
 }
 
-/// Creates a file that takes the place of an old one.
-fn write_new(path: &Path, content: &[u8], old: Option<&fs::Metadata>) -> io::Result<()> {
+/// Creates a file that takes the place of an old one, or is copied from a model.
+fn write_new(
+    path: &Path,
+    content: &[u8],
+    old: Option<&fs::Metadata>,
+    model: Option<&fs::Metadata>,
+) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     if let Some(old) = old {
         // Not everyone may give a file to its owner.
         _ = fchown(&file, Some(old.uid()), Some(old.gid()));
         file.set_permissions(old.permissions())?;
+    } else if let Some(model) = model {
+        // Later commands write the copy, even if the model must not be written.
+        file.set_permissions(fs::Permissions::from_mode((model.mode() & 0o777) | 0o200))?;
     }
     file.write_all(content)?;
     // Only an old file has something to lose.
@@ -222,8 +232,6 @@ fn leaving(folder: &Path, name: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
-
     use super::*;
 
     #[test]
@@ -257,6 +265,26 @@ mod tests {
         let about = fs::metadata(&file).unwrap();
         assert_eq!((about.mode() & 0o777, about.uid()), (0o640, reader.metadata().unwrap().uid()));
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 2);
+    }
+
+    #[test]
+    fn copied_files_have_the_modes_of_their_models() {
+        let [from, folder] = [(), ()].map(|()| tempfile::tempdir().unwrap());
+        let mut project = Project::default();
+        project.take_modes_from(from.path());
+        let files = [("run.sh", 0o755, 0o755), ("secret.env", 0o600, 0o600), ("read-only", 0o444, 0o644)];
+        for (name, mode, _) in files {
+            fs::write(from.path().join(name), "old").unwrap();
+            fs::set_permissions(from.path().join(name), fs::Permissions::from_mode(mode)).unwrap();
+            project.create(name, "new");
+        }
+        project.create("PROJECT", "of no model");
+        write(folder.path(), &project).unwrap();
+        for (name, _, expected) in files {
+            let about = fs::metadata(folder.path().join(name)).unwrap();
+            assert_eq!(about.mode() & 0o777, expected, "{name}");
+        }
+        assert!(folder.path().join("PROJECT").exists());
     }
 
     #[test]

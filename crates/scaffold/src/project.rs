@@ -1,6 +1,7 @@
 //! A project in memory: its files, and which of them a command created or changed.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use crate::Error;
 use crate::progress::{Progress, Step};
@@ -11,6 +12,8 @@ pub struct Project {
     files: BTreeMap<String, File>,
     /// What the removed files had contained.
     removed: BTreeMap<String, Vec<u8>>,
+    /// The folder that new files are copied from.
+    pub(crate) copied_from: Option<PathBuf>,
     pub(crate) progress: Progress,
 }
 
@@ -56,6 +59,11 @@ impl Project {
     /// Sets the receiver of progress reports of slow work on this project.
     pub fn report_to(&mut self, report: impl Fn(Step<'_>) + Send + Sync + 'static) {
         self.progress = Progress::to(report);
+    }
+
+    /// Gives new files the modes of those of the same name in a folder: scripts can be run, and secrets stay private.
+    pub fn take_modes_from(&mut self, folder: &Path) {
+        self.copied_from = Some(folder.to_owned());
     }
 
     /// Returns whether the file exists.

@@ -63,7 +63,10 @@ pub(crate) struct Init {
 pub(super) fn run(args: &Init) -> Result<(), Error> {
     if let Some(folder) = &args.from_operator_sdk {
         let from = disk::read(folder)?;
-        return edit(|project| Ok(take_over(project, &from, &folder.display().to_string())?));
+        return edit(|project| {
+            project.take_modes_from(folder);
+            Ok(take_over(project, &from, &folder.display().to_string())?)
+        });
     }
     edit(|project| {
         let options = options(args, project)?;
