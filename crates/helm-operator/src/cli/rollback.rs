@@ -139,6 +139,9 @@ impl Rollback {
         let before = refusal(&resource).cloned();
         let until = Instant::now() + Duration::from_secs(self.timeout);
         loop {
+            if let Some(why) = overtaken(&resource, self.to) {
+                return Err(why);
+            }
             match progress(&resource, self.to, before.as_ref()) {
                 PinProgress::Done(message) => return Ok(message),
                 PinProgress::Refused(why) => return Err(why),
@@ -190,6 +193,14 @@ fn meant<'w>(watches: &'w [Watch], kind: &str) -> Result<&'w Watch, String> {
 fn ignored(watch: &Watch, to: Option<u32>) -> Option<String> {
     let is_ignored = to.is_some() && !watch.annotations.counts("pin");
     is_ignored.then(|| format!("allowedAnnotations of {} lacks pin, so its operator ignores it", watch.full_name()))
+}
+
+/// Returns what the annotation is now, if someone else has changed it since. Then the status no longer answers this pin.
+fn overtaken(resource: &Value, to: Option<u32>) -> Option<String> {
+    let now = resource["metadata"]["annotations"][format!("{PREFIX}pin")].as_str();
+    let is_ours = now == to.map(|revision| revision.to_string()).as_deref();
+    let found = now.map_or_else(|| "is gone".to_owned(), |now| format!("is now {now:?}"));
+    (!is_ours).then(|| format!("someone else has changed the annotation {PREFIX}pin in the meantime: it {found}"))
 }
 
 /// Judges what the status says about the annotation, once the resource has it. `before` is the refusal from before
@@ -270,6 +281,22 @@ mod tests {
         assert_eq!(ignored(&watches[0], Some(3)).as_deref(), Some(why));
         for (watch, to) in [(&watches[0], None), (&watches[1], Some(3)), (&watches[2], Some(3))] {
             assert_eq!(ignored(watch, to), None, "{} {to:?}", watch.kind);
+        }
+    }
+
+    #[test]
+    fn another_persons_pin_is_not_taken_for_this_one() {
+        let pinned = |to: &str| json!({"metadata": {"annotations": {format!("{PREFIX}pin"): to, "other": "3"}}});
+        for (resource, to, expected) in [
+            (pinned("3"), Some(3), None),
+            (json!({"metadata": {}}), None, None),
+            (pinned("5"), Some(3), Some("it is now \"5\"")),
+            (json!({"metadata": {"annotations": {"other": "3"}}}), Some(3), Some("it is gone")),
+            (pinned("5"), None, Some("it is now \"5\"")),
+        ] {
+            let found = overtaken(&resource, to);
+            assert_eq!(found.is_some(), expected.is_some(), "{resource} {to:?}");
+            assert!(found.iter().zip(expected).all(|(found, expected)| found.ends_with(expected)), "{found:?}");
         }
     }
 
