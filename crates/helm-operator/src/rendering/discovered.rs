@@ -17,7 +17,7 @@ use super::settling::Settling;
 use crate::status::reason::Reason;
 
 /// The maximum age of the discovery for a render.
-const MAX_AGE: Duration = Duration::from_secs(5);
+pub(crate) const MAX_AGE: Duration = Duration::from_secs(5);
 
 /// The number of attempts at startup to read the server's version, within 16 seconds.
 const ATTEMPTS: u32 = 6;

@@ -58,6 +58,28 @@ async fn started(server: Arc<MemoryApi>) -> World {
     world
 }
 
+/// Installs a release, with a Route if its kind is served.
+async fn installed(has_route: bool) -> World {
+    let server = World::new(json!({"value": "1"})).server;
+    if has_route {
+        server.serve("route.my.domain/v1", "Route", "routes");
+    }
+    let world = started(server).await;
+    world.reconcile().await;
+    world
+}
+
+/// Returns the uid of the live Route.
+fn route(world: &World) -> Value {
+    world.server.object(ROUTE).unwrap()["metadata"]["uid"].clone()
+}
+
+/// Lets the server of Routes answer.
+fn answer(world: &World) {
+    world.server.serve("route.my.domain/v1", "Route", "routes");
+    world.server.accept();
+}
+
 /// Stops the server of Routes, and starts another process, for which somebody changes the resource.
 async fn restarted_without_routes(first: World, is_named: bool) -> World {
     first.server.unserve("route.my.domain/v1", "Route");
@@ -71,11 +93,8 @@ async fn restarted_without_routes(first: World, is_named: bool) -> World {
 
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_waits_for_the_kinds_of_deployed_objects_whose_server_does_not_answer() {
-    let server = World::new(json!({"value": "1"})).server;
-    server.serve("route.my.domain/v1", "Route", "routes");
-    let first = started(server).await;
-    first.reconcile().await;
-    let route = first.server.object(ROUTE).unwrap()["metadata"]["uid"].clone();
+    let first = installed(true).await;
+    let before = route(&first);
     let world = restarted_without_routes(first, true).await;
     // At first, only the render reads that the server does not answer.
     for _ in 0..3 {
@@ -91,23 +110,41 @@ async fn an_upgrade_waits_for_the_kinds_of_deployed_objects_whose_server_does_no
     world.server.put(&format!("{MAPS}/a"), map, "someone");
     world.reconcile().await;
     assert_eq!(world.value_of("a"), json!("1"), "drift is repaired meanwhile");
-    world.server.serve("route.my.domain/v1", "Route", "routes");
-    world.server.accept();
+    answer(&world);
     retry(&world).await;
     assert_eq!((world.value_of("a"), world.history().pop().unwrap().as_str()), (json!("2"), "2 deployed"));
-    assert_eq!(world.server.object(ROUTE).unwrap()["metadata"]["uid"], route, "it was never deleted");
+    assert_eq!(route(&world), before, "it was never deleted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_upgrade_waits_for_the_kinds_of_what_only_an_unfinished_upgrade_has_made() {
+    let first = installed(false).await;
+    answer(&first);
+    first.server.refuse(|call| {
+        let is_end = call.method == http::Method::PATCH && call.path.starts_with(&record_path(2));
+        is_end.then(|| Error::Transport("reset".into()))
+    });
+    first.edit(|p| p["spec"]["value"] = "2".into());
+    retry(&first).await;
+    assert_eq!(first.history(), ["1 deployed", "2 pending-upgrade"]);
+    let before = route(&first);
+    first.server.accept();
+    let world = restarted_without_routes(first, true).await;
+    world.edit(|p| p["spec"]["value"] = "3".into());
+    for _ in 0..3 {
+        retry(&world).await;
+        assert!(world.condition("Irreconcilable").unwrap_or_default().contains("APIService"), "{:?}", world.history());
+        assert_eq!(world.value_of("a"), json!("2"));
+    }
+    answer(&world);
+    retry(&world).await;
+    assert_eq!((world.value_of("a"), route(&world)), (json!("3"), before), "it was never deleted");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_waits_neither_for_a_server_that_is_gone_nor_for_one_of_other_objects() {
     for (has_route, is_named) in [(true, false), (false, true)] {
-        let server = World::new(json!({"value": "1"})).server;
-        if has_route {
-            server.serve("route.my.domain/v1", "Route", "routes");
-        }
-        let first = started(server).await;
-        first.reconcile().await;
-        let world = restarted_without_routes(first, is_named).await;
+        let world = restarted_without_routes(installed(has_route).await, is_named).await;
         world.reconcile().await;
         let newest = world.history().pop().unwrap();
         assert_eq!((world.value_of("a"), newest.as_str()), (json!("2"), "2 deployed"), "{has_route} {is_named}");
@@ -116,15 +153,10 @@ async fn an_upgrade_waits_neither_for_a_server_that_is_gone_nor_for_one_of_other
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_does_not_wait_like_the_upgrade_before_it() {
-    let server = World::new(json!({"value": "1"})).server;
-    server.serve("route.my.domain/v1", "Route", "routes");
-    let first = started(server).await;
-    first.reconcile().await;
-    let world = restarted_without_routes(first, true).await;
+    let world = restarted_without_routes(installed(true).await, true).await;
     world.reconcile().await;
     world.delete();
-    world.server.serve("route.my.domain/v1", "Route", "routes");
-    world.server.accept();
+    answer(&world);
     world.reconcile().await;
     assert_eq!((world.maps(), world.server.object(ROUTE)), (vec![], None), "the hold of the upgrade does not count");
 }

@@ -1,24 +1,21 @@
-//! Holds the next revision while charts cannot see the kind of a deployed object, because its API server does not
-//! answer and this process has never seen what it serves.
+//! Holds the next revision while charts cannot see the kind of an object that the release may have, because its API
+//! server does not answer and this process has never seen what it serves.
 //!
 //! An APIService that is gone holds nothing: discovery no longer names it.
 
-use std::time::Duration;
-
 use controller::report::chain;
+use helm_release::release::Status;
 use helm_release::storage::MarkedObject;
 
 use crate::reconcile::decide::hidden::hidden;
 use crate::reconcile::failure::{Failed, Unanswered};
 use crate::reconcile::step_context::StepContext;
+use crate::rendering::discovered::MAX_AGE;
 use crate::status::reason::Reason;
 
-/// The maximum age of a discovery that holds a revision, as for renders.
-const MAX_AGE: Duration = Duration::from_secs(5);
-
 impl StepContext<'_> {
-    /// Checks that charts see the kinds of the deployed objects. Sends requests only if the last discovery did not show
-    /// one of them.
+    /// Checks that charts see the kinds of the objects that may be live. Sends requests only if the last discovery did
+    /// not show one of them.
     ///
     /// # Errors
     /// The server of one does not answer.
@@ -38,10 +35,18 @@ impl StepContext<'_> {
     /// As [`StepContext::find_hidden_kinds`].
     pub(super) fn check_hidden_kinds(&self) -> Result<(), Failed> {
         let mapper = &self.shared.applier.mapper;
-        let (silent, release) = (mapper.silent(), self.release().unwrap_or_default());
-        let deployed = release.deployed_marks().map(|marks| &*marks.objects).unwrap_or_default();
+        let silent = mapper.silent();
+        if silent.is_empty() {
+            return Ok(());
+        }
+        let release = self.release().unwrap_or_default();
+        if release.newest().is_some_and(|(_, newest)| newest.status == Status::Uninstalled) {
+            return Ok(());
+        }
+        // The next revision also deletes what only a later attempt has made.
+        let live = release.live().flat_map(|(_, revision)| revision.marks.iter().flat_map(|marks| &marks.objects));
         let is_known = |object: &MarkedObject| mapper.known(&object.api_version, &object.key.kind).is_some();
-        match hidden(&silent, deployed, is_known) {
+        match hidden(&silent, live, is_known) {
             Some((version, object)) => Err(unseen(version, object).into()),
             None => Ok(()),
         }
