@@ -32,6 +32,20 @@ fn serving(server: Arc<MemoryApi>, chart: &'static str, on_failure: OnGateFailur
     })
 }
 
+/// Creates a controller that brings v2, and that only timers and changes wake.
+fn without_period(server: Arc<MemoryApi>, rule: Arc<RolloutRule>) -> World {
+    World::with_events(server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
+        (settings.rollout, settings.period) = (Some(rule), Duration::ZERO);
+    })
+}
+
+/// Creates such a controller that pauses for an hour after each step.
+fn pausing(server: Arc<MemoryApi>, gate: &str, on_failure: OnGateFailure) -> World {
+    let canary = kube::core::Selector::from_iter([("tier", "canary")]);
+    let rule = rollout_of(Some(canary), &[50], gate, on_failure);
+    without_period(server, Arc::new(RolloutRule { bake_for: Duration::from_secs(3600), ..rule }))
+}
+
 /// Creates six releases of one chart.
 async fn installed(on_failure: OnGateFailure) -> World {
     install(serving(empty(), "v1", on_failure)).await
@@ -533,12 +547,7 @@ async fn a_release_whose_token_was_judged_late_is_looked_at_when_the_pause_of_a_
     let mut resource = world.server.object(&path).unwrap();
     resource["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/retry-now": "one"});
     world.server.put(&path, resource, "user");
-    let canary = kube::core::Selector::from_iter([("tier", "canary")]);
-    let mut pausing = rollout_of(Some(canary), &[50], "", OnGateFailure::Halt);
-    pausing.bake_for = Duration::from_secs(3600);
-    let world = World::with_events(world.server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
-        (settings.rollout, settings.period) = (Some(Arc::new(pausing)), Duration::ZERO);
-    });
+    let world = pausing(world.server, "", OnGateFailure::Halt);
     // At first, the server does not say whether the status can report the token.
     world.server.refuse(|call| call.path.ends_with("dryRun=All").then(|| Error::from_status(503, "", "away")));
     world.reconcile_one(&a).await;
@@ -662,13 +671,7 @@ async fn canaries_that_prove_nothing_are_woken_and_taken_back_when_the_pause_end
         set_deployment_ready(&world, name, false);
         world.reconcile_one(key).await;
     }
-    let canary = kube::core::Selector::from_iter([("tier", "canary")]);
-    let gate = "releases.ready / releases.updated >= 0.5";
-    let mut pausing = rollout_of(Some(canary), &[50], gate, OnGateFailure::Rollback);
-    pausing.bake_for = Duration::from_secs(3600);
-    let world = World::with_events(world.server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
-        (settings.rollout, settings.period) = (Some(Arc::new(pausing)), Duration::ZERO);
-    });
+    let world = pausing(world.server, "releases.ready / releases.updated >= 0.5", OnGateFailure::Rollback);
     world.open();
     for key in [&x, &y, &x, &y, &a] {
         world.reconcile_one(key).await;
@@ -701,12 +704,7 @@ async fn woken(world: &World) -> Vec<ResourceKey> {
 async fn a_release_whose_status_is_written_while_the_pause_ends_looks_at_its_turn_again() {
     let _simulation = outside::Simulation::begin("2026-01-01T12:00:00Z".parse().unwrap(), 1);
     let (world, [_, b, .., x, y]) = (installed(OnGateFailure::Halt).await, keys());
-    let canary = kube::core::Selector::from_iter([("tier", "canary")]);
-    let mut pausing = rollout_of(Some(canary), &[50], "", OnGateFailure::Halt);
-    pausing.bake_for = Duration::from_secs(3600);
-    let world = World::with_events(world.server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
-        (settings.rollout, settings.period) = (Some(Arc::new(pausing)), Duration::ZERO);
-    });
+    let world = pausing(world.server, "", OnGateFailure::Halt);
     world.open();
     for key in [&x, &y, &x, &y] {
         world.reconcile_one(key).await;
@@ -803,9 +801,7 @@ async fn with_a_canary_in_trouble(is_refused: bool) -> World {
 #[tokio::test(start_paused = true)]
 async fn a_canary_that_stops_the_rollout_by_its_own_report_is_woken_to_be_taken_back() {
     let (world, [.., x, _]) = (with_a_canary_in_trouble(false).await, keys());
-    let world = World::with_events(world.server, Arc::new(Stub { chart: "v2", ..Stub::default() }), |settings| {
-        (settings.rollout, settings.period) = (Some(rule(OnGateFailure::Rollback)), Duration::ZERO);
-    });
+    let world = without_period(world.server, rule(OnGateFailure::Rollback));
     world.open();
     let phase = || world.shared.count().rollout.unwrap().phase;
     for _ in 0..5 {
