@@ -507,26 +507,40 @@ async fn a_fight_with_someone_who_deletes_is_reported_too() {
     );
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_finalizer_that_someone_keeps_removing_is_added_ever_more_rarely() {
-    let world = World::new(spec());
-    world.annotate("reconcile-period", "0");
-    world.work_for(SECOND).await;
-    let added = || world.server.log().iter().filter(|line| **line == format!("PATCH {PRIMARY}")).count();
-    let before = (added(), world.server.writes());
+/// Works for ten minutes, while someone removes the finalizer soon after each addition. `edit` changes the resource every
+/// tenth of a second as well, and returns whether it did.
+async fn work_while_removed(world: &World, edit: impl Fn(u32, &mut Value) -> bool) {
     let removing = async {
-        for _ in 0..6000 {
+        for tick in 0..6000 {
             let mut primary = world.server.object(PRIMARY).unwrap();
-            if primary["metadata"]["finalizers"] == json!([FINALIZER]) {
+            let is_there = primary["metadata"]["finalizers"] == json!([FINALIZER]);
+            if is_there {
                 primary["metadata"]["finalizers"] = json!([]);
+            }
+            if edit(tick, &mut primary) || is_there {
                 world.server.put(PRIMARY, primary, "cleaner");
             }
             tokio::time::sleep(SECOND / 10).await;
         }
     };
     world.work_until(removing).await;
+}
+
+/// Returns how often the finalizer was written.
+fn finalizer_writes(world: &World) -> usize {
+    world.server.log().iter().filter(|line| **line == format!("PATCH {PRIMARY}")).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_someone_keeps_removing_is_added_ever_more_rarely() {
+    let world = World::new(spec());
+    world.annotate("reconcile-period", "0");
+    world.work_for(SECOND).await;
+    let before = (finalizer_writes(&world), world.server.writes());
+    work_while_removed(&world, |_, _| false).await;
+    let added = finalizer_writes(&world) - before.0;
     // Five at once, and then after 4, 8, 16, … seconds.
-    assert!((8..=15).contains(&(added() - before.0)), "{} times", added() - before.0);
+    assert!((8..=15).contains(&added), "{added} times");
     assert!(world.server.writes() - before.1 <= 45, "{} writes", world.server.writes() - before.1);
     let condition = world.condition("Irreconcilable").unwrap();
     let expected = "True/ReconcileError/something removes the finalizer uninstall-helm-release each time";
@@ -542,33 +556,23 @@ async fn whoever_removes_the_finalizer_does_not_end_the_wait_with_an_annotation_
     let world = World::new(spec());
     world.annotate("reconcile-period", "0");
     world.work_for(SECOND).await;
-    let added = || world.server.log().iter().filter(|line| **line == format!("PATCH {PRIMARY}")).count();
-    let before = added();
-    let removing = async {
-        for tick in 0..6000 {
-            let mut primary = world.server.object(PRIMARY).unwrap();
-            let is_there = primary["metadata"]["finalizers"] == json!([FINALIZER]);
-            if is_there {
-                primary["metadata"]["finalizers"] = json!([]);
-            }
-            let is_edited = tick % 10 == 0;
-            if is_edited {
-                primary["metadata"]["annotations"][PERIOD] = format!("{}h", 1 + tick).into();
-            }
-            if is_there || is_edited {
-                world.server.put(PRIMARY, primary, "cleaner");
-            }
-            tokio::time::sleep(SECOND / 10).await;
+    let before = finalizer_writes(&world);
+    let edit = |tick: u32, primary: &mut Value| {
+        let is_edited = tick % 10 == 0;
+        if is_edited {
+            primary["metadata"]["annotations"][PERIOD] = format!("{}h", 1 + tick).into();
         }
+        is_edited
     };
-    world.work_until(removing).await;
-    assert!((8..=15).contains(&(added() - before)), "{} times", added() - before);
-    let before = added();
+    work_while_removed(&world, edit).await;
+    let added = finalizer_writes(&world) - before;
+    assert!((8..=15).contains(&added), "{added} times");
+    let before = finalizer_writes(&world);
     let mut primary = world.server.object(PRIMARY).unwrap();
     primary["metadata"]["annotations"]["helm.sdk.operatorframework.io/retry-now"] = "1".into();
     world.server.put(PRIMARY, primary, "user");
     world.work_for(SECOND).await;
-    assert_eq!(added(), before + 1);
+    assert_eq!(finalizer_writes(&world), before + 1);
 }
 
 #[tokio::test(start_paused = true)]
