@@ -88,8 +88,8 @@ impl Events {
         Events { named: self.named.clone().map(|named| Named { controller: controller.into(), ..named }) }
     }
 
-    /// Publishes an outcome in the background, as soon as the server has time for it. What the server cannot take now
-    /// is tried again for two minutes. Any other failure is only logged, and a missing permission only once.
+    /// Publishes an outcome in the background, as soon as the server has time for it. Retries for two minutes what the
+    /// server cannot take now. Any other failure is only logged, and a missing permission only once.
     pub fn publish(&self, on: ObjectReference, outcome: Outcome) {
         if let Some(named) = &self.named {
             if let Some(listener) = &named.listener {

@@ -1,5 +1,5 @@
-//! The queue of events to publish. Under load, publishing yields to reconciles. What the server cannot take now is
-//! tried again, as by client-go, and holds later events of its namespace up meanwhile.
+//! The queue of events to publish. Under load, publishing yields to reconciles. Like client-go, it retries what the
+//! server cannot take now; later events of the same namespace wait meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -28,7 +28,7 @@ const MANY: usize = 2048;
 pub(super) const MOST: usize = 2 * MANY;
 /// The longest pause after failures in a row.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// How long an event is tried. client-go gives up after 12 tries, 10 s apart.
+/// How long an event is retried. client-go gives up after 12 tries, 10 s apart.
 const OLDEST: Duration = Duration::from_secs(120);
 
 /// Publishes events one at a time, oldest first.
@@ -55,7 +55,7 @@ struct Letter {
     on: ObjectReference,
     outcome: Outcome,
     at: Timestamp,
-    /// The same by a clock that nobody sets: when the time of day goes back, no event must be tried for hours.
+    /// The same on the monotonic clock: if the time of day is set back, no event must be retried for hours.
     queued: Instant,
     /// Whether it was sent before, and the server may have received it.
     is_repeated: bool,
@@ -184,7 +184,7 @@ impl Letter {
         }
     }
 
-    /// Takes its occurrence back, before it is sent again.
+    /// Takes back its occurrence before it is sent again.
     fn uncount(&self) {
         self.named.recorder.uncount(&self.named.event(&self.on, &self.outcome));
     }

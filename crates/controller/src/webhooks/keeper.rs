@@ -19,11 +19,11 @@ use crate::runtime::pages;
 use crate::runtime::readiness::Requirement;
 use crate::server;
 
-/// How long the Secret must last before its loss is an accident. Otherwise someone deletes it each time.
+/// A Secret that is lost sooner than this after it appeared is deleted each time, not by accident.
 const LASTS: Duration = Duration::from_secs(3);
 
 const DELETED: &str =
-    "Someone deletes the Secret with the certificates of webhooks as soon as it is created: waiting to create it again";
+    "Something deletes the Secret with the webhook certificates as soon as it is created: waiting before it is created again";
 
 /// The certificates of a process that makes its own.
 pub(super) struct Keeper {

@@ -63,8 +63,8 @@ pub(super) fn expand(key: &str, text: &str, env: &Env) -> Result<String, Error> 
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// Returns the names in `$VAR` and `${VAR}` for which there is no variable, so that they disappear from the text. A template
-/// that reads a variable with `env` may have a default for it.
+/// Returns the names in `$VAR` and `${VAR}` of variables that are not set: these references disappear from the text. A
+/// template that reads a variable with `env` may have a default for it.
 pub(super) fn unset(text: &str, env: &Env) -> BTreeSet<String> {
     let unset = RefCell::new(BTreeSet::new());
     let noting = |name: &str| {

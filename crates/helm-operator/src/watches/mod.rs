@@ -223,7 +223,7 @@ pub fn load(path: &Path) -> Result<Vec<Watch>, Error> {
     Ok(watches)
 }
 
-/// Logs which environment variables override values name although they are not set. Only the operator does: other commands
+/// Logs which override values name environment variables that are not set. Only the operator calls this: other commands
 /// may read the file in another environment.
 pub(crate) fn log_unset(path: &Path, watches: &[Watch]) {
     for warning in watches.iter().filter_map(unset) {

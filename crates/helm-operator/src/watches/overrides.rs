@@ -34,7 +34,7 @@ pub struct Overrides {
     typed_keys: Vec<String>,
     /// The paths whose text depends on the operator's environment.
     from_environment: BTreeSet<String>,
-    /// The paths whose text lacks environment variables, with the names of these.
+    /// The paths whose text names environment variables that are not set, with these names.
     unset: BTreeMap<String, BTreeSet<String>>,
 }
 
@@ -71,7 +71,7 @@ impl Overrides {
         Ok(Overrides { kind: kind.into(), texts, strings, typed_keys, from_environment, unset })
     }
 
-    /// Sets the paths whose text depends on the operator's environment, and those that lack variables. Default: none.
+    /// Sets the paths whose text depends on the operator's environment, and those whose variables are not set. Default: none.
     pub(super) fn with_environment(
         self,
         from_environment: BTreeSet<String>,
@@ -81,7 +81,7 @@ impl Overrides {
     }
 
     /// Returns the paths whose text names environment variables that are not set, and which: `image.tag ($TAG)`. `None`
-    /// if there are none. A name that is not in capitals may be part of a password with a dollar sign, so it is left out.
+    /// if there are none. Leaves out names that are not in capitals: they may be part of a password with a dollar sign.
     pub(super) fn unset(&self) -> Option<String> {
         let of = |(key, names): (&String, &BTreeSet<String>)| {
             let names = names.iter().filter(|name| is_in_capitals(name)).map(|name| format!("${name}"));
@@ -181,7 +181,7 @@ impl fmt::Debug for Overrides {
     }
 }
 
-/// Returns whether a name is written as those of environment variables usually are.
+/// Returns whether a name is written as environment variables usually are.
 fn is_in_capitals(name: &str) -> bool {
     !name.starts_with(|c: char| c.is_ascii_digit())
         && name.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_')

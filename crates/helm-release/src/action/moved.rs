@@ -1,12 +1,13 @@
-//! Finds live objects that two API groups serve: a release that names such an object in the other group has not dropped it.
+//! Finds live objects that two API groups serve. A release that names such an object in the other group has not dropped
+//! it.
 
 use super::{Environment, Error};
 use crate::kube::{ApplyError, ObjectKey};
 use crate::storage::MarkedObject;
 
 /// Returns whether the server stores a dropped object and one of these as one, each with its `apiVersion`: OpenShift serves
-/// role bindings in `authorization.openshift.io` as well. Deleting one would delete the other. Reads only objects that
-/// differ from the dropped one in nothing but their API group.
+/// role bindings in `authorization.openshift.io` as well. Deleting one would delete the other. Reads only objects whose
+/// keys differ from the dropped one's only in the API group.
 ///
 /// # Errors
 /// An object cannot be read, although it may be.

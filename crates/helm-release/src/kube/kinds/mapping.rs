@@ -220,6 +220,11 @@ impl Mapper {
     }
 }
 
+/// Returns whether an entry of `.Capabilities.APIVersions` is a kind of this group version.
+fn is_kind_of(entry: &str, api_version: &str) -> bool {
+    entry.strip_prefix(api_version).is_some_and(|rest| rest.starts_with('/'))
+}
+
 fn find(found: &Found, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
     found.resources.get(&(Arc::from(api_version), Arc::from(kind))).cloned()
 }
@@ -231,8 +236,7 @@ impl Found {
 
     /// Returns whether charts see a kind of this group version.
     fn knows_kinds_of(&self, api_version: &str) -> bool {
-        let is_kind_of = |known: &String| known.strip_prefix(api_version).is_some_and(|rest| rest.starts_with('/'));
-        self.api_versions.iter().any(is_kind_of)
+        self.api_versions.iter().any(|known| is_kind_of(known, api_version))
     }
 
     /// Returns why a kind was not found.
@@ -265,14 +269,13 @@ impl Found {
         }
     }
 
-    /// Keeps the kinds for charts of API servers that do not answer, and whose kinds discovery no longer names. A control
+    /// Keeps for charts the kinds of API servers that do not answer and whose kinds discovery no longer names. A control
     /// plane that has just started does not know them: a chart that asks for one would drop its objects, and the upgrade
     /// would delete them as soon as the server answers.
     fn keep_unanswered(&mut self, before: &Found) {
         for silent in &self.stale {
             let is_named = self.resources.keys().any(|(api_version, _)| api_version == silent);
-            let of_it = format!("{silent}/");
-            let known = before.api_versions.iter().filter(|known| !is_named && known.starts_with(&of_it));
+            let known = before.api_versions.iter().filter(|known| !is_named && is_kind_of(known, silent));
             self.api_versions.extend(known.cloned());
         }
     }
