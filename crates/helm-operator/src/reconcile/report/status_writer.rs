@@ -24,7 +24,7 @@ use crate::reconcile::step_context::StepContext;
 use crate::status::history::HistoryEntry;
 use crate::status::reason::Reason;
 use crate::status::{DeployedRelease, Facts, Fault, Health, ObjectCount, Stall, Status, condition};
-use crate::view::primary::Primary;
+use crate::view::primary::{Primary, Received};
 use crate::view::release::{ReleaseRecords, Revision, Trust};
 
 /// The remedy if the status of a resource that exists is not found for long.
@@ -308,16 +308,7 @@ async fn write_status(
         }
         Ok(Some(answer)) => {
             status_events::publish(context, primary, &status);
-            let mut answered = answer.primary.status.clone();
-            context.shared.primary_written(answer);
-            // It may have left the watch before the write.
-            let Some(known) = context.shared.cache.primary_with_uid(context.key, primary.uid()) else { return };
-            // The cache parses the computed fields of a response.
-            answered.fields = known.status.fields.clone();
-            let is_changed = !answered.has_same(&status);
-            let known = is_changed.then(|| Box::new((timeless_hash(&status), hash(&answered))));
-            context.change_memory_of(primary, |h| (h.status.written, h.status.notes) = (known, None));
-            written(context);
+            take_answer(context, primary, &status, answer);
         }
         Err(error) => {
             if error.is_not_found() {
@@ -330,6 +321,20 @@ async fn write_status(
             }
         }
     }
+}
+
+/// Stores the response to a status write, in which the server may have changed the status.
+fn take_answer(context: &StepContext<'_>, primary: &Primary, status: &Status, answer: Received) {
+    let mut answered = answer.primary.status.clone();
+    context.shared.primary_written(answer);
+    // It may have left the watch before the write.
+    let Some(known) = context.shared.cache.primary_with_uid(context.key, primary.uid()) else { return };
+    // The cache parses the computed fields of a response.
+    answered.fields = known.status.fields.clone();
+    let is_changed = !answered.has_same(status);
+    let known = is_changed.then(|| Box::new((timeless_hash(status), hash(&answered))));
+    context.change_memory_of(primary, |h| (h.status.written, h.status.notes) = (known, None));
+    written(context);
 }
 
 /// Logs why the status could not be written, and schedules the next attempt, unless the resource is gone. A failure before

@@ -149,8 +149,8 @@ impl Applier {
     ///
     /// # Errors
     /// The first hook that failed, timed out or cannot be recorded, or the deletion that was not answered of one that may
-    /// still run. Pre-delete and post-delete hooks whose namespace is
-    /// being deleted cannot be created; they are skipped and returned instead.
+    /// still run. Pre-delete and post-delete hooks whose namespace is being deleted cannot be created; they are skipped and
+    /// returned instead.
     pub(crate) fn run_hooks<'a>(
         &'a self,
         release: &'a mut Release,
@@ -193,26 +193,7 @@ impl Applier {
                     run.slot.hook_failed(&object).await;
                 }
                 let run = run.after(&error);
-                let policies = error.policies(&release.hooks[*at]);
-                let mut cleaned = self.delete_failed((&*release, *at), error.whose(), policies, &run).await;
-                if !error.leaves_it_running() {
-                    log_cleanup(cleaned);
-                    cleaned = self.end_rest(release, *at, &run).await;
-                }
-                let error = match cleaned {
-                    // Once the revision has failed, nothing ends what still runs.
-                    Err(source) if source.leaves_end_open() => {
-                        HookError::Unended { why: Box::new(error), source: Box::new(source) }
-                    }
-                    Err(refused) if error.leaves_it_running() => {
-                        abandon::note_unended(release, (*at, policies), refused, &run);
-                        error
-                    }
-                    cleaned => {
-                        log_cleanup(cleaned);
-                        error
-                    }
-                };
+                let error = self.end_failed(release, *at, error, &run).await;
                 for earlier in &order[..done] {
                     let deleted = self.delete_by_policy((&*release, *earlier), MadeBy::ThisAction, SUCCEEDED, &run);
                     log_cleanup(deleted.await);
@@ -221,6 +202,31 @@ impl Applier {
             }
         }
         Ok(skipped)
+    }
+
+    /// Deletes by policy what a failed hook made, and ends what still runs of it. Returns the hook's error, or the one that
+    /// leaves the end open.
+    async fn end_failed(&self, release: &Release, at: usize, error: HookError, run: &HookRun<'_>) -> HookError {
+        let policies = error.policies(&release.hooks[at]);
+        let mut cleaned = self.delete_failed((release, at), error.whose(), policies, run).await;
+        if !error.leaves_it_running() {
+            log_cleanup(cleaned);
+            cleaned = self.end_rest(release, at, run).await;
+        }
+        match cleaned {
+            // Once the revision has failed, nothing ends what still runs.
+            Err(source) if source.leaves_end_open() => {
+                HookError::Unended { why: Box::new(error), source: Box::new(source) }
+            }
+            Err(refused) if error.leaves_it_running() => {
+                abandon::note_unended(release, (at, policies), refused, run);
+                error
+            }
+            cleaned => {
+                log_cleanup(cleaned);
+                error
+            }
+        }
     }
 
     /// Resets hooks whose objects a process deleted because a later hook failed, if it died before it recorded the
