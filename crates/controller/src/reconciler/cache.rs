@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::Hash;
 use std::sync::{Arc, Mutex, RwLock};
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use outside::sync::{self, lock};
 
 use super::decoded::Invalid;
@@ -92,6 +93,12 @@ impl<K: Kind> Cache<K> {
     /// Returns the object with this key if its current state does not decode.
     pub(super) fn invalid(&self, key: &ResourceKey) -> Option<Invalid> {
         self.store.invalid(key)
+    }
+
+    /// Returns the metadata of the object with this key as last seen or written, even if the object does not decode.
+    pub(super) fn metadata(&self, key: &ResourceKey) -> Option<ObjectMeta> {
+        let known = self.newest(key).map(|object| object.meta().clone());
+        known.or_else(|| Some(self.invalid(key)?.metadata))
     }
 
     /// Wakes a resource once, when the object next changes or is deleted, regardless of the resource to which it

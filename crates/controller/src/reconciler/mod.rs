@@ -10,6 +10,7 @@ mod cache;
 mod conditions;
 mod contract;
 mod decoded;
+mod deletion;
 mod failing;
 mod failure;
 mod kind;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::{DeleteParams, PatchParams, Preconditions};
+use kube::api::PatchParams;
 use kube::core::object::HasStatus;
 use kube::{Api, ResourceExt as _};
 use serde::Serialize;
@@ -23,7 +23,7 @@ use crate::report::{Outcome, Reason};
 use crate::runtime::readiness;
 
 /// How often the write or deletion of an object that keeps changing is tried in one reconcile.
-const ATTEMPTS: u32 = 5;
+pub(super) const ATTEMPTS: u32 = 5;
 
 /// A resource that is being reconciled, with helpers for the common cases: apply what it owns, write a status, publish
 /// an event.
@@ -256,7 +256,7 @@ impl<'a, R: Kind> Scope<'a, R> {
     }
 
     /// Returns whether the resource is the object's controller.
-    fn owns(&self, metadata: &ObjectMeta) -> bool {
+    pub(super) fn owns(&self, metadata: &ObjectMeta) -> bool {
         let uid = self.resource.meta().uid.as_deref();
         let mut owners = metadata.owner_references.iter().flatten();
         owners.any(|owner| owner.controller == Some(true) && Some(&*owner.uid) == uid)
@@ -327,38 +327,6 @@ impl<'a, R: Kind> Scope<'a, R> {
 
     fn api_of<K: Kind>(&self, object: &K) -> Api<K> {
         self.api_in(object.meta().namespace.as_deref().unwrap_or_default())
-    }
-
-    /// Deletes an object of the resource, and returns whether it existed. `cache` must cover it. The garbage collector
-    /// deletes the object's dependents in the background, including the pods of a Job.
-    ///
-    /// Deletes only the state that was judged to be the resource's: an object that has changed since is read and judged
-    /// again.
-    ///
-    /// # Errors
-    /// Fails if the object has another controller, or none, if it changes before each of several attempts, or if the
-    /// server rejects the request.
-    pub async fn delete<K: Kind>(&self, cache: &Cache<K>, key: &ResourceKey) -> Result<bool, WriteError> {
-        let Some(live) = cache.newest(key) else { return Ok(false) };
-        let (api, mut judged, mut attempt) = (self.api_of(&*live), live.meta().clone(), 1);
-        loop {
-            if !self.owns(&judged) {
-                return Err(foreign(&*live));
-            }
-            if judged.deletion_timestamp.is_some() {
-                return Ok(true);
-            }
-            match kind::delete(api.clone(), &key.name, &deletion_of(&judged)).await {
-                Ok(()) => return Ok(true),
-                Err(error) if is_missing(&error) => return Ok(false),
-                Err(error) if is_conflict(&error) && attempt < ATTEMPTS => attempt += 1,
-                Err(source) => return Err(failed(&*live, source)),
-            }
-            match kind::metadata(api.clone(), &key.name).await.map_err(|source| failed(&*live, source))? {
-                Some(found) if found.uid == judged.uid => judged = found,
-                _ => return Ok(false),
-            }
-        }
     }
 
     /// Writes the status if it differs from the resource's, as last seen or written, and returns whether it did. Fields
@@ -453,12 +421,6 @@ fn has_changed(judged: &ObjectMeta, found: &ObjectMeta) -> bool {
     found.uid == judged.uid && found.resource_version != judged.resource_version
 }
 
-/// Returns the options that delete an object in exactly this state, and its dependents in the background.
-fn deletion_of(judged: &ObjectMeta) -> DeleteParams {
-    let (uid, resource_version) = (judged.uid.clone(), judged.resource_version.clone());
-    DeleteParams::background().preconditions(Preconditions { uid, resource_version })
-}
-
 /// Encodes the object as JSON, with its kind, which Rust types of custom resources do not encode.
 fn encode<K: Kind>(object: &K) -> Result<Value, WriteError> {
     let mut encoded = serde_json::to_value(object).map_err(|e| WriteError::Encode(kind(object), e))?;
@@ -488,7 +450,7 @@ pub(super) fn is_gone(error: &kube::Error) -> bool {
     is_conflict(error) || is_missing(error)
 }
 
-fn is_missing(error: &kube::Error) -> bool {
+pub(super) fn is_missing(error: &kube::Error) -> bool {
     matches!(error, kube::Error::Api(status) if status.is_not_found())
 }
 

@@ -260,6 +260,25 @@ async fn only_the_object_that_was_judged_is_deleted() {
     assert!(!scope.delete(&seen, &key("missing")).await.unwrap());
 }
 
+#[tokio::test]
+async fn an_object_that_does_not_decode_is_deleted_by_its_resource_alone() {
+    let world = World::new();
+    let (note, other) = (world.add("a", "one"), world.add("b", "one"));
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    scope.apply(&world.cached(), map("one")).await.unwrap();
+    let mut wrong = world.server.object(MAP).unwrap();
+    wrong["data"]["text"] = 7.into();
+    world.server.put(MAP, wrong, "user");
+    let mut watching = Watching::new(Stores::of(&world.context), settings::Settings::<Note>::new(&world.context));
+    let cache: Cache<ConfigMap> = watching.owned("");
+    cache.store().listed(store::Reach::Everywhere).wait().await;
+    assert!(cache.get(&key("a")).is_none());
+    let refused = Scope::new(&world.context, &other, MANAGER).delete(&cache, &key("a")).await.unwrap_err();
+    assert_eq!((refused.reason(), world.server.object(MAP).is_some()), ("ObjectConflict", true));
+    assert!(scope.delete(&cache, &key("a")).await.unwrap());
+    assert!(world.server.object(MAP).is_none());
+}
+
 /// Changes the ConfigMap just before each of the next `requests` with this method arrives.
 fn change_before(
     world: &World,
