@@ -363,13 +363,13 @@ impl<'a, R: Kind> Scope<'a, R> {
                 self.resources.wrote(written);
                 Ok(true)
             }
-            Err(error) if is_conflict(&error) => Ok(false),
-            // The resource may be missing, or the subresource.
+            // Another resource may have its name, or none. Of the same one, the subresource may be missing, or a webhook
+            // may refuse the status with a code that reads like a conflict.
             Err(error) if is_gone(&error) => match kind::metadata(api, &name).await.map_err(WriteError::Status)? {
-                Some(live) if live.uid == self.resource.meta().uid => {
-                    let kind = readiness::kind(&R::kind(&()), &R::api_version(&()));
-                    Err(WriteError::NoStatus { kind })
-                }
+                Some(live) if live.uid == self.resource.meta().uid => Err(match is_conflict(&error) {
+                    true => WriteError::Status(error),
+                    false => WriteError::NoStatus { kind: readiness::kind(&R::kind(&()), &R::api_version(&())) },
+                }),
                 _ => Ok(false),
             },
             Err(error) => Err(WriteError::Status(error)),

@@ -448,6 +448,25 @@ async fn a_kind_without_the_status_subresource_loses_no_status_silently() {
     assert_eq!(status(&note).await, Ok(false), "it is gone");
 }
 
+/// A webhook may refuse with any code.
+#[tokio::test]
+async fn a_status_that_is_refused_with_the_code_of_a_conflict_is_not_lost_silently() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    world.server.refuse(|call| {
+        let is_status = call.path.split('?').next().is_some_and(|path| path.ends_with("/status"));
+        is_status.then(|| outside::Error::from_status(409, "Conflict", "not now"))
+    });
+    let status = async |note: &Arc<Note>| {
+        let written = Scope::new(&world.context, note, MANAGER).status(&NoteStatus { text: "told".into() }).await;
+        written.map_err(|error| error.reason())
+    };
+    assert_eq!(status(&note).await, Err("StatusFailed"));
+    let mut reborn = (*note).clone();
+    reborn.metadata.uid = Some("another".into());
+    assert_eq!(status(&Arc::new(reborn)).await, Ok(false), "another resource has its name");
+}
+
 /// An event may arrive after the next reconcile, so the last write counts, not the cached state.
 #[tokio::test]
 async fn a_change_back_to_the_cached_state_is_written_while_the_event_of_the_last_write_is_missing() {
