@@ -10,7 +10,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use outside::sync::{self, lock};
 
 use super::decoded::Invalid;
-use super::kind::Kind;
+use super::kind::{Kind, is_of_another};
 use super::store::{Store, StoreListener};
 use crate::ResourceKey;
 use crate::runtime::guarded::guarded;
@@ -46,9 +46,13 @@ impl<K: Kind> Cache<K> {
         Cache::new(Arc::new(Store::with(objects)), Index::new(resources_of, |_, _, _| ()))
     }
 
-    /// Returns the objects of a resource, sorted by namespace and name.
+    /// Returns the objects of a resource, sorted by namespace and name. An object whose controller was a deleted
+    /// resource of the same kind and name is not among them: until the garbage collector deletes it, the new resource
+    /// could take a finished Job for its own.
     pub fn of(&self, resource: &impl Kind) -> Vec<Arc<K>> {
-        self.index.get(&ResourceKey::of(resource))
+        let mut objects = self.index.get(&ResourceKey::of(resource));
+        objects.retain(|object| !is_of_another(&**object, resource));
+        objects
     }
 
     /// Returns the object with this key, regardless of the resource to which it belongs.

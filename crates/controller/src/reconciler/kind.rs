@@ -2,7 +2,7 @@
 
 use std::fmt::Debug;
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use kube::api::{DeleteParams, GetParams, Patch, PatchParams};
 use kube::core::{ClusterResourceScope, NamespaceResourceScope, Request};
 use kube::{Api, Client, Resource, ResourceExt as _};
@@ -119,9 +119,19 @@ pub(super) async fn delete<K: Kind>(api: Api<K>, name: &str, params: &DeletePara
 
 /// Returns the resource of kind `R` that the object's controller reference names.
 pub(super) fn owner<R: Kind, K: Kind>(object: &K) -> Option<ResourceKey> {
-    let controller = object.owner_references().iter().find(|owner| owner.controller == Some(true))?;
+    let controller = controller(object)?;
     let group = group_of(&controller.api_version);
     let ours = controller.kind == R::kind(&()) && group == R::group(&());
     let namespace = if is_namespaced::<R>() { object.meta().namespace.as_deref()? } else { "" };
     ours.then(|| ResourceKey::new(namespace, &controller.name))
+}
+
+/// Returns whether the object's controller is another resource of this kind and name: one that has been deleted since.
+pub(super) fn is_of_another<R: Kind, K: Kind>(object: &K, resource: &R) -> bool {
+    let (Some(uid), Some(controller)) = (resource.meta().uid.as_ref(), controller(object)) else { return false };
+    controller.uid != *uid && owner::<R, K>(object) == Some(ResourceKey::of(resource))
+}
+
+fn controller<K: Kind>(object: &K) -> Option<&OwnerReference> {
+    object.owner_references().iter().find(|owner| owner.controller == Some(true))
 }

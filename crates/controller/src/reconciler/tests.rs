@@ -228,6 +228,21 @@ async fn an_object_of_a_resource_that_came_back_under_its_name_is_foreign() {
 }
 
 #[tokio::test]
+async fn an_object_of_a_deleted_resource_is_none_of_the_new_one_of_its_name() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    Scope::new(&world.context, &note, MANAGER).apply(&world.cached(), map("one")).await.unwrap();
+    let mut reborn = (*note).clone();
+    reborn.metadata.uid = Some("another".into());
+    let belonging = |cache: Cache<ConfigMap>| [&*note, &reborn].map(|note| cache.of(note).len());
+    assert_eq!(belonging(world.cached()), [1, 0]);
+    let mut mapped = world.server.object(MAP).unwrap();
+    mapped["metadata"]["ownerReferences"][0]["kind"] = "Other".into();
+    world.server.put(MAP, mapped, "user");
+    assert_eq!(belonging(world.cached()), [1, 1], "whose controller is of another kind");
+}
+
+#[tokio::test]
 async fn an_object_in_another_namespace_is_refused_and_one_that_is_going_is_left() {
     let world = World::new();
     let note = world.add("a", "one");
