@@ -14,6 +14,9 @@ use crate::runtime::guarded::guarded;
 /// Why an object does not decode if its type panics.
 const PANICKED: &str = "its Rust type panicked, which is a bug; the log has the message and place";
 
+/// How serde's errors begin that quote a value.
+const QUOTING: [&str; 3] = ["invalid type: ", "invalid value: ", "unknown variant "];
+
 /// An object of a list or watch.
 #[derive(Clone, Debug)]
 pub(super) enum Decoded<K> {
@@ -58,13 +61,31 @@ impl<K: Kind> Decoded<K> {
 /// Decodes an object, or names the field that does not fit. What its type does not read may nest to any depth.
 fn decode<K: Kind>(metadata: &ObjectMeta, contents: &Contents) -> Result<K, String> {
     match contents {
-        Contents::Values(value) => serde_path_to_error::deserialize(value).map_err(|error| error.to_string()),
+        Contents::Values(value) => serde_path_to_error::deserialize(value).map_err(|error| told(&error)),
         Contents::Text(text) => {
             let mut text = serde_json::Deserializer::from_str(text);
-            let mut object: K = serde_path_to_error::deserialize(&mut text).map_err(|error| error.to_string())?;
+            let mut object: K = serde_path_to_error::deserialize(&mut text).map_err(|error| told(&error))?;
             object.meta_mut().managed_fields.clone_from(&metadata.managed_fields);
             Ok(object)
         }
+    }
+}
+
+/// Returns the field and what is wrong with it, without its value: more people may read events and logs than the object,
+/// and a password may be where its type expects a reference to one.
+fn told(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+    let (text, cause) = (error.to_string(), error.inner().to_string());
+    let place = text.strip_suffix(&*cause).unwrap_or_default();
+    format!("{place}{}", without_value(&cause))
+}
+
+/// Drops the value that serde quotes: from its first mark to what the type expects.
+fn without_value(cause: &str) -> String {
+    let is_quoting = QUOTING.iter().any(|start| cause.starts_with(start));
+    let end = cause.rfind(", expected ").unwrap_or(cause.len());
+    match cause.find(['`', '"']).filter(|quote| is_quoting && *quote < end) {
+        Some(quote) => format!("{}{}", cause[..quote].trim_end(), &cause[end..]),
+        None => cause.to_owned(),
     }
 }
 
@@ -92,7 +113,27 @@ mod tests {
         let bad = json!({"metadata": {"name": "a", "namespace": "ns"}, "data": {"key": 7}});
         let Decoded::Invalid(invalid) = decoded(bad) else { unreachable!() };
         assert_eq!(invalid.metadata.name.as_deref(), Some("a"));
-        assert_eq!(invalid.cause, "data.key: invalid type: integer `7`, expected a string");
+        assert_eq!(invalid.cause, "data.key: invalid type: integer, expected a string");
+    }
+
+    /// What an older version took for a password may be a reference in the next.
+    #[test]
+    fn why_an_object_does_not_decode_quotes_no_value() {
+        for (quoting, told) in [
+            (r#"invalid type: string "a\", expected b", expected a map"#, "invalid type: string, expected a map"),
+            ("invalid value: integer `300`, expected u8 at line 1", "invalid value: integer, expected u8 at line 1"),
+            ("unknown variant `secret`, expected `a` or `b`", "unknown variant, expected `a` or `b`"),
+            ("unknown variant `secret`, there are no variants", "unknown variant"),
+            ("invalid type: map, expected `x`", "invalid type: map, expected `x`"),
+            ("missing field `a`", "missing field `a`"),
+        ] {
+            assert_eq!(without_value(quoting), told);
+        }
+        let secret = json!({"metadata": {"name": "a"}, "data": "hunter2"});
+        let Decoded::Invalid(invalid) = Decoded::<ConfigMap>::of(serde_json::from_value(secret).unwrap()) else {
+            unreachable!()
+        };
+        assert_eq!(invalid.cause, "data: invalid type: string, expected a map");
     }
 
     #[test]

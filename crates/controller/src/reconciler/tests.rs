@@ -881,7 +881,7 @@ async fn a_resource_that_does_not_decode_is_reported_and_stops_no_other() {
     run(&world, &notes, 1000).await;
     assert_eq!(*lock(&notes.reconciled), ["a"]);
     assert!(world.server.object(MAP).is_some());
-    let cause = "spec.text: invalid type: integer `7`, expected a string";
+    let cause = "spec.text: invalid type: integer, expected a string";
     let event = format!(
         "Warning Undecodable: the resource does not fit its type and is left alone until it is corrected: {cause}"
     );
