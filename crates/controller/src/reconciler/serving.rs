@@ -142,8 +142,11 @@ impl<R: Reconciler> Serving<R> {
                     return Err(Failure::FinalizerKept(finalizer.to_owned()));
                 }
                 Ok(released) => {
-                    // The event of an earlier change may come first, and must not repeat the cleanup.
-                    if now.resource_version == newest.meta().resource_version {
+                    // The event of an earlier change may come first, and must not repeat the cleanup. If others follow,
+                    // they must see that change.
+                    let own = self.reconciler.finalizers();
+                    let is_last = missing(own, &released).len() == own.len();
+                    if is_last || now.resource_version == newest.meta().resource_version {
                         self.resources.wrote(with_metadata(&*newest, released));
                     }
                     return Ok(Next::Wait);
