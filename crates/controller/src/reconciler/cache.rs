@@ -19,7 +19,8 @@ use crate::runtime::guarded::guarded;
 /// request.
 ///
 /// The cache lags behind the server, and behind the controller's own writes, until their events arrive. It omits
-/// objects that the Rust type cannot decode.
+/// objects that the Rust type cannot decode: before something is deleted because an object is missing, ask
+/// [`undecodable`](Self::undecodable).
 pub struct Cache<K> {
     store: Arc<Store<K>>,
     index: Arc<Index<ResourceKey, K>>,
@@ -63,6 +64,11 @@ impl<K: Kind> Cache<K> {
     /// Returns every object, sorted by namespace and name.
     pub fn all(&self) -> Vec<Arc<K>> {
         self.store.all()
+    }
+
+    /// Returns the keys of the objects that exist and are missing here because the Rust type cannot decode them, sorted.
+    pub fn undecodable(&self) -> Vec<ResourceKey> {
+        self.store.all_invalid()
     }
 
     /// Adds an index, which finds objects by what `keys` returns for each, such as the names of the Secrets that a pod

@@ -271,6 +271,15 @@ impl<K: Kind> Store<K> {
         }
     }
 
+    /// Returns the keys of all objects whose current state cannot be decoded, sorted.
+    pub(super) fn all_invalid(&self) -> Vec<ResourceKey> {
+        let state = self.read();
+        let invalid = state.objects.iter().filter(|(_, kept)| kept.valid().is_none());
+        let mut keys: Vec<ResourceKey> = invalid.map(|(key, _)| key.clone()).collect();
+        keys.sort();
+        keys
+    }
+
     /// Returns all objects, sorted by namespace and name.
     pub(super) fn all(&self) -> Vec<Arc<K>> {
         let state = self.read();

@@ -288,6 +288,7 @@ async fn an_object_that_does_not_decode_is_deleted_by_its_resource_alone() {
     let cache: Cache<ConfigMap> = watching.owned("");
     cache.store().listed(store::Reach::Everywhere).wait().await;
     assert!(cache.get(&key("a")).is_none());
+    assert_eq!((cache.undecodable(), cache.all().len()), (vec![key("a")], 0), "it exists");
     let refused = Scope::new(&world.context, &other, MANAGER).delete(&cache, &key("a")).await.unwrap_err();
     assert_eq!((refused.reason(), world.server.object(MAP).is_some()), ("ObjectConflict", true));
     assert!(scope.delete(&cache, &key("a")).await.unwrap());
