@@ -344,7 +344,8 @@ impl<R: Reconciler> Serving<R> {
             api_version: Some(R::Resource::api_version(&()).into_owned()),
             kind: Some(R::Resource::kind(&()).into_owned()),
             name: Some(key.name.to_string()),
-            namespace: metadata.namespace,
+            // Without one, an event goes to the namespace `default`, to other readers.
+            namespace: Some(key.namespace.to_string()).filter(|namespace| !namespace.is_empty()),
             uid: metadata.uid,
             resource_version: metadata.resource_version,
             field_path: None,

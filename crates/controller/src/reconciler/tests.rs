@@ -1719,6 +1719,17 @@ async fn a_shard_keeps_no_right_to_write_for_a_resource_that_leaves_just_before_
     assert_eq!(shard.serving(), 0);
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_ends_after_its_resource_is_told_in_the_namespace_that_had_it() {
+    let world = World::new();
+    let (context, serving, _queue) = serving_shard(&world, &Notes::default());
+    assert_eq!(serving.panicked(&key("gone")).await, ReconcileResult::Error);
+    context.events.flush(Duration::from_secs(2)).await;
+    let paths = world.server.paths();
+    let events: Vec<_> = paths.iter().filter(|path| path.contains("/events/")).collect();
+    assert!(events.len() == 1 && events[0].contains("/namespaces/ns/events/gone."), "{events:?}");
+}
+
 /// Refuses patches of notes.
 fn refuse_drains(world: &World) {
     world.server.refuse(|call| {
