@@ -111,12 +111,7 @@ fn replace(path: &Path, content: &[u8], model: Option<&fs::Metadata>) -> io::Res
 }
 
 /// Creates a file that takes the place of an old one, or is copied from a model.
-fn write_new(
-    path: &Path,
-    content: &[u8],
-    old: Option<&fs::Metadata>,
-    model: Option<&fs::Metadata>,
-) -> io::Result<()> {
+fn write_new(path: &Path, content: &[u8], old: Option<&fs::Metadata>, model: Option<&fs::Metadata>) -> io::Result<()> {
     let mut file = File::create_new(path)?;
     if let Some(old) = old {
         // Not everyone may give a file to its owner.

@@ -22,8 +22,7 @@ use crate::server;
 /// A Secret that is lost sooner than this after it appeared is deleted each time, not by accident.
 const LASTS: Duration = Duration::from_secs(3);
 
-const DELETED: &str =
-    "Something deletes the Secret with the webhook certificates as soon as it is created: waiting before it is created again";
+const DELETED: &str = "Something deletes the Secret with the webhook certificates as soon as it is created: waiting before it is created again";
 
 /// The certificates of a process that makes its own.
 pub(super) struct Keeper {

@@ -193,7 +193,7 @@ impl Applier {
                     run.slot.hook_failed(&object).await;
                 }
                 let run = run.after(&error);
-                let error = self.end_failed(release, *at, error, &run).await;
+                let error = self.clear_failed(release, *at, error, &run).await;
                 for earlier in &order[..done] {
                     let deleted = self.delete_by_policy((&*release, *earlier), MadeBy::ThisAction, SUCCEEDED, &run);
                     log_cleanup(deleted.await);
@@ -206,7 +206,7 @@ impl Applier {
 
     /// Deletes by policy what a failed hook made, and ends what still runs of it. Returns the hook's error, or the one that
     /// leaves the end open.
-    async fn end_failed(&self, release: &Release, at: usize, error: HookError, run: &HookRun<'_>) -> HookError {
+    async fn clear_failed(&self, release: &Release, at: usize, error: HookError, run: &HookRun<'_>) -> HookError {
         let policies = error.policies(&release.hooks[at]);
         let mut cleaned = self.delete_failed((release, at), error.whose(), policies, run).await;
         if !error.leaves_it_running() {
