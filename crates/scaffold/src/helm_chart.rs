@@ -84,10 +84,15 @@ pub fn generate(project: &mut Project, existing: Existing) -> Result<Vec<String>
 /// Adds a file. Files of one name from several folders become one; a file that several folders list is there once.
 fn add(files: &mut Vec<(String, String)>, path: String, text: String) {
     match files.iter_mut().find(|(known, _)| *known == path) {
-        Some((_, known)) if known.contains(&text) => {}
+        Some((_, known)) if framed(known.as_str()).contains(&framed(&text)) => {}
         Some((_, known)) => *known = format!("{}\n---\n{text}", known.trim_end()),
         None => files.push((path, text)),
     }
+}
+
+/// Puts separators around documents, so that a search for them finds whole documents only, not the beginning of another.
+fn framed(documents: &str) -> String {
+    format!("\n---\n{}\n---\n", documents.trim_end())
 }
 
 /// Writes the files except the user's, and removes old ones. Returns notes.
@@ -268,6 +273,24 @@ mod tests {
             let text = project.text(&format!("{FOLDER}/{file}")).unwrap();
             assert!(names.iter().all(|name| text.matches(name).count() == 1), "{text}");
             assert_eq!(text.matches("\n---\n").count(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_the_beginning_of_another_of_its_name_is_in_the_chart_too() {
+        let map = |more: &str| format!("kind: ConfigMap\nmetadata:\n  name: shop{more}");
+        for (texts, expected) in [
+            ([map("-admin\n"), map("")], 2),
+            ([map("\n  namespace: other\n"), map("\n")], 2),
+            ([map("\n"), map("-admin\n")], 2),
+            ([map("\n"), map("")], 1),
+        ] {
+            let mut files = Vec::new();
+            for text in [&texts[0], &texts[1], &texts[0], &texts[1]] {
+                add(&mut files, "crds/shop.yaml".to_owned(), text.clone());
+            }
+            assert_eq!(files.len(), 1);
+            assert_eq!(files[0].1.matches("kind: ConfigMap").count(), expected, "{}", files[0].1);
         }
     }
 
