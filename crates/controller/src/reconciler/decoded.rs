@@ -61,10 +61,10 @@ impl<K: Kind> Decoded<K> {
 /// Decodes an object, or names the field that does not fit. What its type does not read may nest to any depth.
 fn decode<K: Kind>(metadata: &ObjectMeta, contents: &Contents) -> Result<K, String> {
     match contents {
-        Contents::Values(value) => serde_path_to_error::deserialize(value).map_err(|error| told(&error)),
+        Contents::Values(value) => serde_path_to_error::deserialize(value).map_err(|error| cause_of(&error)),
         Contents::Text(text) => {
             let mut text = serde_json::Deserializer::from_str(text);
-            let mut object: K = serde_path_to_error::deserialize(&mut text).map_err(|error| told(&error))?;
+            let mut object: K = serde_path_to_error::deserialize(&mut text).map_err(|error| cause_of(&error))?;
             object.meta_mut().managed_fields.clone_from(&metadata.managed_fields);
             Ok(object)
         }
@@ -73,7 +73,7 @@ fn decode<K: Kind>(metadata: &ObjectMeta, contents: &Contents) -> Result<K, Stri
 
 /// Returns the field and what is wrong with it, without its value: more people may read events and logs than the object,
 /// and a password may be where its type expects a reference to one.
-fn told(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
+pub(crate) fn cause_of(error: &serde_path_to_error::Error<serde_json::Error>) -> String {
     let (text, cause) = (error.to_string(), error.inner().to_string());
     let place = text.strip_suffix(&*cause).unwrap_or_default();
     format!("{place}{}", without_value(&cause))

@@ -38,6 +38,7 @@ use crate::context::Context;
 pub use cache::{Cache, Indexed};
 pub use conditions::Conditions;
 pub use contract::{Next, Reconciler};
+pub(crate) use decoded::cause_of;
 pub use kind::{Kind, KindScope};
 pub use once::once;
 pub use options::{Apply, Conflicts, Ownership};

@@ -11,11 +11,10 @@ use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::abandoned::Abandoned;
-use super::answer::decode;
 use super::deep::Shallow;
 use super::unknown::keep;
 use super::weight::weigh;
-use crate::reconciler::{Kind, KindScope as _};
+use crate::reconciler::{Kind, KindScope as _, cause_of};
 
 /// The maximum weight of one object.
 pub(super) const MAX_WEIGHT: usize = 12 << 20;
@@ -234,7 +233,8 @@ fn step<A: Kind, B: Kind + TryFrom<A, Error: Display>>(
     object: &Value,
     abandoned: &CancellationToken,
 ) -> Result<Value, String> {
-    let decoded: A = decode(object).map_err(|rejection| rejection.text())?;
+    // Every request that reads the kind fails with this cause, and logs quote it.
+    let decoded: A = serde_path_to_error::deserialize(object).map_err(|error| cause_of(&error))?;
     let known = serde_json::to_value(&decoded).map_err(|error| error.to_string())?;
     let converted = B::try_from(decoded).map_err(|error| error.to_string())?;
     let mut converted = serde_json::to_value(converted).map_err(|error| error.to_string())?;
@@ -411,10 +411,7 @@ mod tests {
         let error = |object: &Value, to: &str| convert(object, to).unwrap_err();
         let about = "cannot convert Shop ns/a from example.com/v2 to example.com/";
         let wrong = object(json!({"owners": ["a", 7]}));
-        assert_eq!(
-            error(&wrong, "v1"),
-            format!("{about}v1: spec.owners[1]: invalid type: integer `7`, expected a string")
-        );
+        assert_eq!(error(&wrong, "v1"), format!("{about}v1: spec.owners[1]: invalid type: integer, expected a string"));
         assert_eq!(error(&object(json!({"owners": []})), "v1"), format!("{about}v1: spec.owners is empty"));
         let known = "the operator knows the versions example.com/v1, example.com/v2, example.com/v3";
         assert_eq!(error(&wrong, "v9"), format!("{about}v9: {known}"));
