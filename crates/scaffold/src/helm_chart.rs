@@ -90,7 +90,7 @@ fn add(files: &mut Vec<(String, String)>, path: String, text: String) {
     }
 }
 
-/// Puts separators around documents, so that a search for them finds whole documents only, not the beginning of another.
+/// Puts separators around documents, so that a search finds only whole documents, not the beginning of another.
 fn framed(documents: &str) -> String {
     format!("\n---\n{}\n---\n", documents.trim_end())
 }
