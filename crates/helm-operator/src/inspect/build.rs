@@ -7,7 +7,7 @@ use super::cause::first_cause;
 use super::model::{Event, Name, ReleaseReport, State};
 use super::nodes::{node, text};
 use super::seen::Seen;
-use super::state::{is_behind, is_true, state};
+use super::state::{is_behind, state};
 use crate::plan;
 use crate::status::{Status, condition};
 use crate::view::primary::{Primary, Received};
@@ -74,17 +74,18 @@ fn remarks(resource: &Received) -> Vec<String> {
         condition::IGNORED_ANNOTATIONS,
         condition::UNPROVEN_RECORDS,
     ];
-    let remarked = kinds.iter().filter_map(|kind| is_true(status, kind));
+    let remarked = kinds.iter().filter_map(|kind| status.find_true(kind));
     all.extend(remarked.map(|condition| format!("{}: {}", condition.kind, condition.message)));
     // The condition itself lists every object.
-    let planned = is_true(status, condition::PLANNED).map(|planned| planned.message.lines().next().unwrap_or_default());
+    let planned =
+        status.find_true(condition::PLANNED).map(|planned| planned.message.lines().next().unwrap_or_default());
     all.extend(planned.map(|summary| format!("only planned, as the annotation dry-run asks: {summary}")));
     all
 }
 
 fn queued(status: &Status) -> Option<String> {
     let is_waiting = |reason: &str| matches!(reason, "UpgradeQueued" | "ActionQueued") || reason.starts_with("Rollout");
-    let waits = is_true(status, condition::RECONCILING).filter(|c| is_waiting(&c.reason))?;
+    let waits = status.find_true(condition::RECONCILING).filter(|c| is_waiting(&c.reason))?;
     Some(waits.message.to_string())
 }
 

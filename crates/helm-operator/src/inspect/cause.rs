@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::model::{Cause, CauseKind, Container, State};
 use super::nodes::text;
 use super::seen::{Seen, SeenObject, Sight};
-use super::state::{fault, unserved_for};
+use super::state::unserved_for;
 use crate::reconcile::report::pods::{self, Culprit, Problem};
 use crate::status::condition;
 
@@ -31,7 +31,7 @@ pub(crate) fn first_cause(seen: &Seen, state: State, now: Timestamp) -> Option<C
         return None;
     }
     // A failure is more important than the health of an older revision.
-    if fault(&primary.status).is_some() || primary.deleting {
+    if primary.status.fault().is_some() || primary.deleting {
         return reported(seen).map(|reported| with_hook(reported, seen));
     }
     let of_objects = seen.objects.iter().filter_map(of_object).min_by_key(|cause| cause.kind);
@@ -55,7 +55,7 @@ fn cause(kind: CauseKind, message: impl AsRef<str>) -> Cause {
 /// Returns the cause in the operator's words.
 fn reported(seen: &Seen) -> Option<Cause> {
     let status = &seen.resource.primary.status;
-    let condition = fault(status).or_else(|| status.find(condition::READY))?;
+    let condition = status.fault().or_else(|| status.find(condition::READY))?;
     // `Ready` has the message with the useful line first, whatever the condition.
     let ready = status.find(condition::READY).filter(|ready| *ready.status != *"True").unwrap_or(condition);
     let kind = kind_of_reason(&ready.reason).unwrap_or_else(|| kind_of_text(&ready.message));

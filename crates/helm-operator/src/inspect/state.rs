@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 
 use super::model::State;
-use crate::status::{Condition, Status, condition};
+use crate::status::{Status, condition};
 use crate::view::primary::Received;
 
 /// How long an operator may take to see a change. Later, probably none is running.
@@ -15,11 +15,11 @@ pub(crate) fn state(resource: &Received, now: Timestamp) -> State {
     match () {
         () if unserved_for(resource, now).is_some() => State::Unserved,
         () if primary.deleting => State::Uninstalling,
-        () if is_true(status, condition::STALLED).is_some() => State::Failed,
-        () if is_set && fault(status).is_none() => State::Suspended,
+        () if status.find_true(condition::STALLED).is_some() => State::Failed,
+        () if is_set && status.fault().is_none() => State::Suspended,
         () if is_behind(resource) => State::Progressing,
-        () if is_true(status, condition::READY).is_some() => State::Ready,
-        () if fault(status).is_some() => State::Failed,
+        () if status.find_true(condition::READY).is_some() => State::Ready,
+        () if status.fault().is_some() => State::Failed,
         () => State::Progressing,
     }
 }
@@ -46,15 +46,6 @@ pub(crate) fn is_behind(resource: &Received) -> bool {
 /// Returns whether no operator has written the status.
 fn is_unknown(status: &Status) -> bool {
     [condition::INITIALIZED, condition::DEPLOYED, condition::READY].iter().all(|kind| status.find(kind).is_none())
-}
-
-/// Returns the condition that reports a failure.
-pub(crate) fn fault(status: &Status) -> Option<&Condition> {
-    [condition::RELEASE_FAILED, condition::IRRECONCILABLE].iter().find_map(|kind| is_true(status, kind))
-}
-
-pub(crate) fn is_true<'s>(status: &'s Status, kind: &str) -> Option<&'s Condition> {
-    status.find(kind).filter(|condition| *condition.status == *"True")
 }
 
 #[cfg(test)]

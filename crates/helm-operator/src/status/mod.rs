@@ -313,6 +313,16 @@ impl Status {
         self.conditions.iter().find(|c| *c.kind == *kind)
     }
 
+    /// Returns the condition if it is true.
+    pub(crate) fn find_true(&self, kind: &str) -> Option<&Condition> {
+        self.find(kind).filter(|condition| *condition.status == *"True")
+    }
+
+    /// Returns the condition that reports a failure.
+    pub(crate) fn fault(&self) -> Option<&Condition> {
+        [condition::RELEASE_FAILED, condition::IRRECONCILABLE].into_iter().find_map(|kind| self.find_true(kind))
+    }
+
     /// Returns whether helm-operator-plugins wrote the status: it keeps `ReleaseFailed` and `Irreconcilable` as
     /// `False`, while operator-sdk removes them.
     pub(crate) fn is_from_plugins(&self) -> bool {
@@ -344,8 +354,7 @@ impl Status {
 
     /// Returns whether the release belongs to another owner.
     pub(crate) fn is_refused(&self) -> bool {
-        let refusal = self.find(condition::IRRECONCILABLE);
-        refusal.is_some_and(|refusal| *refusal.status == *"True" && *refusal.reason == Reason::ReleaseConflict)
+        self.find_true(condition::IRRECONCILABLE).is_some_and(|refusal| *refusal.reason == Reason::ReleaseConflict)
     }
 
     /// Returns whether another resource took the release over from this one. The history of what the resource had stays

@@ -2,7 +2,7 @@
 
 use controller::report::shorten;
 
-use crate::status::{Condition, Facts, ObjectCount, Status, condition};
+use crate::status::{Facts, ObjectCount, Status, condition};
 
 /// The maximum length of a line of NOTES.txt in `Deployed`, in bytes.
 const LINE: usize = 120;
@@ -49,7 +49,7 @@ pub(crate) fn deployed(facts: &Facts, old: &Status) -> Option<(&'static str, Str
 
 /// Returns the notes that the status contains, if it does.
 fn kept(old: &Status) -> Option<&str> {
-    let known = old.find(condition::DEPLOYED).filter(|c| *c.status == *"True" && *c.reason != *"RollbackSuccessful")?;
+    let known = old.find_true(condition::DEPLOYED).filter(|c| *c.reason != *"RollbackSuccessful")?;
     Some(known.message.split_once(STILL).map_or(&*known.message, |(_, notes)| notes.trim_start_matches("; ")))
 }
 
@@ -70,10 +70,10 @@ pub(crate) fn ready_objects(count: ObjectCount) -> String {
 /// Returns the message of a recovery: the failure, drift or stall that only the old status reports, and the current
 /// state. Returns `None` if there is no recovery.
 pub(crate) fn recovery(old: &Status, new: &Status) -> Option<String> {
-    let trouble = |status: &Status| TROUBLE.into_iter().find_map(|kind| is_true(status, kind).cloned());
+    let trouble = |status: &Status| TROUBLE.into_iter().find_map(|kind| status.find_true(kind).cloned());
     let was = trouble(old)?;
     if trouble(new).is_some()
-        || [condition::SUSPENDED, condition::PAUSED].iter().any(|kind| is_true(new, kind).is_some())
+        || [condition::SUSPENDED, condition::PAUSED].iter().any(|kind| new.find_true(kind).is_some())
     {
         return None;
     }
@@ -86,10 +86,6 @@ pub(crate) fn recovery(old: &Status, new: &Status) -> Option<String> {
 /// The conditions that report trouble; the first true one names it.
 const TROUBLE: [&str; 4] =
     [condition::RELEASE_FAILED, condition::IRRECONCILABLE, condition::STALLED, condition::DRIFTED];
-
-fn is_true<'s>(status: &'s Status, kind: &str) -> Option<&'s Condition> {
-    status.find(kind).filter(|c| *c.status == *"True")
-}
 
 #[cfg(test)]
 mod tests {

@@ -9,7 +9,7 @@ use super::keys::is_outscoped;
 use super::moved::is_one_of;
 use super::order::order;
 use super::{Environment, Error};
-use crate::kube::{Grounds, Left, NotOurs, ObjectKey, Removal, WriteLimit, uninstall_order};
+use crate::kube::{Grounds, Left, NotOurs, Removal, WriteLimit, uninstall_order};
 use crate::storage::{MarkedObject, Marks};
 
 /// Deletes a release's objects in uninstall order: one kind after the other, up to 16 objects of one kind concurrently.
@@ -57,10 +57,10 @@ pub async fn delete_left_behind(
     all: &[&MarkedObject],
     staying: &Marks,
 ) -> Result<(), Error> {
-    let staying: Vec<(&ObjectKey, &str)> = staying.objects.iter().map(|o| (&o.key, &*o.api_version)).collect();
+    let staying = || staying.objects.iter().map(|object| (&object.key, &*object.api_version));
     let mut left = Vec::with_capacity(all.len());
     for object in all {
-        if !is_one_of(env, &staying, object).await? {
+        if !is_one_of(env, staying(), object).await? {
             left.push(*object);
         }
     }

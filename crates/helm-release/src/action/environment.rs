@@ -130,8 +130,7 @@ impl Environment<'_> {
     /// Reports that the action goes on while a hook may still run. Returns which hook, and why it was not ended.
     pub(super) fn report_left(&self, error: &HookError) -> String {
         let what = error.with_object();
-        tracing::warn!(release = self.decoration.release, what, "leaving a hook that may still run");
-        self.slot.hook_left(&what);
+        self.hook_run(&()).report_left(&what);
         what
     }
 }

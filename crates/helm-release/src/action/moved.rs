@@ -1,5 +1,5 @@
-//! Finds live objects that two API groups serve. A release that names such an object in the other group has not dropped
-//! it.
+//! Recognises an object that the server serves in two API groups. If a chart moves it from one group to the other, the
+//! release still contains it.
 
 use super::{Environment, Error};
 use crate::kube::{ApplyError, ObjectKey};
@@ -13,13 +13,10 @@ use crate::storage::MarkedObject;
 /// An object cannot be read, although it may be.
 pub(super) async fn is_one_of(
     env: &Environment<'_>,
-    staying: &[(&ObjectKey, &str)],
+    staying: impl Iterator<Item = (&ObjectKey, &str)>,
     dropped: &MarkedObject,
 ) -> Result<bool, Error> {
-    for (key, api_version) in staying {
-        if !key.is_in_other_group(&dropped.key) {
-            continue;
-        }
+    for (key, api_version) in staying.filter(|(key, _)| key.is_in_other_group(&dropped.key)) {
         let now = uid_of(env, key, api_version).await?;
         if now.is_some() && now == uid_of(env, &dropped.key, &dropped.api_version).await? {
             return Ok(true);

@@ -91,8 +91,8 @@ pub(super) async fn resume(
     Ok(Interrupted::Same(Box::new(Resumed { candidate, record_uid, hooks_done })))
 }
 
-/// Gives a revision up. Disabled hooks are the remedy if no answer says that its hook has ended: the next revision needs a
-/// candidate of its own, so this one must be recorded as failed first.
+/// Gives a revision up. If hooks are disabled, it does so even if a hook may still run: that is the remedy for a hook whose
+/// end stays unknown, and no other revision can begin before this one is recorded as failed.
 async fn given_up(env: &Environment<'_>, version: u32, why: &str, marks: Option<Marks>) -> Result<Interrupted, Error> {
     let are_disabled = env.options.disable_hooks;
     let leaves = |error: &HookError| env.leaves_hook(error) || (are_disabled && error.leaves_hook_running());

@@ -13,7 +13,7 @@ mod tests;
 pub use kind_order::{INSTALL_ORDER, UNINSTALL_ORDER, sort_by_kind};
 pub(crate) use recorded::recorded;
 pub(crate) use sort::sort_files;
-pub use sort::{HeadError, SortError};
+pub use sort::{HeadError, SortError, words};
 pub use split::split;
 pub use stream::{documents, join, separate};
 

@@ -98,7 +98,8 @@ fn place(sorted: &mut Sorted, path: &str, document: &str, head: Head) {
     });
 }
 
-fn words(text: &str) -> impl Iterator<Item = String> {
+/// Returns the words of a hook's annotation, which commas separate, in lower case.
+pub fn words(text: &str) -> impl Iterator<Item = String> {
     text.split(',').map(|word| word.trim().to_lowercase())
 }
 

@@ -327,8 +327,8 @@ pub(crate) fn unfinished(release: &ReleaseRecords, own: &str, status: &Status) -
     let replaced = deployed.marks.as_ref().map_or("", |marks| marks.inputs.as_str());
     let before = newest.marks.as_ref().and_then(|marks| marks.before);
     let is_described = status.deployed_release.as_ref().is_some_and(|deployed| deployed.revision == version);
-    let has_failed = |c: &Condition| *c.status == *"True" && *c.reason == Reason::UpgradeError;
-    let unfinished = if status.find(condition::RELEASE_FAILED).is_some_and(has_failed) {
+    let has_failed = |failed: &Condition| *failed.reason == Reason::UpgradeError;
+    let unfinished = if status.find_true(condition::RELEASE_FAILED).is_some_and(has_failed) {
         before.or_else(|| (!has_failed_by_sources(release, replaced)).then_some(Before::Ready))
     } else if newest.status.is_pending() || !is_described {
         // The status may still describe the previous revision.
@@ -340,7 +340,7 @@ pub(crate) fn unfinished(release: &ReleaseRecords, own: &str, status: &Status) -
         // It was ready and left its slot, unless only the status was written late.
         before.map(|_| Before::Unready)
     } else {
-        before.filter(|_| !is_ready(status))
+        before.filter(|_| !status.find_true(condition::READY).is_some())
     };
     unfinished.filter(|_| inputs::has_own(replaced, own))
 }
@@ -357,11 +357,6 @@ fn has_failed_by_sources(records: &ReleaseRecords, deployed: &str) -> bool {
     let failed = records.revisions.iter().rev().find(|(_, one)| is_failed(one));
     let marks = failed.and_then(|(_, one)| one.marks.as_ref());
     marks.is_some_and(|marks| inputs::is_by_sources(deployed, &marks.inputs))
-}
-
-/// Returns whether the status says that the release is ready.
-fn is_ready(status: &Status) -> bool {
-    status.find(condition::READY).is_some_and(|ready| *ready.status == *"True")
 }
 
 #[cfg(test)]

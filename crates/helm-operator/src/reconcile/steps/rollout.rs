@@ -15,7 +15,7 @@ use crate::reconcile::decide::turns::RolloutTurn;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
-use crate::status::{Condition, Fault, Health, condition};
+use crate::status::{Fault, Health, condition};
 use crate::view::primary::Primary;
 use crate::view::release::{ReleaseRecords, Revision};
 
@@ -231,8 +231,8 @@ impl StepContext<'_> {
             None if primary.status.deployed_release.as_ref().is_none_or(|deployed| deployed.revision != version) => {
                 Reached::Moving
             }
-            None if is_true(primary, condition::READY).is_some() => Reached::Ready,
-            None if is_true(primary, condition::STALLED).is_some() => Reached::Failed,
+            None if primary.status.find_true(condition::READY).is_some() => Reached::Ready,
+            None if primary.status.find_true(condition::STALLED).is_some() => Reached::Failed,
             None => Reached::Moving,
         }
     }
@@ -409,11 +409,7 @@ fn is_made_by_us(revision: &Revision) -> bool {
 
 /// Returns when a release stopped changing, if its record and status say so.
 fn rested(primary: &Primary, newest: &Revision, state: Reached) -> Option<Timestamp> {
-    let since = is_true(primary, condition::READY).filter(|_| state == Reached::Ready);
+    let since = primary.status.find_true(condition::READY).filter(|_| state == Reached::Ready);
     let since = since.and_then(|ready| ready.last_transition_time.as_deref()?.parse().ok());
     newest.written.max(since)
-}
-
-fn is_true<'p>(primary: &'p Primary, kind: &str) -> Option<&'p Condition> {
-    primary.status.find(kind).filter(|condition| *condition.status == *"True")
 }

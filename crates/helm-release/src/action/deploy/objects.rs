@@ -282,9 +282,8 @@ impl Attempt<'_> {
     /// Deletes an object that the candidate no longer contains, not even in another API group. Returns whether it did. A
     /// kept object loses its reference to the former owner.
     async fn prune_one(&self, object: &MarkedObject, former: Option<&Decoration>) -> Result<bool, Error> {
-        let keys = self.candidate.objects.iter().zip(&self.keys).map(|(object, key)| (key, &*object.api_version));
-        let staying: Vec<(&ObjectKey, &str)> = keys.collect();
-        if is_one_of(self.env, &staying, object).await? {
+        let staying = self.candidate.objects.iter().zip(&self.keys).map(|(object, key)| (key, &*object.api_version));
+        if is_one_of(self.env, staying, object).await? {
             return Ok(false);
         }
         let removal = delete(self.env, object).await?;

@@ -180,9 +180,7 @@ fn note_undeleted(hook: &Hook, named: &str, error: HookError, run: &HookRun<'_>)
         return log_cleanup(Err(error));
     }
     let (path, answer) = (&hook.path, outside::named(&error).unwrap_or_default());
-    let what = format!("hook {path} may still run, because {named} cannot be deleted ({answer})");
-    tracing::warn!(release = run.decoration.release, what, "leaving a hook that may still run");
-    run.slot.hook_left(&what);
+    run.report_left(&format!("hook {path} may still run, because {named} cannot be deleted ({answer})"));
 }
 
 /// Returns whether what a hook that has ended made may still run: it was ended from outside.

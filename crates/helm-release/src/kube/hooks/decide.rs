@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use helm::manifest::HOOK_DELETE_ANNOTATION;
+use helm::manifest::{HOOK_DELETE_ANNOTATION, words};
 use jiff::Timestamp;
 use outside::group_of;
 use serde_json::Value;
@@ -212,7 +212,7 @@ pub(super) fn should_be_gone(kind: &str, live: &Value, policies: &[DeletePolicy]
     let is_ours = annotations[HOOK_RUN_ANNOTATION].is_string();
     let has_succeeded = outcome(kind, &live["status"]) == Some(HookResult::Succeeded);
     let own = annotations[HOOK_DELETE_ANNOTATION].as_str().unwrap_or_default();
-    let was_to_go = own.split(',').any(|policy| policy.trim().eq_ignore_ascii_case("hook-succeeded"));
+    let was_to_go = words(own).any(|policy| policy.parse() == Ok(DeletePolicy::HookSucceeded));
     is_ours && has_succeeded && was_to_go && policies.contains(&DeletePolicy::HookSucceeded)
 }
 

@@ -90,6 +90,12 @@ impl HookRun<'_> {
         if is_brief { self.brief() } else { HookRun { patience: Patience::Full, ..*self } }
     }
 
+    /// Reports what may still run while the action goes on.
+    pub(crate) fn report_left(&self, what: &str) {
+        tracing::warn!(release = self.decoration.release, what, "leaving a hook that may still run");
+        self.slot.hook_left(what);
+    }
+
     /// Returns the settings for a clean-up that must not delay what follows for long.
     fn brief(&self) -> Self {
         HookRun { timeout: Some(CLEAN_UP), patience: Patience::Full, ..*self }

@@ -256,7 +256,7 @@ enum Found {
     Ended,
 }
 
-/// Records that a hook has ended, unless nobody continues the release.
+/// Records that a hook has ended. A missing record is fine: then no process continues the release.
 pub(super) async fn record_end(release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
     match record(release, at, run).await {
         Err(HookError::Record { source, .. }) if run.journal.is_gone(&*source) => Ok(()),

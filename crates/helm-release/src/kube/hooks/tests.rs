@@ -389,6 +389,14 @@ fn fail_deletions(server: &MemoryApi) {
     });
 }
 
+/// Forbids each deletion of an object whose path begins like this.
+fn forbid_deletions(server: &MemoryApi, of: &'static str) {
+    server.refuse(move |call| {
+        let is_deletion = call.method == http::Method::DELETE && call.path.starts_with(of);
+        is_deletion.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_interrupted_job_that_cannot_be_deleted_for_now_leaves_the_outcome_open() {
     let world = World::new();
@@ -414,10 +422,7 @@ async fn an_interrupted_job_that_may_not_be_deleted_is_reported() {
     let world = World::new();
     let mut release = release(vec![job("")]);
     let interrupt = |server: &MemoryApi| {
-        server.refuse(|call| {
-            let is_deletion = call.method == http::Method::DELETE;
-            is_deletion.then(|| Error::from_status(403, "Forbidden", "no"))
-        });
+        forbid_deletions(server, "");
         *world.notes.interrupted.lock().unwrap() = Some("its spec changed");
     };
     let error = world.run_while(&mut release, 5, interrupt).await.unwrap_err();
@@ -553,10 +558,7 @@ async fn a_job_in_a_list_is_ended_when_another_object_is_not_created() {
 async fn a_job_in_a_list_that_may_not_be_deleted_is_reported_once_another_one_has_failed() {
     let world = World::new();
     let fail = |server: &MemoryApi| {
-        server.refuse(|call| {
-            let is_deletion = call.method == http::Method::DELETE;
-            is_deletion.then(|| Error::from_status(403, "Forbidden", "no"))
-        });
+        forbid_deletions(server, "");
         end(server, "Failed");
     };
     let error = world.run_while(&mut release(vec![two_jobs()]), 5, fail).await.unwrap_err();
@@ -584,10 +586,7 @@ async fn a_job_in_a_list_that_cannot_be_ended_for_now_leaves_the_outcome_open() 
 async fn a_job_in_a_list_that_may_not_be_deleted_does_not_keep_an_interrupted_one() {
     let world = World::new();
     let interrupt = |server: &MemoryApi| {
-        server.refuse(|call| {
-            let is_end = call.method == http::Method::DELETE && call.path.starts_with(JOB);
-            is_end.then(|| Error::from_status(403, "Forbidden", "no"))
-        });
+        forbid_deletions(server, JOB);
         *world.notes.interrupted.lock().unwrap() = Some("its spec changed");
     };
     let error = world.run_while(&mut release(vec![two_jobs()]), 5, interrupt).await.unwrap_err();
@@ -1107,9 +1106,7 @@ async fn an_account_that_two_hooks_share_stays_when_a_begun_hook_is_found_after_
 #[tokio::test(start_paused = true)]
 async fn what_a_failed_hook_should_have_left_deleted_does_not_stand_in_its_way() {
     let world = World::new();
-    let refuse =
-        |call: &Call| (call.method == http::Method::DELETE).then(|| Error::from_status(403, "Forbidden", "no"));
-    world.server.refuse(refuse);
+    forbid_deletions(&world.server, "");
     let mut release = failed_with_account(&world).await;
     assert_eq!(world.server.paths().len(), 2, "nothing could be deleted");
     world.server.accept();
