@@ -188,8 +188,8 @@ fn meant<'w>(watches: &'w [Watch], kind: &str) -> Result<&'w Watch, String> {
     })
 }
 
-/// Returns why the operator would ignore the pin. On the resource, the pin would wait for the day when it counts, and
-/// return the release to a revision that nobody wants any more.
+/// Returns why the operator would ignore the pin. It would stay on the resource, and roll the release back to an outdated
+/// revision once the operator allows the annotation.
 fn ignored(watch: &Watch, to: Option<u32>) -> Option<String> {
     let is_ignored = to.is_some() && !watch.annotations.counts("pin");
     is_ignored.then(|| format!("allowedAnnotations of {} lacks pin, so its operator ignores it", watch.full_name()))

@@ -2,10 +2,10 @@
 //! uninstalled, or left to another operator.
 //!
 //! Other operators use the same finalizer, so only a release record shows which one installed the release. If that was
-//! another operator, it also owns the status, so the status is not written here. Its records may be where this operator
-//! does not look, in another `storageNamespace`: a resource without a record of this operator's is not uninstalled,
-//! because its objects may be those that another operator is about to delete after its hooks. It loses only the finalizer,
-//! once nobody seems to be at work: there may be no other operator to remove it.
+//! another operator, it also owns the status, so the status is not written here. Its records may be in another
+//! `storageNamespace`, where this operator does not look. A resource that this operator has not recorded is therefore not
+//! uninstalled: another operator may be about to delete its objects, after its hooks. It only loses the finalizer, once no
+//! operator seems to be working on it: there may be none left to remove it.
 
 use std::time::Duration;
 
@@ -25,10 +25,10 @@ use crate::view::primary::Primary;
 const LEFT: &str = "the filter of this operator rejects the resource, and an operator with another key has recorded its release: the \
     deletion is left to that one. If it no longer exists, let the filter accept the resource, or remove the finalizer of the uninstall";
 
-/// What they say of a release that nobody is known to have recorded.
+/// What they say of a release without a known record.
 const UNPROVEN: &str = "the filter of this operator rejects the resource, and this operator has no record of its release: the deletion is \
-    left to other operators. Once the status reports no failure and has not changed for ten minutes, the finalizer is removed, and \
-    nothing else; if no other operator serves the resource, let the filter accept it, or remove the finalizer of the uninstall";
+    left to other operators. This operator only removes the finalizer, after ten minutes without a failure or any other change in \
+    the status; if no other operator serves the resource, let the filter accept it, or remove the finalizer of the uninstall";
 
 /// What they say once the finalizer is gone.
 const LET_GO: &str = "removed the finalizer of a resource that the filter of this operator rejects, because no operator seems to uninstall \
@@ -85,7 +85,7 @@ fn whose(shared: &ControllerContext, primary: &Primary) -> Whose {
     if is_ours { Whose::Ours } else { Whose::Unproven }
 }
 
-/// Removes the finalizer once nobody has changed the status for long enough.
+/// Removes the finalizer once the status has not changed for long enough.
 async fn wait(shared: &ControllerContext, key: &ResourceKey, primary: &Primary) -> ReconcileResult {
     let Some(remaining) = look(shared, primary, UNPROVEN) else { return ReconcileResult::Success };
     if !remaining.is_zero() {

@@ -285,7 +285,7 @@ fn variables_that_are_not_set_are_named_with_the_kind_and_the_keys() {
     let expected = "line 2: override values of Memcached.cache.example.com name environment variables that are not set, and that count as empty: a.b ($TAG), c ($HOST, $PORT); set them in the operator's environment";
     assert_eq!(unset(&watch).unwrap().to_string(), expected);
     assert_eq!(unset(&one("  overrideValues: {d: $MY_VALUE}\n").unwrap()), None);
-    // Part of a password with a dollar sign is no name.
+    // A password may contain a dollar sign, and what follows it is no variable.
     for text in ["s3cret$hunter", "s3cret$5", "s3cret$Hunter2"] {
         let told =
             unset(&one(&format!("  overrideValues: {{auth.password: '{text}'}}\n")).unwrap()).unwrap().to_string();

@@ -56,7 +56,7 @@ impl Additions {
         Some(Wait { until, is_new: true })
     }
 
-    /// Ends the wait, because somebody asks for a retry.
+    /// Ends the wait early, for a requested retry.
     pub(crate) fn end_wait(&mut self) {
         self.wait = None;
     }
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn only_another_spec_or_somebody_who_asks_ends_a_wait_early() {
+    async fn only_another_spec_or_a_requested_retry_ends_a_wait_early() {
         let now = Instant::now();
         let mut waiting = Additions::default();
         for _ in 0..5 {
@@ -113,7 +113,7 @@ mod tests {
         assert_eq!(waiting.wait(now + SECOND, 1), Some(Wait { until, is_new: false }));
         assert_eq!(waiting.clone().wait(now + SECOND, 2), None, "another spec");
         waiting.end_wait();
-        assert_eq!(waiting.wait(now + SECOND, 1), None, "somebody asks");
+        assert_eq!(waiting.wait(now + SECOND, 1), None, "a retry is requested");
         waiting.count(now + SECOND);
         assert_eq!(begun(&mut waiting, now + SECOND), Some(now + 9 * SECOND), "the streak goes on");
     }

@@ -21,8 +21,8 @@ pub(crate) const FIRST_DIAGNOSIS: Duration = Duration::from_secs(10);
 /// The maximum wait between two diagnoses.
 const RAREST_DIAGNOSIS: Duration = Duration::from_secs(300);
 
-/// How much later than its turn a diagnosis or a question that had none is tried again. While another one runs, nobody
-/// knows when it ends, and a turn may be now.
+/// How long after its promised turn to retry a diagnosis, or a question to the server, that could not start. While another
+/// one runs, that turn is only a guess, and may already be due.
 const LATER: Duration = Duration::from_secs(1);
 
 /// An object of the release that is not ready.

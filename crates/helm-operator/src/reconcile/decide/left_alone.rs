@@ -1,31 +1,32 @@
 //! Decides how long a deleted resource keeps the finalizer if the author's filters reject it, and nothing proves that its
 //! release is this operator's. Pure.
 //!
-//! Another operator may be uninstalling it, and has the same finalizer. What it waits for is in the status, which changes
-//! while one of its hooks runs. If the status has stopped changing, there may be no other operator, unless the last attempt
-//! failed: an operator that tries again, and fails in the same way, writes nothing.
+//! Another operator may be uninstalling it, and uses the same finalizer. While its hooks run, it updates the status. If the
+//! status stops changing, there may be no other operator, unless the last attempt failed: an operator that fails again in
+//! the same way writes nothing.
 
 use std::time::Duration;
 
 use helm_release::storage::PATIENCE;
 use tokio::time::Instant;
 
-use crate::status::{Status, condition};
+use crate::status::Status;
 
 /// What was seen of a resource that is left alone.
 #[derive(Clone, Debug)]
 pub(crate) struct LeftAlone {
     status: Status,
+    /// Whether a pause or a failure explains why the status does not change.
     is_held: bool,
-    /// Since when both are like that.
+    /// When this was first seen.
     since: Instant,
 }
 
 impl LeftAlone {
-    /// Returns what is known now of a resource with this status. While it is paused, or after a failure, its operator keeps
-    /// quiet as well.
+    /// Returns what is known now of a resource with this status. A pause or a failure also keeps its operator from changing
+    /// the status.
     pub(crate) fn next(before: Option<&LeftAlone>, status: &Status, is_paused: bool, now: Instant) -> LeftAlone {
-        let is_held = is_paused || has_failed(status);
+        let is_held = is_paused || status.fault().is_some();
         let is_quiet = |before: &&LeftAlone| !is_held && !before.is_held && before.status == *status;
         let since = before.filter(is_quiet).map_or(now, |before| before.since);
         LeftAlone { status: status.clone(), is_held, since }
@@ -38,17 +39,11 @@ impl LeftAlone {
     }
 }
 
-/// Returns whether the status reports a failed attempt.
-fn has_failed(status: &Status) -> bool {
-    let is_true = |kind| status.find(kind).is_some_and(|condition| *condition.status == *"True");
-    is_true(condition::RELEASE_FAILED) || is_true(condition::IRRECONCILABLE)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::status::reason::Reason;
-    use crate::status::{Facts, Fault};
+    use crate::status::{Facts, Fault, condition};
 
     #[test]
     fn the_finalizer_stays_until_the_status_has_not_changed_for_long_enough() {

@@ -21,11 +21,14 @@ use super::drift::DriftMemory;
 use super::health::Waiting;
 use super::held::Lacking;
 use super::last_failure::LastFailure;
-use super::remembered::{Detections, FoundTokens, HandledTriggers, Met, Unmoved, UnreadValues, Unserved};
+use super::left_alone::LeftAlone;
+use super::remembered::{
+    Detections, FoundTokens, HandledTriggers, Met, Planned, Rejected, Unmoved, UnreadValues, Unserved, Unwritten,
+};
 use super::uninstall_notes::UninstallNotes;
 use crate::reconcile::failure::{Failed, FailedAttempt, Obstacle};
 use crate::status::reason::Reason;
-use crate::status::{Condition, Fault, PlanReport, RETRIES_EXCEEDED, condition};
+use crate::status::{Condition, Fault, RETRIES_EXCEEDED, condition};
 use crate::view::primary::Primary;
 use crate::view::release::{Holder, ReleaseRecords};
 
@@ -150,22 +153,6 @@ impl StatusMemory {
     }
 }
 
-/// A rejection of the computed fields of a status.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Rejected {
-    pub(crate) fault: String,
-    /// When they are sent again: the definition, or whatever else rejects them, may have changed.
-    pub(crate) retry_at: Instant,
-}
-
-/// A plan that was made instead of acting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Planned {
-    /// What it depends on; empty if it could not be made.
-    pub(crate) inputs: String,
-    pub(crate) report: PlanReport,
-}
-
 /// The facts about a release that its records do not contain.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ReleaseMemory {
@@ -183,7 +170,7 @@ pub(crate) struct ReleaseMemory {
     /// Whether this process has removed an install that failed, and that earlier records beside it may describe.
     pub(crate) removed: bool,
     /// What was seen since an event said that the deletion is left to others, because the filters reject the resource.
-    pub(crate) left_alone: Option<Box<super::left_alone::LeftAlone>>,
+    pub(crate) left_alone: Option<Box<LeftAlone>>,
 }
 
 impl ReleaseMemory {
@@ -211,33 +198,6 @@ pub(crate) struct Triggers {
     pub(crate) resynced: Option<Instant>,
     /// The inputs whose tests a person wants to run again.
     pub(crate) test_again: Option<Box<str>>,
-}
-
-/// A status write that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Unwritten {
-    pub(crate) retry: Retry,
-    /// Whether the server refused it, so that it will refuse any other status until the cause is fixed.
-    refused: bool,
-}
-
-impl Unwritten {
-    /// Records one more attempt after `before` that the server did not answer.
-    pub(crate) fn unanswered(before: Option<Unwritten>, now: Instant) -> Unwritten {
-        let failures = before.map_or(0, |unwritten| unwritten.retry.failures);
-        Unwritten { retry: Retry::after(failures, now), refused: false }
-    }
-
-    /// Records one more attempt after `before` that the server refused.
-    pub(crate) fn refused(before: Option<Unwritten>, now: Instant) -> Unwritten {
-        Unwritten { refused: true, ..Unwritten::unanswered(before, now) }
-    }
-
-    /// Returns whether a write must wait. After an unanswered one it need not, because the server may be available
-    /// again.
-    pub(crate) fn holds(&self, now: Instant) -> bool {
-        self.refused && now < self.retry.at
-    }
 }
 
 /// A failure of the previous process and its start, as the status reports them.

@@ -156,8 +156,8 @@ impl ReleaseRecords {
         begun.is_some_and(|marks| !marks.hooks_done || marks.objects.iter().any(|object| object.expires))
     }
 
-    /// Returns whether this operator has recorded a revision for this owner, or for an earlier one with the same name, even
-    /// if somebody has changed the record since.
+    /// Returns whether this operator has recorded a revision for this owner, or for an earlier one with the same name. A
+    /// record that has been tampered with since counts, too.
     pub(crate) fn was_recorded_for(&self, owner: &Owner) -> bool {
         let is_own = |one: &Revision| one.is_sealed() || (one.trust == Trust::Broken && !one.has_other_key);
         self.revisions.values().any(|revision| is_own(revision) && revision.names(owner))

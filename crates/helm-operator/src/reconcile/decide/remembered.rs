@@ -9,8 +9,51 @@ use helm_release::kube::{Mark, ObjectKey};
 use tokio::time::Instant;
 
 use super::additions::Additions;
-use crate::status::Handled;
+use crate::status::{Handled, PlanReport};
 use crate::view::primary::Primary;
+
+/// A status write that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unwritten {
+    pub(crate) retry: Retry,
+    /// Whether the server refused it, so that it will refuse any other status until the cause is fixed.
+    refused: bool,
+}
+
+impl Unwritten {
+    /// Records one more attempt after `before` that the server did not answer.
+    pub(crate) fn unanswered(before: Option<Unwritten>, now: Instant) -> Unwritten {
+        let failures = before.map_or(0, |unwritten| unwritten.retry.failures);
+        Unwritten { retry: Retry::after(failures, now), refused: false }
+    }
+
+    /// Records one more attempt after `before` that the server refused.
+    pub(crate) fn refused(before: Option<Unwritten>, now: Instant) -> Unwritten {
+        Unwritten { refused: true, ..Unwritten::unanswered(before, now) }
+    }
+
+    /// Returns whether a write must wait. After an unanswered one it need not, because the server may be available
+    /// again.
+    pub(crate) fn holds(&self, now: Instant) -> bool {
+        self.refused && now < self.retry.at
+    }
+}
+
+/// A rejection of the computed fields of a status.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Rejected {
+    pub(crate) fault: String,
+    /// When they are sent again: the definition, or whatever else rejects them, may have changed.
+    pub(crate) retry_at: Instant,
+}
+
+/// A plan that was made instead of acting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Planned {
+    /// What it depends on; empty if it could not be made.
+    pub(crate) inputs: String,
+    pub(crate) report: PlanReport,
+}
 
 /// The requested and scheduled actions that this process has done. Rare.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::history;
 use crate::reconcile::controller_context::ControllerContext;
-use crate::reconcile::decide::memory::Rejected;
+use crate::reconcile::decide::remembered::Rejected;
 use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
 use crate::status::declared_fields::{Lesson, REMEMBERED};

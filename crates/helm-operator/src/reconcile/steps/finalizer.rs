@@ -36,7 +36,7 @@ pub(crate) async fn add_finalizer(context: &StepContext<'_>, primary: &Primary) 
         let waiting = LastFailure::waiting(finalizer_removed(), context.attempt(primary), wait.until);
         let before = context.shared.memory.of(context.key);
         let waiting = waiting.after(before.failure.as_deref());
-        // A wait that goes on was reported when it began.
+        // Only the start of a wait is reported.
         match wait.is_new {
             true => context.wait_for_others(primary, waiting),
             false => _ = context.hold_for_others(primary, waiting),

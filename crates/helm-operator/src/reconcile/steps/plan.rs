@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant};
 use crate::plan::Plan;
 use crate::plan::brief::brief;
 use crate::reconcile::controller_context::ControllerContext;
-use crate::reconcile::decide::memory::Planned;
+use crate::reconcile::decide::remembered::Planned;
 use crate::reconcile::decide::state::Planning;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::{Ended, NextStep};
