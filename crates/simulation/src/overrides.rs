@@ -38,7 +38,7 @@ impl Setup {
 }
 
 impl End {
-    /// Returns a resource's values with the leader's override values on top; `None` if nobody knows whose it must show.
+    /// Returns a resource's values with the leader's override values on top; `None` if it may show those of several processes.
     pub(crate) fn overridden(&self, resource: &Value) -> Option<Value> {
         let mut values = resource["spec"].clone();
         for (key, text) in self.overrides.as_ref()? {

@@ -166,11 +166,7 @@ impl Waiting {
     /// Moves the events of a namespace behind all others, in their order. A broken webhook may keep the server from
     /// taking only those.
     fn postpone(&mut self, namespace: Option<&str>) {
-        let all = std::mem::take(&mut self.letters).into_iter();
-        let (same, others): (VecDeque<_>, VecDeque<_>) =
-            all.partition(|letter| letter.on.namespace.as_deref() == namespace);
-        self.letters = others;
-        self.letters.extend(same);
+        self.letters.make_contiguous().sort_by_key(|letter| letter.on.namespace.as_deref() == namespace);
     }
 }
 

@@ -443,25 +443,37 @@ async fn a_status_is_written_once() {
     assert_eq!(world.asked(), Vec::<String>::new());
 }
 
+/// Refuses every write of a status.
+fn refuse_status(world: &World, code: u16, reason: &'static str) {
+    world.server.refuse(move |call| {
+        let is_status = call.path.split('?').next().is_some_and(|path| path.ends_with("/status"));
+        is_status.then(|| outside::Error::from_status(code, reason, "refused"))
+    });
+}
+
+/// Writes a status; returns the reason and text of an error.
+async fn tell(world: &World, note: &Arc<Note>) -> Result<bool, (&'static str, String)> {
+    let written = Scope::new(&world.context, note, MANAGER).status(&NoteStatus { text: "told".into() }).await;
+    written.map_err(|error| (error.reason(), error.to_string()))
+}
+
+/// Returns another resource with this one's name.
+fn reborn(note: &Note) -> Arc<Note> {
+    let mut reborn = note.clone();
+    reborn.metadata.uid = Some("another".into());
+    Arc::new(reborn)
+}
+
 #[tokio::test]
 async fn a_kind_without_the_status_subresource_loses_no_status_silently() {
     let world = World::new();
     let note = world.add("a", "one");
-    world.server.refuse(|call| {
-        let is_status = call.path.split('?').next().is_some_and(|path| path.ends_with("/status"));
-        is_status.then(|| outside::Error::from_status(404, "NotFound", "the server could not find the resource"))
-    });
-    let status = async |note: &Arc<Note>| {
-        let written = Scope::new(&world.context, note, MANAGER).status(&NoteStatus { text: "told".into() }).await;
-        written.map_err(|error| (error.reason(), error.to_string()))
-    };
+    refuse_status(&world, 404, "NotFound");
     let message = "cannot write the status: Note (example.com/v1) has no status subresource in the cluster";
-    assert_eq!(status(&note).await, Err(("StatusFailed", message.to_owned())));
-    let mut reborn = (*note).clone();
-    reborn.metadata.uid = Some("another".into());
-    assert_eq!(status(&Arc::new(reborn)).await, Ok(false), "another resource has its name");
+    assert_eq!(tell(&world, &note).await, Err(("StatusFailed", message.to_owned())));
+    assert_eq!(tell(&world, &reborn(&note)).await, Ok(false), "another resource has its name");
     world.server.remove("/apis/example.com/v1/namespaces/ns/notes/a");
-    assert_eq!(status(&note).await, Ok(false), "it is gone");
+    assert_eq!(tell(&world, &note).await, Ok(false), "it is gone");
 }
 
 /// A webhook may refuse with any code.
@@ -469,18 +481,9 @@ async fn a_kind_without_the_status_subresource_loses_no_status_silently() {
 async fn a_status_that_is_refused_with_the_code_of_a_conflict_is_not_lost_silently() {
     let world = World::new();
     let note = world.add("a", "one");
-    world.server.refuse(|call| {
-        let is_status = call.path.split('?').next().is_some_and(|path| path.ends_with("/status"));
-        is_status.then(|| outside::Error::from_status(409, "Conflict", "not now"))
-    });
-    let status = async |note: &Arc<Note>| {
-        let written = Scope::new(&world.context, note, MANAGER).status(&NoteStatus { text: "told".into() }).await;
-        written.map_err(|error| error.reason())
-    };
-    assert_eq!(status(&note).await, Err("StatusFailed"));
-    let mut reborn = (*note).clone();
-    reborn.metadata.uid = Some("another".into());
-    assert_eq!(status(&Arc::new(reborn)).await, Ok(false), "another resource has its name");
+    refuse_status(&world, 409, "Conflict");
+    assert_eq!(tell(&world, &note).await.map_err(|(reason, _)| reason), Err("StatusFailed"));
+    assert_eq!(tell(&world, &reborn(&note)).await, Ok(false), "another resource has its name");
 }
 
 /// An event may arrive after the next reconcile, so the last write counts, not the cached state.

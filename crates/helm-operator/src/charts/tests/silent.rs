@@ -80,7 +80,7 @@ fn answer(world: &World) {
     world.server.accept();
 }
 
-/// Stops the server of Routes, and starts another process, for which somebody changes the resource.
+/// Stops the server of Routes, starts another process, and then edits the resource.
 async fn restarted_without_routes(first: World, is_named: bool) -> World {
     first.server.unserve("route.my.domain/v1", "Route");
     if is_named {

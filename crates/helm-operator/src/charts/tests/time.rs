@@ -576,12 +576,18 @@ async fn whoever_removes_the_finalizer_does_not_end_the_wait_with_an_annotation_
     assert_eq!(finalizer_writes(&world), before + 1);
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_wait_for_others_leaves_nothing_to_a_new_resource_of_the_name() {
-    let world = World::new(spec());
+/// Reconciles a resource, and returns it once it is gone.
+async fn reconciled_and_gone(world: &World) -> Arc<Primary> {
     world.reconcile().await;
     let gone = world.shared.cache.primary(&key()).unwrap();
     world.shared.primary_deleted(&key(), gone.uid());
+    gone
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_others_leaves_nothing_to_a_new_resource_of_the_name() {
+    let world = World::new(spec());
+    let gone = reconciled_and_gone(&world).await;
     let waiting = LastFailure::waiting(finalizer_removed(), String::new(), Instant::now() + SECOND);
     StepContext::new(&world.shared, &key(), &()).wait_for_others(&gone, waiting);
     assert!(world.shared.memory.of(&key()).failure.is_none());
@@ -590,9 +596,7 @@ async fn a_wait_for_others_leaves_nothing_to_a_new_resource_of_the_name() {
 #[tokio::test(start_paused = true)]
 async fn a_status_that_cannot_be_written_leaves_nothing_to_a_new_resource_of_the_name() {
     let world = World::new(spec());
-    world.reconcile().await;
-    let gone = world.shared.cache.primary(&key()).unwrap();
-    world.shared.primary_deleted(&key(), gone.uid());
+    let gone = reconciled_and_gone(&world).await;
     let (key, refusal) = (key(), Error::from_status(403, "Forbidden", "no"));
     status_writer::unwritten(&StepContext::new(&world.shared, &key, &()), &gone, &refusal).await;
     assert!(world.shared.memory.of(&key).status.unwritten.is_none());
