@@ -42,7 +42,7 @@ fn what_the_charts_and_bundles_install_on_is_what_compatibility_promises() {
     }
     let bundle = read("config/manifests/bases/memcached-operator.clusterserviceversion.yaml");
     assert!(bundle.contains("minKubeVersion: 1.30.0\n"), "{bundle}");
-    for (folder, version) in [("kubernetes-oldest", "1.33"), ("kubernetes", "1.36")] {
+    for (folder, version) in [("kubernetes-oldest", "1.33"), ("kubernetes", "1.37")] {
         let module = read(&format!("crates/test-cluster/tools/{folder}/go.mod"));
         assert!(module.contains(&format!("k8s.io/kubernetes v{version}.")), "{folder}");
         assert!(promise.contains(version), "{folder}: {promise}");

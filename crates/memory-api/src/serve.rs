@@ -46,7 +46,7 @@ impl Server {
             "/api" | "/apis" => Some(self.kinds.discovery(path)),
             path if self.documents.contains_key(path) => self.documents.get(path).cloned(),
             path if path.starts_with("/openapi/v3/") => Some(json!({"components": {"schemas": {}}})),
-            "/version" => Some(json!({"major": "1", "minor": "36", "gitVersion": "v1.36.0"})),
+            "/version" => Some(json!({"major": "1", "minor": "37", "gitVersion": "v1.37.0"})),
             _ => None,
         }
     }
