@@ -105,6 +105,30 @@ fn what_cannot_be_shown_is_an_error_in_one_line() {
     assert!(unreachable.starts_with("Error: Kubernetes cluster unreachable: "), "{unreachable}");
 }
 
+#[test]
+fn in_a_pod_a_broken_kubeconfig_at_home_is_an_error_and_not_the_pods_own_cluster() {
+    let project = project();
+    let file = project.path().join(".kube/config");
+    fs::create_dir(file.parent().unwrap()).unwrap();
+    fs::write(file, "token: [s3cret\nc: d: e\n").unwrap();
+    for args in [&["values", "web"][..], &["run"]] {
+        let output = Command::new(env!("CARGO_BIN_EXE_helm-operator"))
+            .args(args)
+            .current_dir(project.path())
+            .env("HOME", project.path())
+            .env_remove("KUBECONFIG")
+            .envs([("KUBERNETES_SERVICE_HOST", "127.0.0.1"), ("KUBERNETES_SERVICE_PORT", "1")])
+            .env("SHOP_TOKEN", "fr0m-env")
+            .stdin(Stdio::null())
+            .output()
+            .unwrap();
+        let error = text(&output.stderr);
+        assert!(!output.status.success(), "{args:?}");
+        assert!(error.contains("the kubeconfig ~/.kube/config cannot be used: line 2"), "{args:?}: {error}");
+        assert!(!error.contains("s3cret"), "{args:?}: {error}");
+    }
+}
+
 const DEFINITION: &str = "apiVersion: apiextensions.k8s.io/v1\nkind: CustomResourceDefinition\nmetadata: {name: tills.values.my.domain}\nspec:\n  \
     group: values.my.domain\n  scope: Namespaced\n  names: {kind: Till, plural: tills, singular: till, listKind: TillList}\n  versions:\n  - name: v1\n    \
     served: true\n    storage: true\n    schema: {openAPIV3Schema: {type: object, properties: {spec: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}\n";

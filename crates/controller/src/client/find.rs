@@ -41,31 +41,47 @@ pub enum NoCluster {
     Pod(String),
 }
 
-/// Returns the configuration of the cluster. In a pod, files that `KUBECONFIG` names must be usable unless all are missing
-/// or empty: [`Config::infer`] would take the pod's own cluster instead of the one that they mean.
+/// Returns the configuration of the cluster. In a pod, a kubeconfig that exists must be usable: [`Config::infer`] would
+/// take the pod's own cluster instead of the one that it means. As for kubectl, a missing or empty one means none.
 ///
 /// # Errors
 /// No cluster is configured, or its configuration cannot be used.
 pub async fn find() -> Result<Config, NoCluster> {
-    let named = std::env::var_os("KUBECONFIG").filter(|names| !names.is_empty());
-    let is_meant = named.iter().flat_map(std::env::split_paths).any(|file| means_a_cluster(&file));
+    let named = named(std::env::var_os("KUBECONFIG"));
+    let home = std::env::home_dir().map(|home| home.join(".kube/config"));
+    let is_meant = means_another_cluster(&named, home.as_deref());
     if is_meant && Config::from_kubeconfig(&KubeConfigOptions::default()).await.is_err() {
-        return Err(in_a_file(named).await);
+        return Err(in_a_file(&named).await);
     }
     match Config::infer().await {
         Ok(config) => Ok(config),
         Err(_) => {
             let in_pod = std::env::var_os("KUBERNETES_SERVICE_HOST").is_some();
-            match (named, Config::incluster()) {
-                (None, Err(error)) if in_pod => Err(NoCluster::Pod(chain(&error))),
-                (named, _) => Err(in_a_file(named).await),
+            match Config::incluster() {
+                Err(error) if named.is_empty() && in_pod => Err(NoCluster::Pod(chain(&error))),
+                _ => Err(in_a_file(&named).await),
             }
         }
     }
 }
 
-/// Returns whether a file names a cluster, or cannot be read and may name one. As for kubectl, a missing or empty file
-/// names none.
+/// Returns the files that `KUBECONFIG` names. Empty names do not count.
+fn named(variable: Option<OsString>) -> Vec<PathBuf> {
+    let paths = variable.iter().flat_map(std::env::split_paths);
+    paths.filter(|path| !path.as_os_str().is_empty()).collect()
+}
+
+/// Returns whether the files that `KUBECONFIG` names, or else the one at home, mean a cluster other than the pod's.
+///
+/// A home that this user may not enter has no file: images set `HOME=/root` for pods that run as another user.
+fn means_another_cluster(named: &[PathBuf], home: Option<&Path>) -> bool {
+    match named {
+        [] => home.is_some_and(|file| file.exists() && means_a_cluster(file)),
+        named => named.iter().any(|file| means_a_cluster(file)),
+    }
+}
+
+/// Returns whether a file names a cluster, or cannot be read and may name one. A missing or empty file names none.
 fn means_a_cluster(file: &Path) -> bool {
     match Kubeconfig::read_from(file) {
         Ok(config) => config.current_context.is_some_and(|name| !name.is_empty()),
@@ -74,14 +90,13 @@ fn means_a_cluster(file: &Path) -> bool {
     }
 }
 
-/// Returns what is wrong with the files that `KUBECONFIG` names, or with `~/.kube/config`.
-async fn in_a_file(named: Option<OsString>) -> NoCluster {
-    let files: Vec<PathBuf> = named.iter().flat_map(std::env::split_paths).collect();
-    if let Some(fault) = files.iter().find_map(|path| Some((path, Kubeconfig::read_from(path).err()?))) {
-        return explain(&fault.1, std::slice::from_ref(fault.0));
+/// Returns what is wrong with the files that `KUBECONFIG` names, or, without any, with `~/.kube/config`.
+async fn in_a_file(named: &[PathBuf]) -> NoCluster {
+    if let Some((path, error)) = named.iter().find_map(|path| Some((path, Kubeconfig::read_from(path).err()?))) {
+        return explain(&error, std::slice::from_ref(path));
     }
     match Config::from_kubeconfig(&KubeConfigOptions::default()).await {
-        Err(error) => explain(&error, &files),
+        Err(error) => explain(&error, named),
         // The file has been corrected in the meantime; the next start finds it.
         Ok(_) => NoCluster::Nowhere,
     }
@@ -97,6 +112,9 @@ fn explain(error: &KubeconfigError, files: &[PathBuf]) -> NoCluster {
         }
         KubeconfigError::ReadConfig(why, _) if why.kind() == io::ErrorKind::NotFound => NoCluster::Nowhere,
         KubeconfigError::FindPath => NoCluster::Nowhere,
+        KubeconfigError::ReadConfig(why, path) => {
+            NoCluster::Invalid { path: path.display().to_string(), why: why.to_string() }
+        }
         // Later lines quote the file, which contains credentials.
         KubeconfigError::Parse(why) => NoCluster::Invalid { path, why: first_line(&why.to_string()) },
         other => NoCluster::Invalid { path, why: chain(other) },
@@ -121,7 +139,7 @@ mod tests {
             path
         };
         let check = async |files: &[PathBuf], expected: &str| {
-            let said = in_a_file(Some(std::env::join_paths(files).unwrap())).await.to_string();
+            let said = in_a_file(files).await.to_string();
             assert_eq!(said.replace(&format!("{}/", folder.path().display()), ""), expected);
         };
         check(
@@ -152,7 +170,38 @@ mod tests {
         }
         assert!(!means_a_cluster(&folder.path().join("missing")));
         assert!(means_a_cluster(folder.path()), "a folder cannot be read");
-        assert!(!means_a_cluster(Path::new("")));
+    }
+
+    #[test]
+    fn a_file_at_home_counts_if_the_variable_names_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str, text: &str| {
+            let file = folder.path().join(name);
+            std::fs::write(&file, text).unwrap();
+            file
+        };
+        let (broken, empty) = (at("broken", "token: [hunter2\nc: d: e\n"), at("empty", ""));
+        let missing = folder.path().join("missing");
+        for (named, home, expected) in [
+            (&[][..], Some(&*broken), true),
+            (&[], Some(folder.path()), true),
+            (&[], Some(&*empty), false),
+            (&[], Some(&*missing), false),
+            (&[], Some(&*broken.join("config")), false),
+            (&[], None, false),
+            (std::slice::from_ref(&empty), Some(&*broken), false),
+            (&[missing.clone(), broken.clone()], None, true),
+        ] {
+            assert_eq!(means_another_cluster(named, home), expected, "{named:?} {home:?}");
+        }
+    }
+
+    #[test]
+    fn empty_names_in_the_variable_do_not_count() {
+        for (variable, expected) in [("", &[][..]), (":", &[]), (":a::b:", &["a", "b"])] {
+            assert_eq!(named(Some(variable.into())), expected.iter().map(PathBuf::from).collect::<Vec<_>>());
+        }
+        assert_eq!(named(None), Vec::<PathBuf>::new());
     }
 
     #[test]
@@ -165,6 +214,10 @@ mod tests {
         check(
             KubeconfigError::LoadContext("west".into()),
             "the kubeconfig ~/.kube/config cannot be used: failed to load current context: west",
+        );
+        check(
+            KubeconfigError::ReadConfig(io::Error::other("it is locked"), "/home/me/.kube/config".into()),
+            "the kubeconfig /home/me/.kube/config cannot be used: it is locked",
         );
     }
 }
