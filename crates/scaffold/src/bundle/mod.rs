@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The base CSV belongs to the user: its statements about the operator and its kinds take precedence over generated
-//! ones. No date is written, so a second run changes nothing.
+//! ones. No date is written, so a second run changes nothing. Only files with the generated first line are removed.
 
 mod csv;
 mod descriptors;
@@ -21,6 +21,7 @@ use base64::engine::general_purpose::STANDARD;
 use heck::ToTitleCase as _;
 use serde_json::{Value as Json, json};
 
+use crate::crd::{HEADER, is_generated};
 use crate::project_file::{self, ProjectFile};
 use crate::templates::{BUNDLE_BASE, BUNDLE_ICON, fill};
 use crate::{Error, Existing, Project, kustomize, rbac, watches, yaml};
@@ -47,8 +48,8 @@ pub struct Options {
     pub metadata: Existing,
 }
 
-/// Writes the bundle from `manifests`, the output that `make deploy` applies. Removes files of an earlier bundle.
-/// Returns notes.
+/// Writes the bundle from `manifests`, the output that `make deploy` applies. Removes the files that an earlier run wrote
+/// and this one does not. Returns notes.
 ///
 /// # Errors
 /// Fails if the manifests are not valid YAML or lack a Deployment, a chart does not load, or a name is not known.
@@ -64,18 +65,29 @@ pub fn generate(project: &mut Project, manifests: &str, options: &Options) -> Re
     icon(project, &mut version);
     let mut files = parts.files();
     files.push((format!("{name}.clusterserviceversion.yaml"), version));
-    let folder = format!("{FOLDER}/manifests");
-    let kept: Vec<String> = files.iter().map(|(file, _)| file.clone()).collect();
-    let stale: Vec<String> = project.below(&folder).map(|(file, _)| file.to_owned()).collect();
-    for file in stale.iter().filter(|file| !kept.contains(file)) {
-        project.remove(&format!("{folder}/{file}"));
-    }
-    for (file, document) in files {
-        project.write(format!("{folder}/{file}"), yaml::print(&document));
-    }
+    notes.extend(write(project, files));
     metadata::write(project, &name, options)?;
     notes.extend(parts.notes());
     Ok(notes)
+}
+
+/// Writes the manifests, and removes those of an earlier run. Returns notes on the files of others.
+fn write(project: &mut Project, files: Vec<(String, Json)>) -> Vec<String> {
+    let folder = format!("{FOLDER}/manifests");
+    let is_other = |(file, _): &(&str, &[u8])| files.iter().all(|(own, _)| own != file);
+    let others = project.below(&folder).filter(is_other);
+    let (old, foreign): (Vec<_>, Vec<_>) = others
+        .map(|(file, content)| (format!("{folder}/{file}"), std::str::from_utf8(content).is_ok_and(is_generated)))
+        .partition(|(_, is_generated)| *is_generated);
+    old.iter().for_each(|(path, _)| project.remove(path));
+    for (file, document) in files {
+        let text = format!("{HEADER} bundle' from the manifests; do not edit.\n{}", yaml::print(&document));
+        project.write(format!("{folder}/{file}"), text);
+    }
+    let note = |(path, _): (String, bool)| {
+        format!("{path} is kept: it was not generated; delete it unless it belongs to the bundle")
+    };
+    foreign.into_iter().map(note).collect()
 }
 
 /// Returns the maps among the documents of a stream.

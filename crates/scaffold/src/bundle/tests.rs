@@ -183,6 +183,31 @@ fn a_second_run_changes_nothing_and_a_new_version_only_replaces() {
 }
 
 #[test]
+fn a_file_that_was_not_generated_stays_in_the_bundle_and_is_named() {
+    let (mut project, manifests) = project();
+    generate(&mut project, &manifests, &options()).unwrap();
+    let at = |file: &str| format!("bundle/manifests/{file}");
+    let others = [("dashboard_v1_configmap.yaml", &b"kind: ConfigMap\n"[..]), ("icon.png", b"\xff"), ("more/a", b"")];
+    for (file, content) in others {
+        project.write(at(file), content);
+    }
+    // An older run, or operator-sdk, has written this one.
+    project.write(at("metrics_v1_service.yaml"), "kind: Service\n");
+    let mut project = Project::from_files(project.files());
+    let without_viewer = manifests.replace("metadata: {name: viewer}", "metadata: {name: reader}");
+    let notes = generate(&mut project, &without_viewer, &options()).unwrap();
+    for (file, content) in others {
+        let kept = format!("{} is kept: it was not generated; delete it unless it belongs to the bundle", at(file));
+        assert!(project.bytes(&at(file)) == Some(content) && notes.contains(&kept), "{file}: {notes:?}");
+    }
+    assert_eq!(notes.len(), others.len(), "{notes:?}");
+    let role = |name: &str| at(&format!("{name}_rbac.authorization.k8s.io_v1_clusterrole.yaml"));
+    let (reader, viewer, service) = (role("reader"), role("viewer"), at("metrics_v1_service.yaml"));
+    let changes: Vec<_> = project.changes().collect();
+    assert_eq!(changes, [(&*service, Change::Changed), (&*reader, Change::Created), (&*viewer, Change::Removed)]);
+}
+
+#[test]
 fn what_the_user_says_about_the_operator_and_its_kinds_wins() {
     let (mut project, manifests) = project();
     generate(&mut project, &manifests, &options()).unwrap();
