@@ -25,7 +25,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher as _};
+use notify::event::{AccessKind, AccessMode};
+use notify::{Event, EventKind, RecommendedWatcher, RecursiveMode, Watcher as _};
 use tokio_util::sync::CancellationToken;
 
 use crate::charts::previews::Previews;
@@ -67,7 +68,13 @@ impl Reload {
             let path = path.to_owned();
             move |source| Error { path, source }
         };
-        let mut watcher = notify::recommended_watcher(events).map_err(failed(file))?;
+        let send = move |event: notify::Result<Event>| {
+            if is_save(&event) {
+                // Without a receiver, watching has ended.
+                _ = events.send(());
+            }
+        };
+        let mut watcher = notify::recommended_watcher(send).map_err(failed(file))?;
         let mut entries = Entries::of(file);
         watcher.watch(entries.folder(), RecursiveMode::NonRecursive).map_err(failed(entries.folder()))?;
         let watches = watches::load(file).unwrap_or_default();
@@ -104,18 +111,27 @@ impl Reload {
     }
 }
 
+/// Returns whether the event may belong to a save. Reading a chart opens its files, which must not look like one.
+fn is_save(event: &notify::Result<Event>) -> bool {
+    let Ok(event) = event else { return true };
+    match event.kind {
+        EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
+        _ => true,
+    }
+}
+
 /// Waits for a save that can be served; returns false when watching ends.
 fn wait(
     watches: &[Watch],
     (entries, sources): (&mut Entries, &mut Option<Sources>),
-    saves: &Receiver<notify::Result<Event>>,
+    saves: &Receiver<()>,
     previews: &Previews,
 ) -> bool {
     let mut served: Vec<Preview> = watches.iter().map(Preview::of).collect();
     while saves.recv().is_ok() {
         loop {
             match saves.recv_timeout(QUIET) {
-                Ok(_) => {}
+                Ok(()) => {}
                 Err(RecvTimeoutError::Timeout) => break,
                 Err(RecvTimeoutError::Disconnected) => return false,
             }
@@ -164,4 +180,28 @@ enum AfterSave {
     Keep(String),
     /// Serve the saved chart. The text shows how its objects change.
     Reload(String),
+}
+
+#[cfg(test)]
+mod tests {
+    use notify::event::{CreateKind, ModifyKind, RemoveKind};
+
+    use super::*;
+
+    #[test]
+    fn reading_a_file_is_no_save() {
+        for (kind, expected) in [
+            (EventKind::Access(AccessKind::Open(AccessMode::Any)), false),
+            (EventKind::Access(AccessKind::Close(AccessMode::Read)), false),
+            (EventKind::Access(AccessKind::Close(AccessMode::Write)), true),
+            (EventKind::Create(CreateKind::File), true),
+            (EventKind::Modify(ModifyKind::Any), true),
+            (EventKind::Remove(RemoveKind::Folder), true),
+            // The system has lost events.
+            (EventKind::Other, true),
+        ] {
+            assert_eq!(is_save(&Ok(Event::new(kind))), expected, "{kind:?}");
+        }
+        assert!(is_save(&Err(notify::Error::generic("lost"))));
+    }
 }
