@@ -255,6 +255,9 @@ fn start(flags: Run, operator: Operator) -> Result<(), Box<dyn std::error::Error
         config.process.shutdown_grace = RELOAD_GRACE;
     }
     let (reloads, file) = (flags.reload, flags.watches_file.clone());
+    if reloads {
+        reload::wait_for_git(&file);
+    }
     let manager = with_watches(operator, &flags)?.manager(config);
     let threads = Threads::start()?;
     let manager = manager.controllers_on(threads.workers().clone());

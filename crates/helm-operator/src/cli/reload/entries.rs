@@ -23,6 +23,10 @@ impl Entries {
         Entries { path: path.to_owned(), last: served.clone(), served }
     }
 
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Returns the directory to watch. The file itself is not watched, because editors replace it by a new one.
     pub(super) fn folder(&self) -> &Path {
         self.path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))

@@ -1,7 +1,8 @@
 //! `run --reload`: serves a chart again as soon as it is saved, and the program once its saved sources are built.
 //!
 //! ```text
-//! a save ─▶ preview: render samples, or defaults ─┬─ fails ─▶ log the error with its place; the running chart stays
+//! a save ─▶ settled: wait until all files are complete
+//!        ─▶ preview: render samples, or defaults ─┬─ fails ─▶ log the error with its place; the running chart stays
 //!                                                 └─ renders ─▶ print what changes in the cluster ─▶ stop as at a signal ─▶ exec the program again
 //! ```
 //!
@@ -14,6 +15,7 @@ mod diff;
 mod entries;
 mod preview;
 mod releases;
+mod settled;
 mod sources;
 
 use std::io;
@@ -34,6 +36,7 @@ use crate::plan::diff::{Colour, coloured};
 use crate::watches::{self, Watch};
 use entries::Entries;
 use preview::Preview;
+use settled::{Look, settled};
 use sources::Sources;
 
 /// How long no event must arrive for a save to be complete. An editor writes several files, or one in several steps.
@@ -111,12 +114,46 @@ impl Reload {
     }
 }
 
+/// Waits until no git command is changing the watches file or its charts. Called before they are loaded: a checkout may
+/// have begun while the program restarted.
+pub(super) fn wait_for_git(file: &Path) {
+    let look = || {
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let parsed = watches::parse(&text, |name| std::env::var(name).ok());
+        Look::at(&paths(file, &parsed.map(|parsed| parsed.watches).unwrap_or_default()))
+    };
+    if look().is_locked() {
+        let pause = || {
+            std::thread::sleep(QUIET);
+            true
+        };
+        _ = settled(look, pause, || ());
+    }
+}
+
+/// Returns the watches file and the charts that are on disk.
+fn paths(file: &Path, watches: &[Watch]) -> Vec<PathBuf> {
+    let charts = watches.iter().filter(|watch| watch.pull.is_none()).map(|watch| watch.chart.clone());
+    charts.chain([file.to_owned()]).collect()
+}
+
 /// Returns whether the event may belong to a save. Reading a chart opens its files, which must not look like one.
 fn is_save(event: &notify::Result<Event>) -> bool {
     let Ok(event) = event else { return true };
     match event.kind {
         EventKind::Access(access) => access == AccessKind::Close(AccessMode::Write),
         _ => true,
+    }
+}
+
+/// Waits until nothing is saved for a while; returns false when watching ends.
+fn quiet(saves: &Receiver<()>) -> bool {
+    loop {
+        match saves.recv_timeout(QUIET) {
+            Ok(()) => {}
+            Err(RecvTimeoutError::Timeout) => return true,
+            Err(RecvTimeoutError::Disconnected) => return false,
+        }
     }
 }
 
@@ -127,15 +164,12 @@ fn wait(
     saves: &Receiver<()>,
     previews: &Previews,
 ) -> bool {
-    let mut served: Vec<Preview> = watches.iter().map(Preview::of).collect();
+    let read = || -> Vec<Preview> { watches.iter().map(Preview::of).collect() };
+    let mut served = read();
+    let mut paths = paths(entries.path(), watches);
+    paths.extend(sources.iter().flat_map(Sources::paths));
     while saves.recv().is_ok() {
-        loop {
-            match saves.recv_timeout(QUIET) {
-                Ok(()) => {}
-                Err(RecvTimeoutError::Timeout) => break,
-                Err(RecvTimeoutError::Disconnected) => return false,
-            }
-        }
+        let Some(saved) = settled(|| Look::at(&paths), || quiet(saves), read) else { return false };
         let mut reloads = sources.as_mut().is_some_and(Sources::build);
         match entries.next() {
             AfterSave::Nothing => {}
@@ -147,8 +181,7 @@ fn wait(
                 reloads = true;
             }
         }
-        for (watch, served) in watches.iter().zip(&mut served) {
-            let saved = Preview::of(watch);
+        for ((watch, served), saved) in watches.iter().zip(&mut served).zip(saved) {
             match served.next(&saved) {
                 AfterSave::Nothing => {}
                 AfterSave::Keep(error) => {

@@ -3,19 +3,16 @@
 //! This works only for a program that `cargo run` started: cargo then passes the package's directory, its own path, and
 //! the path of the program that it built.
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::SystemTime;
 
 use notify::RecursiveMode;
 
+use super::settled::{Fingerprint, fingerprint};
+
 /// The parts of the package's directory that a build depends on. `Cargo.lock` is left out, because builds write it.
 const PARTS: [&str; 3] = ["src", "Cargo.toml", "build.rs"];
-
-/// The modification time and length of each file.
-type Fingerprint = BTreeMap<PathBuf, (Option<SystemTime>, u64)>;
 
 /// How to build the program, and the state of its sources.
 pub(super) struct Sources {
@@ -35,7 +32,7 @@ impl Sources {
 
     fn in_folder(folder: PathBuf, cargo: OsString, program: &Path) -> Option<Sources> {
         let arguments = arguments(program)?;
-        let seen = fingerprint(&folder);
+        let seen = fingerprint(&paths(&folder));
         Some(Sources { folder, cargo, arguments, seen })
     }
 
@@ -46,9 +43,14 @@ impl Sources {
         [(self.folder.clone(), RecursiveMode::NonRecursive), (source, RecursiveMode::Recursive)]
     }
 
+    /// Returns the files and folders that a build depends on.
+    pub(super) fn paths(&self) -> [PathBuf; 3] {
+        paths(&self.folder)
+    }
+
     /// Builds the program if a source was saved since the last build. Returns whether there is a new program.
     pub(super) fn build(&mut self) -> bool {
-        let saved = fingerprint(&self.folder);
+        let saved = fingerprint(&self.paths());
         if saved == self.seen {
             return false;
         }
@@ -87,22 +89,8 @@ fn is_of_package(name: &OsStr) -> bool {
     name == "CARGO" || ["CARGO_PKG_", "CARGO_MANIFEST_"].iter().any(|beginning| name.starts_with(beginning))
 }
 
-/// Returns the state of the sources. A file that cannot be read counts as missing, which cargo will report.
-fn fingerprint(folder: &Path) -> Fingerprint {
-    let mut files = Fingerprint::new();
-    PARTS.iter().for_each(|part| add(&folder.join(part), &mut files));
-    files
-}
-
-fn add(path: &Path, files: &mut Fingerprint) {
-    // Links are not followed, because a link to a parent would never end.
-    let Ok(metadata) = std::fs::symlink_metadata(path) else { return };
-    if metadata.is_dir() {
-        let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
-        entries.for_each(|entry| add(&entry.path(), files));
-    } else {
-        files.insert(path.to_owned(), (metadata.modified().ok(), metadata.len()));
-    }
+fn paths(folder: &Path) -> [PathBuf; 3] {
+    PARTS.map(|part| folder.join(part))
 }
 
 #[cfg(test)]
