@@ -199,7 +199,7 @@ impl Cache {
     }
 
     /// Deletes the archives that were not used for the longest time, until the rest is within the bound, and what
-    /// interrupted writes left behind.
+    /// interrupted writes left behind. Other files belong to the user who chose the folder.
     fn tidy(&self, new: &Digest) {
         let mut kept: Vec<String> = self.lock().values().flatten().flatten().map(Digest::hex).collect();
         kept.push(new.hex());
@@ -207,10 +207,12 @@ impl Cache {
         for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
             let (path, Ok(about)) = (entry.path(), entry.metadata()) else { continue };
             let used = about.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            match path.extension().and_then(|extension| extension.to_str()) {
-                Some("tgz") => archives.push((used, about.len(), path)),
+            match path.file_name().and_then(|name| name.to_str()?.rsplit_once('.')) {
+                Some((name, "tgz")) if is_digest(name) => archives.push((used, about.len(), path)),
                 // Processes that share the folder may be writing now.
-                Some("part") if used.elapsed().is_ok_and(|age| age.as_secs() > 3600) => _ = fs::remove_file(path),
+                Some((name, "part")) if is_part(name) && used.elapsed().is_ok_and(|age| age.as_secs() > 3600) => {
+                    _ = fs::remove_file(path);
+                }
                 _ => {}
             }
         }
@@ -223,6 +225,17 @@ impl Cache {
             }
         }
     }
+}
+
+/// Returns whether this is the name of an archive.
+fn is_digest(name: &str) -> bool {
+    format!("sha256:{name}").parse::<Digest>().is_ok()
+}
+
+/// Returns whether this is the name of a file that is being written: three numbers.
+fn is_part(name: &str) -> bool {
+    let numbers: Vec<&str> = name.split('-').collect();
+    numbers.len() == 3 && numbers.iter().all(|number| number.parse::<u128>().is_ok())
 }
 
 /// Returns the user of this process.
@@ -307,6 +320,29 @@ mod tests {
         cache.serve("a", &fourth);
         put(b"fifth--one", 50);
         assert!(!left(&served) && left(&third) && left(&fourth));
+    }
+
+    #[test]
+    fn only_files_of_a_cache_are_deleted_from_its_folder() {
+        let (_folder, cache) = cache(1);
+        cache.put_archive(&Digest::of(b"old"), b"old").unwrap();
+        let hex = Digest::of(b"old").hex();
+        let of_the_user =
+            ["shop-1.0.0.tgz", "0-1.part", "film.part", &format!("{hex}.tar.tgz"), &format!("{}.tgz", &hex[1..])];
+        let files = of_the_user.map(|name| (cache.folder().join(name), true));
+        let parts = ["1-23-0.part", "1-45-1.part"].map(|name| cache.folder().join(name));
+        let ours = [(cache.archive_path(&Digest::of(b"old")), false), (parts[0].clone(), false)];
+        let all: Vec<_> = files.into_iter().chain(ours).collect();
+        for (path, _) in &all {
+            let file = File::options().append(true).create(true).open(path).unwrap();
+            file.set_modified(SystemTime::now() - Duration::from_secs(7200)).unwrap();
+        }
+        fs::write(&parts[1], "being written").unwrap();
+        cache.put_archive(&Digest::of(b"new"), b"new").unwrap();
+        for (path, stays) in &all {
+            assert_eq!(path.exists(), *stays, "{}", path.display());
+        }
+        assert!(parts[1].exists());
     }
 
     #[test]
