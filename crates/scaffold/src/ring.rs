@@ -73,7 +73,7 @@ fn write(project: &mut Project, file: &str, documents: &[Json], existing: Existi
         return Ok(vec![kept]);
     }
     let texts: Vec<String> = documents.iter().map(yaml::print).collect();
-    project.write(path, format!("{HEADER} ring from watches.yaml; do not edit.\n{}", texts.join("---\n")));
+    project.write(path, format!("{HEADER} ring' from watches.yaml; do not edit.\n{}", texts.join("---\n")));
     kustomize::add(project, FOLDER, ("kustomization.yaml", LIST), file)?;
     Ok(Vec::new())
 }
