@@ -64,6 +64,11 @@ pub enum Error {
     /// The folder is not a checkout of the library.
     #[error("{0} has no sources of the library: it needs crates/helm-operator, or must be that folder itself")]
     NoLibrary(String),
+    /// The folder of the copy holds something else.
+    #[error(
+        "{0} is not the copy of the library that 'init --hybrid' writes there; nothing is written: move it away, or pass --library-path"
+    )]
+    NoCopy(&'static str),
     #[error(
         "cannot download charts; run 'helm pull {0} --untar' and pass the folder; watches.yaml can name the URL afterwards"
     )]

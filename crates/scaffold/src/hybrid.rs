@@ -14,7 +14,7 @@ const TARGET: &str = "/target/";
 /// Makes the project hybrid; returns notes for the user. Leaves a hybrid project unchanged.
 ///
 /// # Errors
-/// Fails if the folder is not a project, or has an unknown layout.
+/// Fails if the folder is not a project, or has an unknown layout, or if the folder of the library's copy is no copy.
 pub fn add_rust(project: &mut Project, library: &Library) -> Result<Vec<String>, Error> {
     let mut file = ProjectFile::parse(project.text(project_file::PATH).ok_or(Error::NoProject)?)?;
     if file.is_hybrid() {
@@ -29,7 +29,7 @@ pub fn add_rust(project: &mut Project, library: &Library) -> Result<Vec<String>,
     for template in HYBRID {
         notes.extend(replace(project, template, &words));
     }
-    library.write(project);
+    library.write(project)?;
     ignore_builds(project)?;
     project.write(project_file::PATH, file.print());
     Ok(notes)

@@ -50,7 +50,7 @@ impl Settings {
 /// In a hybrid project, the copy of the library is replaced by the one in `options`.
 ///
 /// # Errors
-/// Fails if a name is invalid, or the folder has a project with other settings.
+/// Fails if a name is invalid, the folder has a project with other settings, or the copy's folder is no copy.
 pub fn init(project: &mut Project, options: &Init) -> Result<Vec<String>, Error> {
     check_project(&options.name)?;
     check_domain(&options.domain)?;
@@ -62,7 +62,7 @@ pub fn init(project: &mut Project, options: &Init) -> Result<Vec<String>, Error>
     match &options.hybrid {
         Some(library) if file.is_charts() => add_rust(project, library),
         library => {
-            complete(project, &file, library.as_ref());
+            complete(project, &file, library.as_ref())?;
             Ok(ways_on(&file))
         }
     }
@@ -74,14 +74,13 @@ fn start(project: &mut Project, options: &Init) -> Result<(), Error> {
     let layout = if options.hybrid.is_some() { Layout::Hybrid } else { Layout::Charts };
     let file = ProjectFile::new(&options.name, &options.domain, repo, layout);
     project.create(project_file::PATH, file.print());
-    complete(project, &file, options.hybrid.as_ref());
-    Ok(())
+    complete(project, &file, options.hybrid.as_ref())
 }
 
 /// Writes the missing files of a project that this program made. A project of another tool has another layout.
-fn complete(project: &mut Project, file: &ProjectFile, library: Option<&Library>) {
+fn complete(project: &mut Project, file: &ProjectFile, library: Option<&Library>) -> Result<(), Error> {
     if !file.is_ours() {
-        return;
+        return Ok(());
     }
     let words = Words::new(file, library);
     let specific = if file.is_hybrid() { HYBRID } else { CHARTS };
@@ -94,9 +93,7 @@ fn complete(project: &mut Project, file: &ProjectFile, library: Option<&Library>
     if project.below(chart::FOLDER).next().is_none() {
         project.create(format!("{}/.gitkeep", chart::FOLDER), "");
     }
-    if let Some(library) = library {
-        library.write(project);
-    }
+    library.map_or(Ok(()), |library| library.write(project))
 }
 
 fn check_same(file: &ProjectFile, options: &Init) -> Result<(), Error> {

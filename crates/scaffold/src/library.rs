@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::Project;
+use crate::{Error, Project};
 
 /// The folder of a project's copy.
 pub const FOLDER: &str = "vendor/helm-operator";
@@ -114,13 +114,16 @@ impl Library {
 
     /// Writes the copy, if this is one and the project's `Cargo.toml` names it. Writes the lock file unless the project
     /// has its own.
-    pub(crate) fn write(&self, project: &mut Project) {
+    ///
+    /// # Errors
+    /// The copy's folder holds something else.
+    pub(crate) fn write(&self, project: &mut Project) -> Result<(), Error> {
         let lock = match self {
             Library::Version(_) => None,
             Library::Checkout(checkout) => checkout.lock.as_deref(),
             Library::Copy(sources) => {
                 if project.text("Cargo.toml").is_some_and(|text| text.contains(FOLDER)) {
-                    sources.write(project);
+                    sources.write(project)?;
                 }
                 Some(&*sources.lock)
             }
@@ -128,19 +131,29 @@ impl Library {
         if let Some(lock) = lock {
             project.create("Cargo.lock", lock);
         }
+        Ok(())
     }
 }
 
 impl Sources {
-    /// Replaces the project's copy by these sources.
-    fn write(&self, project: &mut Project) {
+    /// Replaces the project's copy by these sources. Leaves a folder that is no copy, such as a clone, untouched.
+    fn write(&self, project: &mut Project) -> Result<(), Error> {
+        if project.below(FOLDER).next().is_some() && !is_copy(project) {
+            return Err(Error::NoCopy(FOLDER));
+        }
         let is_gone = |path: &&str| !self.files.contains_key(*path);
         let gone: Vec<String> = project.below(FOLDER).map(|(path, _)| path).filter(is_gone).map(in_copy).collect();
         gone.iter().for_each(|path| project.remove(path));
         for (path, content) in &self.files {
             project.write(in_copy(path), content.as_slice());
         }
+        Ok(())
     }
+}
+
+/// Returns whether the project's folder is a copy, by the first line of its manifest.
+fn is_copy(project: &Project) -> bool {
+    project.text(&in_copy("Cargo.toml")).is_some_and(|text| text.lines().next() == HEAD.lines().next())
 }
 
 fn in_copy(path: &str) -> String {
@@ -271,10 +284,10 @@ name = \"root\"
     fn a_copy_is_replaced_and_the_projects_own_versions_stay() {
         let old = sources(&[("src/lib.rs", "old"), ("src/gone.rs", "")]);
         let mut project = Project::from_files([("Cargo.toml", Library::Copy(old.clone()).dependency())]);
-        Library::Copy(old).write(&mut project);
+        Library::Copy(old).write(&mut project).unwrap();
         let mut project = Project::from_files(project.files());
         project.write("Cargo.lock", "mine");
-        Library::Copy(sources(&[("src/lib.rs", "new")])).write(&mut project);
+        Library::Copy(sources(&[("src/lib.rs", "new")])).write(&mut project).unwrap();
         assert_eq!(project.text("vendor/helm-operator/crates/helm-operator/src/lib.rs"), Some("new"));
         assert!(!project.contains("vendor/helm-operator/crates/helm-operator/src/gone.rs"));
         assert_eq!(project.text("Cargo.lock"), Some("mine"));
@@ -293,8 +306,20 @@ name = \"root\"
     #[test]
     fn a_project_that_names_another_library_gets_no_copy() {
         let mut project = Project::from_files([("Cargo.toml", "helm-operator = \"1\"")]);
-        Library::Copy(sources(&[("src/lib.rs", "")])).write(&mut project);
+        Library::Copy(sources(&[("src/lib.rs", "")])).write(&mut project).unwrap();
         assert_eq!(project.below("vendor").count(), 0);
+    }
+
+    #[test]
+    fn a_folder_in_the_place_of_the_copy_that_is_none_stays_as_it_is() {
+        let library = Library::Copy(sources(&[("src/lib.rs", "new")]));
+        for (file, text) in [("Cargo.toml", "[workspace]\n"), ("crates/helm-operator/src/lib.rs", "mine")] {
+            let manifest = ("Cargo.toml".to_owned(), library.dependency());
+            let mut project = Project::from_files([manifest, (in_copy(file), text.to_owned())]);
+            let error = library.write(&mut project).unwrap_err().to_string();
+            assert!(error.starts_with("vendor/helm-operator is not the copy"), "{error}");
+            assert_eq!(project.changes().count(), 0, "{file}");
+        }
     }
 
     #[test]
