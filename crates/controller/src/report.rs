@@ -43,6 +43,19 @@ impl Outcome {
     }
 }
 
+/// How serde's errors begin that quote a value.
+const QUOTING: [&str; 3] = ["invalid type: ", "invalid value: ", "unknown variant "];
+
+/// Drops the value that an error of serde quotes: from its first mark to what the type expects.
+pub(crate) fn without_value(cause: &str) -> String {
+    let Some(start) = QUOTING.iter().filter_map(|start| cause.find(start)).min() else { return cause.to_owned() };
+    let end = cause.rfind(", expected ").filter(|end| *end > start).unwrap_or(cause.len());
+    match cause[start..end].find(['`', '"']) {
+        Some(quote) => format!("{}{}", cause[..start + quote].trim_end(), &cause[end..]),
+        None => cause.to_owned(),
+    }
+}
+
 /// Shortens a text to at most `max` bytes. Replaces the middle with an ellipsis, between characters: the start of an
 /// error says where it happened, its end says why.
 pub fn shorten(text: &str, max: usize) -> String {
@@ -57,6 +70,22 @@ pub fn shorten(text: &str, max: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn why_something_does_not_decode_quotes_no_value() {
+        for (quoting, told) in [
+            (r#"invalid type: string "a\", expected b", expected a map"#, "invalid type: string, expected a map"),
+            ("invalid value: integer `300`, expected u8 at line 1", "invalid value: integer, expected u8 at line 1"),
+            ("unknown variant `secret`, expected `a` or `b`", "unknown variant, expected `a` or `b`"),
+            ("unknown variant `secret`, there are no variants", "unknown variant"),
+            ("invalid type: map, expected `x`", "invalid type: map, expected `x`"),
+            ("missing field `a`", "missing field `a`"),
+            (r#"line 2: invalid type: string "a", expected a map"#, "line 2: invalid type: string, expected a map"),
+            (", expected a: invalid type: string `a`", ", expected a: invalid type: string"),
+        ] {
+            assert_eq!(without_value(quoting), told);
+        }
+    }
 
     #[test]
     fn a_long_text_keeps_its_start_and_its_end() {

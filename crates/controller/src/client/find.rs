@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use kube::Config;
 use kube::config::{KubeConfigOptions, Kubeconfig, KubeconfigError};
 
-use crate::report::chain;
+use crate::report::{chain, without_value};
 
 /// The reason why no cluster was found.
 #[derive(Debug, thiserror::Error)]
@@ -65,6 +65,22 @@ pub async fn find() -> Result<Config, NoCluster> {
     }
 }
 
+/// Returns the configuration of this context, by default the current one, of this file, by default of those that kubectl
+/// reads.
+///
+/// # Errors
+/// The file or the context cannot be used.
+pub async fn find_in(file: Option<&Path>, context: Option<&str>) -> Result<Config, NoCluster> {
+    let chosen = KubeConfigOptions { context: context.map(str::to_owned), ..KubeConfigOptions::default() };
+    let Some(file) = file else {
+        let config = Config::from_kubeconfig(&chosen).await;
+        return config.map_err(|error| explain(&error, &named(std::env::var_os("KUBECONFIG"))));
+    };
+    let unusable = |error| invalid(&error, file.display().to_string());
+    let read = Kubeconfig::read_from(file).map_err(unusable)?;
+    Config::from_custom_kubeconfig(read, &chosen).await.map_err(unusable)
+}
+
 /// Returns the files that `KUBECONFIG` names. Empty names do not count.
 fn named(variable: Option<OsString>) -> Vec<PathBuf> {
     let paths = variable.iter().flat_map(std::env::split_paths);
@@ -112,13 +128,20 @@ fn explain(error: &KubeconfigError, files: &[PathBuf]) -> NoCluster {
         }
         KubeconfigError::ReadConfig(why, _) if why.kind() == io::ErrorKind::NotFound => NoCluster::Nowhere,
         KubeconfigError::FindPath => NoCluster::Nowhere,
-        KubeconfigError::ReadConfig(why, path) => {
-            NoCluster::Invalid { path: path.display().to_string(), why: why.to_string() }
-        }
-        // Later lines quote the file, which contains credentials.
-        KubeconfigError::Parse(why) => NoCluster::Invalid { path, why: first_line(&why.to_string()) },
-        other => NoCluster::Invalid { path, why: chain(other) },
+        KubeconfigError::ReadConfig(_, path) => invalid(error, path.display().to_string()),
+        other => invalid(other, path),
     }
+}
+
+/// Says why a file cannot be used, without quoting it: it contains credentials.
+fn invalid(error: &KubeconfigError, path: String) -> NoCluster {
+    let why = match error {
+        KubeconfigError::ReadConfig(why, _) => why.to_string(),
+        // Later lines quote the file.
+        KubeconfigError::Parse(why) => without_value(&first_line(&why.to_string())),
+        other => chain(other),
+    };
+    NoCluster::Invalid { path, why }
 }
 
 fn first_line(text: &str) -> String {
@@ -152,6 +175,13 @@ mod tests {
         let bad = file("bad", "token: [hunter2\nc: d: e\n");
         check(&[good, bad], "the kubeconfig bad cannot be used: line 2 column 2: illegal placement of ':' indicator")
             .await;
+        let misplaced = file("misplaced", "users:\n- name: a\n  user: hunter2\n");
+        let said = in_a_file(std::slice::from_ref(&misplaced)).await.to_string();
+        assert!(said.contains("line 3 ") && !said.contains("hunter2"), "{said}");
+        let chosen = find_in(Some(&misplaced), None).await.unwrap_err().to_string();
+        assert_eq!(chosen, said);
+        let gone = find_in(Some(&folder.path().join("nope")), None).await.unwrap_err().to_string();
+        assert!(gone.ends_with("/nope cannot be used: No such file or directory (os error 2)"), "{gone}");
     }
 
     #[test]

@@ -45,7 +45,7 @@ use crate::client::connections::{Connections, is_followed_log, is_watch};
 pub(crate) use crate::client::connections::{HttpClient, to_others};
 pub use crate::client::contact::Contact;
 pub use crate::client::find::NoCluster;
-pub use crate::client::find::find as find_cluster;
+pub use crate::client::find::{find as find_cluster, find_in as find_cluster_in};
 use crate::client::pages::in_pages;
 pub use crate::client::reader::read_by;
 use crate::client::restart::AfterRestart;

@@ -9,13 +9,11 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::kind::Kind;
 use super::untyped::{Contents, Untyped};
 use crate::ResourceKey;
+use crate::report::without_value;
 use crate::runtime::guarded::guarded;
 
 /// Why an object does not decode if its type panics.
 const PANICKED: &str = "its Rust type panicked, which is a bug; the log has the message and place";
-
-/// How serde's errors begin that quote a value.
-const QUOTING: [&str; 3] = ["invalid type: ", "invalid value: ", "unknown variant "];
 
 /// An object of a list or watch.
 #[derive(Clone, Debug)]
@@ -79,16 +77,6 @@ pub(crate) fn cause_of(error: &serde_path_to_error::Error<serde_json::Error>) ->
     format!("{place}{}", without_value(&cause))
 }
 
-/// Drops the value that serde quotes: from its first mark to what the type expects.
-fn without_value(cause: &str) -> String {
-    let is_quoting = QUOTING.iter().any(|start| cause.starts_with(start));
-    let end = cause.rfind(", expected ").unwrap_or(cause.len());
-    match cause.find(['`', '"']).filter(|quote| is_quoting && *quote < end) {
-        Some(quote) => format!("{}{}", cause[..quote].trim_end(), &cause[end..]),
-        None => cause.to_owned(),
-    }
-}
-
 fn key_of(metadata: &ObjectMeta) -> ResourceKey {
     let (namespace, name) = (metadata.namespace.as_deref(), metadata.name.as_deref());
     ResourceKey::new(namespace.unwrap_or_default(), name.unwrap_or_default())
@@ -119,16 +107,6 @@ mod tests {
     /// What an older version took for a password may be a reference in the next.
     #[test]
     fn why_an_object_does_not_decode_quotes_no_value() {
-        for (quoting, told) in [
-            (r#"invalid type: string "a\", expected b", expected a map"#, "invalid type: string, expected a map"),
-            ("invalid value: integer `300`, expected u8 at line 1", "invalid value: integer, expected u8 at line 1"),
-            ("unknown variant `secret`, expected `a` or `b`", "unknown variant, expected `a` or `b`"),
-            ("unknown variant `secret`, there are no variants", "unknown variant"),
-            ("invalid type: map, expected `x`", "invalid type: map, expected `x`"),
-            ("missing field `a`", "missing field `a`"),
-        ] {
-            assert_eq!(without_value(quoting), told);
-        }
         let secret = json!({"metadata": {"name": "a"}, "data": "hunter2"});
         let Decoded::Invalid(invalid) = Decoded::<ConfigMap>::of(serde_json::from_value(secret).unwrap()) else {
             unreachable!()

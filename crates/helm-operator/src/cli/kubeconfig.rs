@@ -3,9 +3,8 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use controller::client::find_cluster;
+use controller::client::{find_cluster, find_cluster_in};
 use controller::report::chain;
-use kube::config::{KubeConfigOptions, Kubeconfig};
 
 /// The flags that name the cluster.
 #[derive(Args, Clone, Debug, Default)]
@@ -22,15 +21,11 @@ pub(crate) struct ClusterFlags {
 impl ClusterFlags {
     /// Returns how to reach the cluster. Without a file and a context, looks where kubectl looks.
     pub(super) async fn configuration(&self) -> Result<kube::Config, String> {
-        let chosen = KubeConfigOptions { context: self.context.clone(), ..KubeConfigOptions::default() };
-        match &self.kubeconfig {
-            Some(path) => {
-                let file = Kubeconfig::read_from(path).map_err(|e| e.to_string())?;
-                kube::Config::from_custom_kubeconfig(file, &chosen).await.map_err(|e| chain(&e))
-            }
-            None if self.context.is_some() => kube::Config::from_kubeconfig(&chosen).await.map_err(|e| chain(&e)),
-            None => find_cluster().await.map_err(|e| chain(&e)),
-        }
+        let found = match (&self.kubeconfig, &self.context) {
+            (None, None) => find_cluster().await,
+            (file, context) => find_cluster_in(file.as_deref(), context.as_deref()).await,
+        };
+        found.map_err(|error| chain(&error))
     }
 
     pub(super) async fn client(&self) -> Result<kube::Client, String> {
