@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The base CSV belongs to the user: its statements about the operator and its kinds take precedence over generated
-//! ones. No date is written, so a second run changes nothing. Only files with the generated first line are removed.
+//! ones. No date is written, so a second run changes nothing. Only files with its own first line are removed.
 
 mod csv;
 mod descriptors;
@@ -21,7 +21,7 @@ use base64::engine::general_purpose::STANDARD;
 use heck::ToTitleCase as _;
 use serde_json::{Value as Json, json};
 
-use crate::crd::{HEADER, is_generated};
+use crate::crd::HEADER;
 use crate::project_file::{self, ProjectFile};
 use crate::templates::{BUNDLE_BASE, BUNDLE_ICON, fill};
 use crate::{Error, Existing, Project, kustomize, rbac, watches, yaml};
@@ -77,17 +77,24 @@ fn write(project: &mut Project, files: Vec<(String, Json)>) -> Vec<String> {
     let is_other = |(file, _): &(&str, &[u8])| files.iter().all(|(own, _)| own != file);
     let others = project.below(&folder).filter(is_other);
     let (old, foreign): (Vec<_>, Vec<_>) = others
-        .map(|(file, content)| (format!("{folder}/{file}"), std::str::from_utf8(content).is_ok_and(is_generated)))
-        .partition(|(_, is_generated)| *is_generated);
+        .map(|(file, content)| (format!("{folder}/{file}"), content.starts_with(start().as_bytes())))
+        .partition(|(_, is_ours)| *is_ours);
     old.iter().for_each(|(path, _)| project.remove(path));
     for (file, document) in files {
-        let text = format!("{HEADER} bundle' from the manifests; do not edit.\n{}", yaml::print(&document));
+        let text = format!("{} from the manifests; do not edit.\n{}", start(), yaml::print(&document));
         project.write(format!("{folder}/{file}"), text);
     }
     let note = |(path, _): (String, bool)| {
-        format!("{path} is kept: it was not generated; delete it unless it belongs to the bundle")
+        format!(
+            "{path} is kept: its first line does not say that it was generated; delete it unless it belongs to the bundle"
+        )
     };
     foreign.into_iter().map(note).collect()
+}
+
+/// Returns the start of a manifest that an earlier run wrote. Other generators have another, and users may copy their files.
+fn start() -> String {
+    format!("{HEADER} bundle'")
 }
 
 /// Returns the maps among the documents of a stream.
