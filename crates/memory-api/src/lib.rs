@@ -167,6 +167,11 @@ impl Server {
         self.kinds.stale.push(api_version.to_owned());
     }
 
+    /// Stops serving such a group version.
+    pub fn remove_stale(&mut self, api_version: &str) {
+        self.kinds.stale.retain(|stale| stale != api_version);
+    }
+
     /// Makes a field of a kind immutable, `("jobs", "/spec/template")`, or of one object, `("jobs/NAMESPACE/NAME", …)`.
     pub fn make_immutable(&mut self, whose: &str, pointer: &str) {
         self.immutable.push((whose.to_owned(), pointer.to_owned()));

@@ -99,15 +99,22 @@ impl Discovered {
         if let Some(known) = sync::read(&self.known).clone().filter(|known| known.generation == generation) {
             return known;
         }
-        let (generation, api_versions) = self.applier.mapper.known_api_versions();
-        let known = self.with_kinds(generation, api_versions);
+        let (generation, api_versions, silent) = self.applier.mapper.known_to_charts();
+        let silent = Arc::new(silent.iter().map(|version| Str::from(&**version)).collect());
+        let known = self.with_kinds(generation, api_versions, silent);
         *sync::write(&self.known) = Some(known.clone());
         known
     }
 
-    /// Returns the capabilities with these API versions and kinds.
-    fn with_kinds(&self, generation: usize, api_versions: impl IntoIterator<Item = impl Into<Str>>) -> Known {
-        let capabilities = Arc::new(Capabilities::new(self.kube_version.clone(), api_versions));
+    /// Returns the capabilities with these API versions and kinds, and with these API servers that do not answer.
+    fn with_kinds(
+        &self,
+        generation: usize,
+        api_versions: impl IntoIterator<Item = impl Into<Str>>,
+        silent: Arc<Vec<Str>>,
+    ) -> Known {
+        let capabilities = Capabilities::new(self.kube_version.clone(), api_versions);
+        let capabilities = Arc::new(Capabilities { silent, ..capabilities });
         let mut api_versions: Vec<String> = capabilities.api_versions.iter().map(ToString::to_string).collect();
         api_versions.sort();
         let digest = digest_json(&json!([capabilities.kube_version.version, api_versions])).into();
@@ -124,7 +131,8 @@ impl Discovered {
         let found = (known.generation, at);
         if counting.added != Some(found) {
             counting.settling.add(known.capabilities.api_versions.iter().cloned(), at);
-            counting.known = self.with_kinds(known.generation, counting.settling.counts().cloned());
+            let silent = known.capabilities.silent.clone();
+            counting.known = self.with_kinds(known.generation, counting.settling.counts().cloned(), silent);
             counting.added = Some(found);
         }
         (counting.known.clone(), counting.settling.is_settled())

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use controller::runtime::priority::Priority;
-use go_template::Map;
+use go_template::{Map, Str};
 use golibs::shorten::{MAX_MESSAGE, shorten};
 use helm::engine::{Capabilities, KubeVersion};
 use serde::de::DeserializeOwned;
@@ -69,20 +69,26 @@ pub(crate) struct Job {
 pub(super) struct ClusterFacts {
     version: String,
     api_versions: Vec<String>,
+    silent: Vec<String>,
 }
 
 impl From<&Capabilities> for ClusterFacts {
     fn from(of: &Capabilities) -> ClusterFacts {
-        let api_versions = of.api_versions.iter().map(|version| version.to_text().into_owned()).collect();
-        ClusterFacts { version: of.kube_version.version.clone(), api_versions }
+        let (version, api_versions) = (of.kube_version.version.clone(), texts(&of.api_versions));
+        ClusterFacts { version, api_versions, silent: texts(&of.silent) }
     }
 }
 
 impl ClusterFacts {
     pub(super) fn capabilities(self) -> Capabilities {
         let version = KubeVersion::parse(&self.version).unwrap_or_else(|_| KubeVersion::bare(&self.version, "", ""));
-        Capabilities::new(version, self.api_versions.iter().map(String::as_str))
+        let silent = Arc::new(self.silent.into_iter().map(Str::from).collect());
+        Capabilities { silent, ..Capabilities::new(version, self.api_versions.iter().map(String::as_str)) }
     }
+}
+
+fn texts(all: &[Str]) -> Vec<String> {
+    all.iter().map(|one| one.to_text().into_owned()).collect()
 }
 
 /// A message from the manager to a worker.
@@ -123,8 +129,10 @@ impl From<Failure> for RenderError {
     fn from(failure: Failure) -> RenderError {
         let message = shorten(&failure.message, MAX_MESSAGE).into_owned();
         match failure.reason {
-            // The operator's files changed, not the inputs of the resource.
-            Reason::ChartChanged => RenderError::Unanswered { reason: failure.reason.text(), message },
+            // The operator's files changed, or the cluster did not answer: neither says anything about the resource.
+            Reason::ChartChanged | Reason::Unanswered => {
+                RenderError::Unanswered { reason: failure.reason.text(), message }
+            }
             reason => RenderError::Failed { reason: reason.text(), message },
         }
     }
@@ -140,6 +148,7 @@ pub(super) enum Reason {
     InvalidValues,
     RenderError,
     RenderLimit,
+    Unanswered,
     UnsupportedKubernetes,
 }
 
@@ -155,6 +164,7 @@ impl Reason {
             Reason::InvalidValues => Shown::InvalidValues,
             Reason::RenderError => Shown::RenderError,
             Reason::RenderLimit => Shown::RenderLimit,
+            Reason::Unanswered => Shown::Unanswered,
             Reason::UnsupportedKubernetes => Shown::UnsupportedKubernetes,
         };
         shown.as_str()
@@ -311,8 +321,11 @@ mod tests {
 
     #[test]
     fn capabilities_arrive_as_they_were() {
-        let sent = Capabilities::new(KubeVersion::parse("v1.36.3-gke.1").unwrap(), ["v1", "apps/v1/Deployment"]);
+        let version = KubeVersion::parse("v1.36.3-gke.1").unwrap();
+        let silent = Arc::new(vec!["x.y/v1".into()]);
+        let sent = Capabilities { silent, ..Capabilities::new(version, ["v1", "apps/v1/Deployment"]) };
         let arrived = ClusterFacts::from(&sent).capabilities();
         assert_eq!((arrived.kube_version, arrived.api_versions), (sent.kube_version, sent.api_versions));
+        assert_eq!(arrived.silent, sent.silent);
     }
 }

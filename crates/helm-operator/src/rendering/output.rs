@@ -119,6 +119,7 @@ pub(crate) fn failure(error: &Error) -> Failure {
         Error::Schema(of) => return schema_failure(error, of.unusable_schema()),
         Error::Dependencies(_) | Error::Values(_) => Reason::InvalidValues,
         Error::KubeVersion { .. } => Reason::UnsupportedKubernetes,
+        Error::Template(of) if of.is_unanswered() => Reason::Unanswered,
         Error::Template(_) | Error::Manifest { .. } => Reason::RenderError,
     };
     Failure { reason, message: error.without_values() }

@@ -605,6 +605,28 @@ mod tests {
         assert!(!has_kind().await);
     }
 
+    #[tokio::test(start_paused = true)]
+    async fn a_chart_that_asks_for_a_kind_of_a_silent_server_is_judged_once_that_has_answered() {
+        let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  \
+            text: '{{ .Capabilities.APIVersions.Has \"example.com/v1/Kind\" }}'";
+        for render_on in [RenderOn::default()] {
+            let (server, renderer) = renderer(template).await;
+            let renderer = renderer.rendering_on(render_on);
+            server.serve_stale("example.com/v1");
+            for _ in 0..20 {
+                tokio::time::advance(SETTLES / 10).await;
+                let error = rendered(&renderer, "{}", 1).await.unwrap_err();
+                assert!(matches!(&error, RenderError::Unanswered { reason: "Unanswered", .. }), "{error:?}");
+                assert!(error.to_string().contains("APIService \"v1.example.com\" does not answer"), "{error}");
+            }
+            assert_eq!(renderer.are_capabilities_settled(), render_on.capabilities);
+            server.serve("example.com/v1", "Kind", "kinds");
+            tokio::time::advance(SETTLES / 10).await;
+            let found = rendered(&renderer, "{}", 1).await.unwrap();
+            assert!(found.contains("text: 'true'"), "{render_on:?}: {found}");
+        }
+    }
+
     #[tokio::test(flavor = "multi_thread")]
     async fn a_users_template_reads_nothing_of_other_namespaces() {
         let template =

@@ -452,3 +452,17 @@ async fn new_capabilities_reach_a_running_worker() {
         assert!(render(capabilities).await.contains(expected));
     }
 }
+
+#[tokio::test]
+async fn a_worker_judges_no_chart_that_asks_for_a_kind_of_a_silent_server() {
+    let (folder, digest) = chart("a: {{ .Capabilities.APIVersions.Has \"x.y/v1/Route\" }}");
+    let workers = workers(LIMIT);
+    workers.admit(folder.path());
+    let lookup = lookup_in(Arc::new(MemoryApi::new()));
+    let silent = Arc::new(vec!["x.y/v1".into()]);
+    let silent = Arc::new(Capabilities { silent, ..Capabilities::default() });
+    let error = workers.render(job(folder.path(), &digest), &silent, &lookup).await.err().unwrap();
+    assert!(matches!(&error, RenderError::Unanswered { reason: "Unanswered", .. }), "{error:?}");
+    assert!(error.to_string().contains("the API server behind APIService \"v1.x.y\" does not answer"), "{error}");
+    assert!(workers.render(job(folder.path(), &digest), &Arc::default(), &lookup).await.is_ok());
+}

@@ -33,6 +33,8 @@ pub(super) struct Render {
     pub(super) parsed: Arc<Cache<Str, Arc<Parsed>>>,
     /// The result of a call from a Handlebars template.
     pub(super) result: Value,
+    /// Whether a template has asked for what the cluster cannot tell now.
+    pub(super) is_unanswered: bool,
 }
 
 /// Returns all functions of Helm's engine.

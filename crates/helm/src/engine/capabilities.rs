@@ -7,6 +7,7 @@ use std::sync::Arc;
 use go_template::{Field, FuncError, Kind, List, Object, Param, Scope, Str, Value};
 
 use super::KubeVersion;
+use super::calls::Render;
 
 /// The Kubernetes version assumed without a cluster.
 const DEFAULT_KUBE_VERSION: &str = "v1.37.0";
@@ -87,13 +88,15 @@ pub struct Capabilities {
     pub api_versions: Arc<Vec<Str>>,
     /// The version in `HelmVersion`. Default: that of the Helm release whose behaviour charts get.
     pub helm_version: Str,
+    /// The group versions of API servers that do not answer, so that it is unknown which kinds they serve. A template that asks for such a kind fails.
+    pub silent: Arc<Vec<Str>>,
 }
 
 impl Capabilities {
     /// Returns the capabilities of a cluster with this version and these API versions.
     pub fn new(kube_version: KubeVersion, api_versions: impl IntoIterator<Item = impl Into<Str>>) -> Capabilities {
         let api_versions = Arc::new(api_versions.into_iter().map(Into::into).collect());
-        Capabilities { kube_version, api_versions, helm_version: HELM_VERSION.into() }
+        Capabilities { kube_version, api_versions, helm_version: HELM_VERSION.into(), silent: Arc::default() }
     }
 
     /// Returns the value that templates see.
@@ -122,7 +125,10 @@ impl Object for Capabilities {
     fn field(&self, name: &str) -> Option<Value> {
         match name {
             "KubeVersion" => Some(Value::Object(Arc::new(self.kube_version.clone()))),
-            "APIVersions" => Some(Value::Object(Arc::new(VersionSet(Arc::clone(&self.api_versions))))),
+            "APIVersions" => {
+                let (known, silent) = (Arc::clone(&self.api_versions), Arc::clone(&self.silent));
+                Some(Value::Object(Arc::new(VersionSet { known, silent })))
+            }
             "HelmVersion" => Some(Value::Object(Arc::new(BuildInfo(self.helm_version.clone())))),
             _ => None,
         }
@@ -142,9 +148,40 @@ impl Object for Capabilities {
     }
 }
 
+/// Returns the silent group version of this kind.
+fn silent_about<'a>(silent: &'a [Str], kind: &Str) -> Option<&'a Str> {
+    silent.iter().find(|version| kind.strip_prefix(&***version).is_some_and(|rest| rest.first() == Some(&b'/')))
+}
+
 /// `.Capabilities.APIVersions`.
 #[derive(Debug)]
-struct VersionSet(Arc<Vec<Str>>);
+struct VersionSet {
+    known: Arc<Vec<Str>>,
+    silent: Arc<Vec<Str>>,
+}
+
+impl VersionSet {
+    /// Returns whether an API version or kind is served.
+    ///
+    /// # Errors
+    /// The API server that would serve it does not answer.
+    fn has(&self, scope: &mut Scope<'_>, wanted: &Str) -> Result<bool, FuncError> {
+        if self.known.contains(wanted) {
+            return Ok(true);
+        }
+        let Some(silent) = silent_about(&self.silent, wanted) else { return Ok(false) };
+        if let Some(render) = scope.host::<Render>() {
+            render.is_unanswered = true;
+        }
+        let silent = silent.to_text();
+        let (group, version) = silent.split_once('/').unwrap_or(("", &silent));
+        let service = format!("{version}.{group}");
+        Err(FuncError::new(format!(
+            "cannot find out whether {wanted:?} is served: the API server behind APIService {service:?} does not answer; repair that server, or delete \
+             the APIService if it was removed permanently"
+        )))
+    }
+}
 
 impl Object for VersionSet {
     fn type_name(&self) -> &str {
@@ -159,20 +196,20 @@ impl Object for VersionSet {
         (method == "Has").then_some((&[Param::String], None))
     }
 
-    fn call(&self, _: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
+    fn call(&self, scope: &mut Scope<'_>, method: &str, args: &[Value]) -> Option<Result<Value, FuncError>> {
         if method != "Has" {
             return None;
         }
         let wanted = args.first().and_then(Value::as_str);
-        Some(Ok(Value::Bool(wanted.is_some_and(|wanted| self.0.contains(wanted)))))
+        Some(wanted.map_or(Ok(false), |wanted| self.has(scope, wanted)).map(Value::Bool))
     }
 
     fn data(&self) -> Value {
-        Value::List(List::strings(self.0.iter().cloned()))
+        Value::List(List::strings(self.known.iter().cloned()))
     }
 
     fn is_true(&self) -> bool {
-        !self.0.is_empty()
+        !self.known.is_empty()
     }
 }
 

@@ -17,6 +17,8 @@ use sprig::{MESSAGE_END, MESSAGE_START};
 pub struct RenderError {
     text: String,
     places: Vec<Position>,
+    /// Whether the template asked for what the cluster cannot tell now.
+    is_unanswered: bool,
 }
 
 /// A location in a template.
@@ -56,14 +58,24 @@ impl RenderError {
         self.places.first().map_or(0, |place| place.line)
     }
 
+    /// Returns whether the template asked for what the cluster cannot tell now. The failure then says nothing about the chart.
+    pub fn is_unanswered(&self) -> bool {
+        self.is_unanswered
+    }
+
     /// Returns the path to the error: the rendered template first, the location of the error last. Never empty.
     pub fn places(&self) -> &[Position] {
         &self.places
     }
 
+    /// Returns the error of a template that asked for what the cluster cannot tell now.
+    pub(super) fn unanswered(self) -> RenderError {
+        RenderError { is_unanswered: true, ..self }
+    }
+
     /// Creates an error, cutting a long text in the middle.
     fn new(text: &str, places: Vec<Position>) -> RenderError {
-        RenderError { text: shorten(text, MAX_MESSAGE).into_owned(), places }
+        RenderError { text: shorten(text, MAX_MESSAGE).into_owned(), places, is_unanswered: false }
     }
 
     /// Creates the error of a template that failed to parse.

@@ -108,7 +108,8 @@ impl Engine {
         let mut scope = Scope::new(Arc::clone(&program.templates), options).with_host(&mut host);
         let files = run(&program, &tops, &mut scope);
         scope.take_spent().empty_changed_maps();
-        files
+        let is_unanswered = scope.host::<Render>().is_some_and(|render| render.is_unanswered);
+        files.map_err(|error| if is_unanswered { error.unanswered() } else { error })
     }
 
     fn program(&self, view: &ChartView) -> Result<Arc<Program>, RenderError> {

@@ -250,3 +250,41 @@ fn an_engine_keeps_to_the_limits_that_it_is_given() {
     let error = few.execute(&view, &Map::default(), &release, &Capabilities::default(), None).unwrap_err();
     assert!(error.to_string().contains("limit steps exceeded"), "{error}");
 }
+
+#[test]
+fn a_template_that_asks_for_a_kind_of_a_silent_server_learns_nothing() {
+    let silent = Arc::new(vec!["x.y/v1".into()]);
+    let capabilities = Capabilities::new(Capabilities::default().kube_version, ["v1/Pod", "x.y/v1", "x.y/v1/Known"]);
+    let capabilities = Capabilities { silent, ..capabilities };
+    let render = |name: &str, template: &str| {
+        let engine = Engine::new(chart(&[(name, template)]));
+        let release = ReleaseOptions { name: "rel".into(), namespace: "ns".into(), revision: 1, is_upgrade: false };
+        let values = &Map::default();
+        let request =
+            Request { values, release: &release, capabilities: &capabilities, lookup: None, skip_schema: false };
+        match engine.render(&request) {
+            Ok(rendered) => Ok(rendered.manifests[0].content.clone()),
+            Err(Error::Template(error)) => Err((error.is_unanswered(), error.to_string())),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    let has = |entry: &str| render("templates/t", &format!("k: {{{{ .Capabilities.APIVersions.Has {entry:?} }}}}"));
+    for (entry, expected) in
+        [("v1/Pod", "true"), ("x.y/v1", "true"), ("x.y/v1/Known", "true"), ("x.y/v10/Route", "false"), ("", "false")]
+    {
+        assert_eq!(has(entry), Ok(format!("k: {expected}")), "{entry}");
+    }
+    let why = "cannot find out whether \"x.y/v1/Route\" is served: the API server behind APIService \"v1.x.y\" does not answer";
+    let included =
+        "{{ define \"a\" }}{{ .Capabilities.APIVersions.Has \"x.y/v1/Route\" }}{{ end }}k: {{ include \"a\" . }}";
+    for failed in [
+        has("x.y/v1/Route"),
+        render("templates/t", included),
+        render("templates/t.yaml.hbs", "{{#if (invoke Capabilities.APIVersions \"Has\" \"x.y/v1/Route\")}}k: 1{{/if}}"),
+    ] {
+        let (is_unanswered, message) = failed.unwrap_err();
+        assert!(is_unanswered && message.contains(why), "{message}");
+    }
+    let (is_unanswered, message) = render("templates/t", "{{ fail \"no\" }}").unwrap_err();
+    assert!(!is_unanswered, "{message}");
+}

@@ -84,6 +84,11 @@ impl MemoryApi {
         self.change(|server| server.add_stale(api_version));
     }
 
+    /// Ends [`serve_stale`](Self::serve_stale), as if a person deleted the API service.
+    pub fn delete_service(&self, api_version: &str) {
+        self.change(|server| server.remove_stale(api_version));
+    }
+
     /// Stops serving a kind in this version: discovery omits it, and its paths respond without a `Status`, as on a real
     /// server.
     pub fn unserve(&self, api_version: &str, kind: &str) {

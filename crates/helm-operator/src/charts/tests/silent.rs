@@ -1,4 +1,4 @@
-//! Tests of upgrades while an API server does not answer whose kinds the process has never seen.
+//! Tests of installs and upgrades while an API server does not answer whose kinds the process has never seen.
 
 use std::sync::OnceLock;
 
@@ -9,6 +9,9 @@ use super::failure_policy::retry;
 use super::*;
 use crate::rendering::discovered::Discovered;
 use crate::rendering::renderer::EngineRenderer;
+
+/// The group version of Routes.
+const ROUTES: &str = "route.my.domain/v1";
 
 const ROUTE: &str = "/apis/route.my.domain/v1/namespaces/ns/routes/web";
 
@@ -62,7 +65,7 @@ async fn started(server: Arc<MemoryApi>) -> World {
 async fn installed(has_route: bool) -> World {
     let server = World::new(json!({"value": "1"})).server;
     if has_route {
-        server.serve("route.my.domain/v1", "Route", "routes");
+        server.serve(ROUTES, "Route", "routes");
     }
     let world = started(server).await;
     world.reconcile().await;
@@ -76,16 +79,15 @@ fn route(world: &World) -> Value {
 
 /// Lets the server of Routes answer.
 fn answer(world: &World) {
-    world.server.serve("route.my.domain/v1", "Route", "routes");
+    world.server.serve(ROUTES, "Route", "routes");
     world.server.accept();
 }
 
-/// Stops the server of Routes, starts another process, and then edits the resource.
-async fn restarted_without_routes(first: World, is_named: bool) -> World {
-    first.server.unserve("route.my.domain/v1", "Route");
-    if is_named {
-        first.server.serve_stale("route.my.domain/v1");
-    }
+/// Stops the server of Routes, starts another process while this group version does not answer, and then edits the
+/// resource.
+async fn restarted_without_routes(first: World, silent: Option<&str>) -> World {
+    first.server.unserve(ROUTES, "Route");
+    silent.into_iter().for_each(|version| first.server.serve_stale(version));
     let world = started(first.server).await;
     world.edit(|p| p["spec"]["value"] = "2".into());
     world
@@ -95,7 +97,7 @@ async fn restarted_without_routes(first: World, is_named: bool) -> World {
 async fn an_upgrade_waits_for_the_kinds_of_deployed_objects_whose_server_does_not_answer() {
     let first = installed(true).await;
     let before = route(&first);
-    let world = restarted_without_routes(first, true).await;
+    let world = restarted_without_routes(first, Some(ROUTES)).await;
     // At first, only the render reads that the server does not answer.
     for _ in 0..3 {
         retry(&world).await;
@@ -129,7 +131,7 @@ async fn an_upgrade_waits_for_the_kinds_of_what_only_an_unfinished_upgrade_has_m
     assert_eq!(first.history(), ["1 deployed", "2 pending-upgrade"]);
     let before = route(&first);
     first.server.accept();
-    let world = restarted_without_routes(first, true).await;
+    let world = restarted_without_routes(first, Some(ROUTES)).await;
     world.edit(|p| p["spec"]["value"] = "3".into());
     for _ in 0..3 {
         retry(&world).await;
@@ -143,17 +145,56 @@ async fn an_upgrade_waits_for_the_kinds_of_what_only_an_unfinished_upgrade_has_m
 
 #[tokio::test(start_paused = true)]
 async fn an_upgrade_waits_neither_for_a_server_that_is_gone_nor_for_one_of_other_objects() {
-    for (has_route, is_named) in [(true, false), (false, true)] {
-        let world = restarted_without_routes(installed(has_route).await, is_named).await;
+    for silent in [None, Some("other.my.domain/v1")] {
+        let world = restarted_without_routes(installed(true).await, silent).await;
         world.reconcile().await;
         let newest = world.history().pop().unwrap();
-        assert_eq!((world.value_of("a"), newest.as_str()), (json!("2"), "2 deployed"), "{has_route} {is_named}");
+        assert_eq!((world.value_of("a"), newest.as_str()), (json!("2"), "2 deployed"), "{silent:?}");
+    }
+}
+
+/// Checks that the release waits for the server of Routes, with only these revisions.
+async fn waits(world: &World, made: &[&str]) {
+    for _ in 0..3 {
+        retry(world).await;
+        let condition = world.condition("Irreconcilable").unwrap_or_default();
+        let told = "the API server behind APIService \"v1.route.my.domain\" does not answer";
+        assert!(condition.starts_with("True/Unanswered/") && condition.contains(told), "{condition}");
+        assert_eq!((world.condition("Stalled"), world.condition("ReleaseFailed")), (None, None));
+        assert_eq!(world.history(), made);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_waits_for_the_kinds_that_its_chart_asks_for_although_it_has_no_such_object() {
+    for (is_new, has_route) in [(true, true), (true, false), (false, true), (false, false)] {
+        let world = match is_new {
+            false => restarted_without_routes(installed(false).await, Some(ROUTES)).await,
+            true => {
+                let server = World::new(json!({"value": "2"})).server;
+                server.serve_stale(ROUTES);
+                started(server).await
+            }
+        };
+        // It stays silent, which concerns nothing of this chart.
+        world.server.serve_stale("other.my.domain/v1");
+        waits(&world, if is_new { &[] } else { &["1 deployed"] }).await;
+        assert_eq!(world.maps().len(), usize::from(!is_new));
+        match has_route {
+            true => answer(&world),
+            false => world.server.delete_service(ROUTES),
+        }
+        retry(&world).await;
+        let newest = world.history().pop().unwrap();
+        assert_eq!(newest, if is_new { "1 deployed" } else { "2 deployed" });
+        assert_eq!((world.value_of("a"), world.condition("Irreconcilable")), (json!("2"), None));
+        assert_eq!(world.server.object(ROUTE).is_some(), has_route, "the next render is the first that knows");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_deletion_does_not_wait_like_the_upgrade_before_it() {
-    let world = restarted_without_routes(installed(true).await, true).await;
+    let world = restarted_without_routes(installed(true).await, Some(ROUTES)).await;
     world.reconcile().await;
     world.delete();
     answer(&world);

@@ -230,10 +230,10 @@ impl StepContext<'_> {
     /// Renders what may replace the deployed revision, with the kinds of its objects in sight.
     async fn next_candidate(&self, primary: &Primary, revision: u32) -> Result<Rendered, Failed> {
         self.find_hidden_kinds().await?;
-        let rendered = self.candidate(primary, revision).await?;
+        let rendered = self.candidate(primary, revision).await;
         // The render may have been the first to read that a server does not answer.
         self.check_hidden_kinds()?;
-        Ok(rendered)
+        rendered
     }
 
     /// Renders a revision, and lets post-renderers change it.

@@ -103,8 +103,7 @@ impl Mapper {
     /// Returns the group versions of API servers that do not answer and none of whose kinds is known, as of the last
     /// discovery. Charts cannot see what they serve. Sends no request.
     pub fn silent(&self) -> Vec<Arc<str>> {
-        let found = &self.table().found;
-        found.stale.iter().filter(|stale| !found.knows_kinds_of(stale)).cloned().collect()
+        self.table().found.silent()
     }
 
     /// Returns the resources that a person may mean with a word: a kind, its plural name, or that with the group, such as
@@ -143,6 +142,12 @@ impl Mapper {
     pub fn known_api_versions(&self) -> (usize, Vec<String>) {
         let found = self.table().found.clone();
         (found.generation, found.api_versions.clone())
+    }
+
+    /// Returns what [`Mapper::known_api_versions`] and [`Mapper::silent`] return, both of the same discovery.
+    pub fn known_to_charts(&self) -> (usize, Vec<String>, Vec<Arc<str>>) {
+        let found = self.table().found.clone();
+        (found.generation, found.api_versions.clone(), found.silent())
     }
 
     /// Runs discovery and returns every kind whose objects can be listed and deleted, each in one version.
@@ -232,6 +237,10 @@ fn find(found: &Found, api_version: &str, kind: &str) -> Option<Arc<Resource>> {
 impl Found {
     fn any_version(&self, group: &str, kind: &str) -> Option<Arc<Resource>> {
         self.cleanable.iter().find(|other| *other.kind == *kind && other.group() == group).cloned()
+    }
+
+    fn silent(&self) -> Vec<Arc<str>> {
+        self.stale.iter().filter(|stale| !self.knows_kinds_of(stale)).cloned().collect()
     }
 
     /// Returns whether charts see a kind of this group version.
@@ -454,6 +463,8 @@ mod tests {
         assert!(mapper.silent().is_empty(), "nothing is known yet");
         mapper.refresh().await.unwrap();
         assert_eq!(mapper.silent(), [Arc::<str>::from("route.my.domain/v1")]);
+        let (generation, api_versions) = mapper.known_api_versions();
+        assert_eq!(mapper.known_to_charts(), (generation, api_versions, mapper.silent()));
         server.serve("route.my.domain/v1", "Route", "routes");
         mapper.refresh().await.unwrap();
         assert!(mapper.silent().is_empty(), "discovery names one");
