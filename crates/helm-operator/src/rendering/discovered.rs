@@ -130,7 +130,9 @@ impl Discovered {
         let counting = counting.get_or_insert_with(begin);
         let found = (known.generation, at);
         if counting.added != Some(found) {
-            counting.settling.add(known.capabilities.api_versions.iter().cloned(), at);
+            // Until now, its API server had not answered.
+            let was_unknown = |kind: &Str| counting.known.capabilities.hides(kind);
+            counting.settling.add(known.capabilities.api_versions.iter().cloned(), at, was_unknown);
             let silent = known.capabilities.silent.clone();
             counting.known = self.with_kinds(known.generation, counting.settling.counts().cloned(), silent);
             counting.added = Some(found);

@@ -609,7 +609,7 @@ mod tests {
     async fn a_chart_that_asks_for_a_kind_of_a_silent_server_is_judged_once_that_has_answered() {
         let template = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata:\n  \
             text: '{{ .Capabilities.APIVersions.Has \"example.com/v1/Kind\" }}'";
-        for render_on in [RenderOn::default()] {
+        for render_on in [RenderOn::default(), RenderOn { capabilities: true }] {
             let (server, renderer) = renderer(template).await;
             let renderer = renderer.rendering_on(render_on);
             server.serve_stale("example.com/v1");

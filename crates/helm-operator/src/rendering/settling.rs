@@ -45,8 +45,9 @@ impl<K: Ord> Settling<K> {
         Settling { kinds: BTreeMap::new(), began: at, last: at, is_settled: false }
     }
 
-    /// Adds what the discovery at this time has found. Finding it again without another discovery changes nothing.
-    pub(super) fn add(&mut self, found: impl IntoIterator<Item = K>, at: Instant) {
+    /// Adds what the discovery at this time has found. Finding it again without another discovery changes nothing. What
+    /// discovery could not tell before counts at once: nothing has shown that it was not served.
+    pub(super) fn add(&mut self, found: impl IntoIterator<Item = K>, at: Instant, was_unknown: impl Fn(&K) -> bool) {
         self.leave_out_outage(at);
         let mut found: BTreeSet<K> = found.into_iter().collect();
         for (kind, known) in &mut self.kinds {
@@ -56,9 +57,16 @@ impl<K: Ord> Settling<K> {
                 known.changes += 1;
             }
         }
-        // A kind that was not found before has changed, except at the first discovery.
-        let new = Found { is_served: true, since: at, changes: usize::from(at > self.began), counts: false };
-        self.kinds.extend(found.into_iter().map(|kind| (kind, new.clone())));
+        let began = self.began;
+        let new = |kind: &K| match was_unknown(kind) {
+            true => Found { is_served: true, since: began, changes: 0, counts: false },
+            // A kind that was not found before has changed, except at the first discovery.
+            false => Found { is_served: true, since: at, changes: usize::from(at > began), counts: false },
+        };
+        self.kinds.extend(found.into_iter().map(|kind| {
+            let state = new(&kind);
+            (kind, state)
+        }));
         let has_settled = at.saturating_duration_since(self.began) >= SETTLES;
         for known in self.kinds.values_mut() {
             known.counts = match () {
@@ -103,7 +111,7 @@ mod tests {
     /// what counts after the last of so many, and whether that has settled.
     fn add(settling: &mut Settling<char>, start: Instant, from: u32, found: &[&str], times: u32) -> (String, bool) {
         for (at, one) in (from..from + times).zip(found.iter().cycle()) {
-            settling.add(one.chars(), start + PERIOD * at);
+            settling.add(one.chars(), start + PERIOD * at, |_| false);
         }
         (settling.counts().collect(), settling.is_settled())
     }
@@ -131,9 +139,20 @@ mod tests {
             let (counts, is_settled) = add(&mut settling, start, from, &found, times);
             assert_eq!((counts.as_str(), is_settled), expected, "from {from}");
         }
-        settling.add("b".chars(), start + PERIOD * 164);
-        (0..100).for_each(|_| settling.add("b".chars(), start + PERIOD * 164));
+        (0..100).for_each(|_| settling.add("b".chars(), start + PERIOD * 164, |_| false));
         assert_eq!(settling.counts().collect::<String>(), "a", "nothing was discovered since");
+    }
+
+    #[test]
+    fn what_discovery_could_not_tell_before_counts_at_once() {
+        let start = Instant::now();
+        for (was_unknown, expected) in [(false, "a"), (true, "ab")] {
+            let mut settling = Settling::begin(start);
+            add(&mut settling, start, 0, &["a"], 20);
+            settling.add("ab".chars(), start + PERIOD * 20, |_| was_unknown);
+            assert_eq!(settling.counts().collect::<String>(), expected);
+            assert_eq!(add(&mut settling, start, 21, &["a", "ab"], 8).0, expected, "it comes and goes");
+        }
     }
 
     #[test]

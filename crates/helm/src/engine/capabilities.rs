@@ -99,6 +99,11 @@ impl Capabilities {
         Capabilities { kube_version, api_versions, helm_version: HELM_VERSION.into(), silent: Arc::default() }
     }
 
+    /// Returns whether it is unknown if a kind is served, given as `group/version/Kind`, because its API server does not answer.
+    pub fn hides(&self, kind: &Str) -> bool {
+        silent_about(&self.silent, kind).is_some()
+    }
+
     /// Returns the value that templates see.
     pub fn to_value(&self) -> Value {
         Value::Object(Arc::new(self.clone()))
