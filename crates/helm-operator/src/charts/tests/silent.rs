@@ -1,4 +1,4 @@
-//! Tests of installs and upgrades while an API server does not answer whose kinds the process has never seen.
+//! Tests of installs, upgrades and deletions while an API server does not answer whose kinds the process has never seen.
 
 use std::sync::OnceLock;
 
@@ -189,6 +189,29 @@ async fn a_release_waits_for_the_kinds_that_its_chart_asks_for_although_it_has_n
         assert_eq!(newest, if is_new { "1 deployed" } else { "2 deployed" });
         assert_eq!((world.value_of("a"), world.condition("Irreconcilable")), (json!("2"), None));
         assert_eq!(world.server.object(ROUTE).is_some(), has_route, "the next render is the first that knows");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_deleted_resource_stays_until_the_objects_of_a_silent_server_are_gone() {
+    for answers in [true, false] {
+        let world = restarted_without_routes(installed(true).await, Some(ROUTES)).await;
+        world.delete();
+        for _ in 0..3 {
+            retry(&world).await;
+            assert!(world.server.object(PRIMARY).is_some(), "its finalizer stays");
+            let condition = world.condition("Irreconcilable").unwrap_or_default();
+            assert!(condition.contains("APIService \"v1.route.my.domain\" does not answer"), "{condition}");
+        }
+        match answers {
+            true => answer(&world),
+            false => world.server.delete_service(ROUTES),
+        }
+        retry(&world).await;
+        assert_eq!((world.server.object(PRIMARY), world.maps()), (None, vec![]));
+        if answers {
+            assert_eq!(world.server.object(ROUTE), None, "nothing is left behind");
+        }
     }
 }
 
