@@ -383,6 +383,35 @@ async fn a_halt_and_its_end_are_published_once_and_counted_by_metrics() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_canary_whose_upgrade_waits_for_a_silent_server_is_named_once() {
+    let (world, x) = (installed(OnGateFailure::Halt).await, ResourceKey::new("ns", "x"));
+    world.server.serve("route.my.domain/v1", "Route", "routes");
+    let route = json!({"apiVersion": "route.my.domain/v1", "kind": "Route", "metadata": {"name": "web"}});
+    edit(&world, "x", "objects", json!([route]));
+    world.reconcile_one(&x).await;
+    let live = world.server.object("/apis/route.my.domain/v1/namespaces/ns/routes/web").unwrap();
+    world.server.unserve("route.my.domain/v1", "Route");
+    world.server.serve_stale("route.my.domain/v1");
+    let world = serving(world.server, "v2", OnGateFailure::Halt);
+    world.shared.applier.mapper.refresh().await.unwrap();
+    reconcile_all(&world, 12).await;
+    assert_eq!(with_chart(&world, "v2"), ["y"], "it is not skipped");
+    assert_eq!(reconciling(&world, "a"), "True/RolloutWaiting");
+    let events = rollout_events(&world).await;
+    let [started, obstructed] = &events[..] else { panic!("{events:#?}") };
+    let expected = "Warning RolloutObstructed the rollout of chart memcached-0.1.0 to Memcached is held up at step 1 of 3 \
+         (canaries) by ns/x, which cannot be upgraded now: cannot make the next revision: the API server behind APIService \
+         \"v1.route.my.domain\" does not answer";
+    assert!(started.starts_with("Normal RolloutStarted ") && obstructed.starts_with(expected), "{events:#?}");
+    world.server.serve("route.my.domain/v1", "Route", "routes");
+    world.server.accept();
+    reconcile_all(&world, 5).await;
+    assert!(with_chart(&world, "v2").contains(&"x"));
+    let now = world.server.object("/apis/route.my.domain/v1/namespaces/ns/routes/web").unwrap();
+    assert_eq!(now["metadata"]["uid"], live["metadata"]["uid"], "it was never deleted");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rollback_is_published_once() {
     let world = installed(OnGateFailure::Rollback).await;
     refuse(&world.server, "b");

@@ -1,4 +1,5 @@
-//! Decides which events a rollout publishes: each step that begins, a halt and the end, once each. Pure.
+//! Decides which events a rollout publishes: each step that begins, what holds it up, a halt and the end, once each.
+//! Pure.
 //!
 //! Published events are not recorded. A process that starts infers them from the state that it finds: it announces a
 //! step only if no release of the step was reached yet, and no halt that began before its start.
@@ -12,6 +13,8 @@ pub(crate) enum Milestone {
     Started,
     /// Another step begins.
     Step,
+    /// A step cannot end, because a release cannot be upgraded now.
+    Obstructed,
     /// The gate is not met, so the remaining releases are not upgraded.
     Halted,
     /// It continues after a halt or a rollback.
@@ -29,6 +32,8 @@ pub(crate) struct Announced {
     step: Option<usize>,
     /// Why it is halted.
     stop: Option<Milestone>,
+    /// Whether a release that holds a step up was announced, and none of them could be upgraded since.
+    is_obstructed: bool,
 }
 
 impl Announced {
@@ -36,8 +41,10 @@ impl Announced {
     pub(crate) fn restored(found: &RolloutProgress) -> Announced {
         match found.phase {
             Phase::Over => Announced::default(),
-            Phase::Moving if found.is_untouched => Announced { step: found.step.checked_sub(1), stop: None },
-            phase => Announced { step: Some(found.step), stop: stop(phase) },
+            Phase::Moving if found.is_untouched => {
+                Announced { step: found.step.checked_sub(1), ..Announced::default() }
+            }
+            phase => Announced { step: Some(found.step), stop: stop(phase), ..Announced::default() },
         }
     }
 
@@ -49,13 +56,22 @@ impl Announced {
             let is_complete = before.step.is_some() && before.stop != Some(Milestone::TakenBack);
             return is_complete.then_some(Milestone::Completed);
         }
-        *self = Announced { step: before.step.max(Some(now.step)), stop: stop(now.phase) };
-        match (self.stop, before.stop, before.step) {
+        let is_obstructed = before.is_obstructed && now.obstructed.is_some();
+        *self = Announced { step: before.step.max(Some(now.step)), stop: stop(now.phase), is_obstructed };
+        let milestone = match (self.stop, before.stop, before.step) {
             (Some(stop), known, _) => Some(stop).filter(|_| known != self.stop),
             (None, Some(_), _) => Some(Milestone::Resumed),
             (None, None, None) => Some(Milestone::Started),
             (None, None, step) => (step < Some(now.step)).then_some(Milestone::Step),
-        }
+        };
+        milestone.or_else(|| self.obstruction(now))
+    }
+
+    /// Returns whether to announce a release that holds the step up.
+    fn obstruction(&mut self, now: &RolloutProgress) -> Option<Milestone> {
+        let is_new = now.obstructed.is_some() && !self.is_obstructed;
+        self.is_obstructed |= is_new;
+        is_new.then_some(Milestone::Obstructed)
     }
 }
 
@@ -69,10 +85,11 @@ fn stop(phase: Phase) -> Option<Milestone> {
 
 #[cfg(test)]
 mod tests {
+    use controller::runtime::key::ResourceKey;
     use jiff::Timestamp;
 
     use super::*;
-    use Milestone::{Completed, Halted, Resumed, Started, Step, TakenBack};
+    use Milestone::{Completed, Halted, Obstructed, Resumed, Started, Step, TakenBack};
 
     fn at(phase: Phase, step: usize) -> RolloutProgress {
         RolloutProgress { phase, step, ..RolloutProgress::default() }
@@ -87,6 +104,8 @@ mod tests {
         let (moving, halted) = (|step| at(Phase::Moving, step), |step| at(Phase::Halted, step));
         let baking = |step| at(Phase::Baking(Timestamp::UNIX_EPOCH), step);
         let (back, over) = (at(Phase::TakingBack, 0), RolloutProgress::default());
+        let obstructed =
+            |name: &str| RolloutProgress { obstructed: Some(ResourceKey::new("ns", name)), ..at(Phase::Moving, 0) };
         for (behaviour, states, expected) in [
             ("nothing", vec![over.clone(), over.clone()], vec![]),
             (
@@ -107,6 +126,11 @@ mod tests {
             ),
             ("a rollback", vec![moving(1), back.clone(), back.clone(), over.clone()], vec![Started, TakenBack]),
             ("a halt that becomes a rollback", vec![halted(0), back], vec![Halted, TakenBack]),
+            (
+                "a release that cannot be upgraded",
+                vec![moving(0), obstructed("x"), obstructed("y"), moving(0), obstructed("x"), moving(1)],
+                vec![Started, Obstructed, Obstructed, Step],
+            ),
         ] {
             let mut announced = Announced::default();
             let heard: Vec<Milestone> = states.iter().filter_map(|state| announced.advance(state)).collect();

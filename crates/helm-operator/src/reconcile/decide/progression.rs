@@ -65,6 +65,9 @@ pub(crate) struct Member {
     pub(crate) is_canary: bool,
     pub(crate) part: Part,
     pub(crate) got: Got,
+    /// Whether its attempts go on failing for reasons that prove nothing about the release, such as a server that does not
+    /// answer.
+    pub(crate) is_obstructed: bool,
 }
 
 /// All releases of the kind.
@@ -99,6 +102,8 @@ pub(crate) struct RolloutProgress {
     pub(crate) is_untouched: bool,
     /// The waiting releases that may be upgraded now.
     pub(crate) free: BTreeSet<ResourceKey>,
+    /// The first release that keeps the step from ending, because it is obstructed.
+    pub(crate) obstructed: Option<ResourceKey>,
 }
 
 impl Phase {
@@ -125,6 +130,9 @@ impl RolloutProgress {
         let at = self.step_text(rollout);
         match self.phase {
             Phase::Over => "no rollout is under way".to_owned(),
+            Phase::Moving if self.obstructed.is_some() => {
+                format!("{at}, held up by a release that cannot be upgraded now")
+            }
             Phase::Moving => at,
             Phase::Baking(until) => format!("{at}, baking until {}", until.strftime("%Y-%m-%dT%H:%M:%SZ")),
             Phase::Halted => format!("halted at {at}"),
@@ -184,14 +192,9 @@ pub(crate) fn progress(members: &Members, rollout: &RolloutRule, now: Timestamp)
         let counts = groups.counts(free.iter().filter(|one| one.failed).count());
         let waiting = groups.canaries.len() + groups.others.len();
         let is_untouched = groups.is_untouched(rollout, step);
-        RolloutProgress {
-            phase,
-            step,
-            counts,
-            waiting,
-            is_untouched,
-            free: free.iter().map(|one| one.key.clone()).collect(),
-        }
+        let free: BTreeSet<ResourceKey> = free.iter().map(|one| one.key.clone()).collect();
+        let obstructed = if phase == Phase::Moving { first_obstructed(members, &free) } else { None };
+        RolloutProgress { phase, step, counts, waiting, is_untouched, free, obstructed }
     };
     if groups.is_taken_back {
         return at(Phase::TakingBack, 0, &[]);
@@ -225,6 +228,13 @@ pub(crate) fn progress(members: &Members, rollout: &RolloutRule, now: Timestamp)
         step += 1;
     }
     at(Phase::Moving, last, &groups.window(rollout, last))
+}
+
+/// Returns the first release that is obstructed among those that are being upgraded, or may be.
+fn first_obstructed(members: &Members, free: &BTreeSet<ResourceKey>) -> Option<ResourceKey> {
+    let is_moving = |part: Part| matches!(part, Part::Reached { state: Reached::Moving, .. });
+    let mut obstructed = members.iter().filter(|(_, member)| member.is_obstructed);
+    obstructed.find(|(key, member)| free.contains(*key) || is_moving(member.part)).map(|(key, _)| key.clone())
 }
 
 /// Returns this share of a number, rounded up.
@@ -375,7 +385,8 @@ mod tests {
     /// Returns members named `c00`, `c01` and so on, which are canaries, and others named `r00` and so on.
     fn members(canaries: &[Part], others: &[Part]) -> Members {
         let named = |letter: &str, index: usize| ResourceKey::new("ns", &format!("{letter}{index:02}"));
-        let member = |is_canary: bool, part: &Part| Member { is_canary, part: *part, got: Got::Not };
+        let member =
+            |is_canary: bool, part: &Part| Member { is_canary, part: *part, got: Got::Not, is_obstructed: false };
         let canaries = canaries.iter().enumerate().map(|(i, part)| (named("c", i), member(true, part)));
         let others = others.iter().enumerate().map(|(i, part)| (named("r", i), member(false, part)));
         canaries.chain(others).collect()
@@ -464,6 +475,25 @@ mod tests {
         }
         let taken = progress(&members(&[TakenBack, done], &[WAITS]), &rollout(OnGateFailure::Halt), at(160));
         assert_eq!((taken.phase, free(&taken).as_str()), (Phase::TakingBack, ""));
+    }
+
+    #[test]
+    fn a_step_names_the_release_that_cannot_be_upgraded_now() {
+        let (moving, done) = (reached(Moving), reached(Ready));
+        for (behaviour, canaries, others, second, obstructed, expected) in [
+            ("none", [WAITS; 2], [WAITS; 2], 160, "", ""),
+            ("one that waits for its turn", [WAITS; 2], [WAITS; 2], 160, "r00", ""),
+            ("one whose turn it is", [WAITS; 2], [WAITS; 2], 160, "c01 r00", "c01"),
+            ("one that is being upgraded", [moving, done], [WAITS; 2], 160, "c00", "c00"),
+            ("one that was upgraded", [done; 2], [WAITS; 2], 100, "c00", ""),
+        ] {
+            let mut members = members(&canaries, &others);
+            members
+                .iter_mut()
+                .for_each(|(key, one)| one.is_obstructed = obstructed.split(' ').any(|o| o == &*key.name));
+            let now = progress(&members, &rollout(OnGateFailure::Halt), at(second));
+            assert_eq!(now.obstructed.map_or(String::new(), |key| key.name.to_string()), expected, "{behaviour}");
+        }
     }
 
     #[test]

@@ -247,7 +247,7 @@ mod tests {
     }
 
     fn member(part: Part) -> Option<Member> {
-        Some(Member { is_canary: false, part, got: Got::Not })
+        Some(Member { is_canary: false, part, got: Got::Not, is_obstructed: false })
     }
 
     fn turns(on_failure: OnGateFailure) -> Turns {

@@ -19,12 +19,26 @@ impl ControllerContext {
                 (&self.resource.kind, self.renderer.chart_name(), self.renderer.chart_version());
             let chart = if version.is_empty() { name.to_owned() } else { format!("{name}-{version}") };
             let what = format!("the rollout of chart {chart} to {kind}");
-            self.publish_for_process(outcome(milestone, &what, &progress, rule));
+            self.publish_for_process(outcome(milestone, &what, &progress, rule, &self.obstacle(&progress)));
         }
+    }
+
+    /// Returns which release holds the rollout up, and why: `ns/web, which cannot be upgraded now: …`.
+    fn obstacle(&self, progress: &RolloutProgress) -> String {
+        let Some(key) = &progress.obstructed else { return String::new() };
+        let memory = self.memory.of(key);
+        let why = memory.failure.as_ref().map_or("", |failure| failure.failed.fault().message.as_str());
+        format!("{key}, which cannot be upgraded now: {why}")
     }
 }
 
-fn outcome(milestone: Milestone, what: &str, progress: &RolloutProgress, rule: &RolloutRule) -> Outcome {
+fn outcome(
+    milestone: Milestone,
+    what: &str,
+    progress: &RolloutProgress,
+    rule: &RolloutRule,
+    obstacle: &str,
+) -> Outcome {
     let counts = progress.counts;
     let step = progress.step_text(rule);
     match milestone {
@@ -36,6 +50,9 @@ fn outcome(milestone: Milestone, what: &str, progress: &RolloutProgress, rule: &
             let before = titles(rule).get(progress.step.wrapping_sub(1)).cloned().unwrap_or_default();
             let note = format!("{what} has passed its gate ({before}): {counts}; now {step}");
             Outcome::normal("RolloutStep", ACTION, note)
+        }
+        Milestone::Obstructed => {
+            Outcome::warning("RolloutObstructed", ACTION, format!("{what} is held up at {step} by {obstacle}"))
         }
         Milestone::Resumed => Outcome::normal("RolloutResumed", ACTION, format!("{what} resumes: {counts}; {step}")),
         Milestone::Completed => {

@@ -24,6 +24,9 @@ const WAITING: &str = "RolloutWaiting";
 const HALTED: &str = "RolloutHalted";
 const TAKEN_BACK: &str = "RolloutRolledBack";
 
+/// How many attempts fail before an obstacle of a rollout counts as lasting. Their pauses take a minute.
+const OBSTRUCTED: u32 = 7;
+
 impl StepContext<'_> {
     /// Returns a release's turn, which is free unless the rollout would change the release. It is free if the resource is
     /// gone, too.
@@ -77,7 +80,7 @@ impl StepContext<'_> {
             }
             _ => Part::None,
         };
-        Member { is_canary: primary.is_canary, part, got }
+        Member { is_canary: primary.is_canary, part, got, is_obstructed: self.is_obstructed(primary) }
     }
 
     /// Returns how the release got what is rolled out. If this operator did not make the newest revision, what the
@@ -253,6 +256,14 @@ impl StepContext<'_> {
         let is_hidden = !limit.is_zero() && hidden.is_some_and(|(first, last)| last.duration_since(first) >= limit);
         newest.status == Status::PendingUpgrade
             && self.has_ended(primary, |failed| failed.is_refused_deletion() || (is_hidden && failed.hides_objects()))
+    }
+
+    /// Returns whether attempts with these inputs go on failing in this process for reasons that prove nothing about the
+    /// release. The rollout waits for it, and does not count that as a failure.
+    fn is_obstructed(&self, primary: &Primary) -> bool {
+        let memory = self.shared.memory.of(self.key);
+        let is_lasting = memory.failure.as_ref().is_some_and(|one| one.retry.failures >= OBSTRUCTED);
+        is_lasting && self.has_ended(primary, |failed| !matches!(failed, Failed::Attempt(_)))
     }
 
     /// Returns whether the last attempt with these inputs found in this process that another resource has the release.
