@@ -32,7 +32,7 @@ pub(crate) struct Announced {
     step: Option<usize>,
     /// Why it is halted.
     stop: Option<Milestone>,
-    /// Whether a release that holds a step up was announced, and none of them could be upgraded since.
+    /// Whether a release that holds the step up was announced, and one has held it up ever since.
     is_obstructed: bool,
 }
 
@@ -48,23 +48,29 @@ impl Announced {
         }
     }
 
-    /// Moves on to the next state; returns what to announce.
-    pub(crate) fn advance(&mut self, now: &RolloutProgress) -> Option<Milestone> {
+    /// Moves on to the next state; returns what to announce, in this order.
+    pub(crate) fn advance(&mut self, now: &RolloutProgress) -> Vec<Milestone> {
+        let change = self.change(now);
+        change.into_iter().chain(self.obstruction(now)).collect()
+    }
+
+    /// Moves on to the next state; returns how the rollout has moved.
+    fn change(&mut self, now: &RolloutProgress) -> Option<Milestone> {
         let before = *self;
         if now.phase == Phase::Over {
             *self = Announced::default();
             let is_complete = before.step.is_some() && before.stop != Some(Milestone::TakenBack);
             return is_complete.then_some(Milestone::Completed);
         }
-        let is_obstructed = before.is_obstructed && now.obstructed.is_some();
+        let is_same_step = before.step >= Some(now.step);
+        let is_obstructed = before.is_obstructed && is_same_step && now.obstructed.is_some();
         *self = Announced { step: before.step.max(Some(now.step)), stop: stop(now.phase), is_obstructed };
-        let milestone = match (self.stop, before.stop, before.step) {
+        match (self.stop, before.stop, before.step) {
             (Some(stop), known, _) => Some(stop).filter(|_| known != self.stop),
             (None, Some(_), _) => Some(Milestone::Resumed),
             (None, None, None) => Some(Milestone::Started),
             (None, None, step) => (step < Some(now.step)).then_some(Milestone::Step),
-        };
-        milestone.or_else(|| self.obstruction(now))
+        }
     }
 
     /// Returns whether to announce a release that holds the step up.
@@ -131,9 +137,15 @@ mod tests {
                 vec![moving(0), obstructed("x"), obstructed("y"), moving(0), obstructed("x"), moving(1)],
                 vec![Started, Obstructed, Obstructed, Step],
             ),
+            ("one from the beginning", vec![obstructed("x"), obstructed("x")], vec![Started, Obstructed]),
+            (
+                "another one in the next step",
+                vec![obstructed("x"), RolloutProgress { step: 1, ..obstructed("y") }],
+                vec![Started, Obstructed, Step, Obstructed],
+            ),
         ] {
             let mut announced = Announced::default();
-            let heard: Vec<Milestone> = states.iter().filter_map(|state| announced.advance(state)).collect();
+            let heard: Vec<Milestone> = states.iter().flat_map(|state| announced.advance(state)).collect();
             assert_eq!(heard, expected, "{behaviour}");
         }
     }
@@ -149,7 +161,7 @@ mod tests {
             (at(Phase::Halted, 1), None),
             (at(Phase::TakingBack, 0), None),
         ] {
-            assert_eq!(Announced::restored(&found).advance(&found), expected, "{found:?}");
+            assert_eq!(Announced::restored(&found).advance(&found), Vec::from_iter(expected), "{found:?}");
         }
     }
 }

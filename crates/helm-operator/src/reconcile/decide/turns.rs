@@ -174,7 +174,7 @@ impl State {
     fn replan(&mut self, rule: &RolloutRule, now: Timestamp) -> Vec<ResourceKey> {
         let next = self.advance(rule, now);
         let before = std::mem::replace(&mut self.progress, next);
-        if let Some(milestone) = self.announced.advance(&self.progress) {
+        for milestone in self.announced.advance(&self.progress) {
             self.milestones.push((milestone, self.progress.clone()));
         }
         let (old, new) = (&before, &self.progress);
