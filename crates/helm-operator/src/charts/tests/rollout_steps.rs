@@ -394,7 +394,9 @@ async fn a_canary_whose_upgrade_waits_for_a_silent_server_is_named_once() {
     world.server.serve_stale("route.my.domain/v1");
     let world = serving(world.server, "v2", OnGateFailure::Halt);
     world.shared.applier.mapper.refresh().await.unwrap();
-    reconcile_all(&world, 12).await;
+    reconcile_all(&world, 7).await;
+    assert_eq!(rollout_events(&world).await.len(), 1, "seven attempts fail within half a minute");
+    reconcile_all(&world, 5).await;
     assert_eq!(with_chart(&world, "v2"), ["y"], "it is not skipped");
     assert_eq!(reconciling(&world, "a"), "True/RolloutWaiting");
     let events = rollout_events(&world).await;

@@ -485,7 +485,7 @@ mod tests {
             ("one that waits for its turn", [WAITS; 2], [WAITS; 2], 160, "r00", ""),
             ("one whose turn it is", [WAITS; 2], [WAITS; 2], 160, "c01 r00", "c01"),
             ("one that is being upgraded", [moving, done], [WAITS; 2], 160, "c00", "c00"),
-            ("one that was upgraded", [done; 2], [WAITS; 2], 100, "c00", ""),
+            ("one that was upgraded", [done; 2], [WAITS; 2], 160, "c00", ""),
         ] {
             let mut members = members(&canaries, &others);
             members

@@ -24,8 +24,8 @@ const WAITING: &str = "RolloutWaiting";
 const HALTED: &str = "RolloutHalted";
 const TAKEN_BACK: &str = "RolloutRolledBack";
 
-/// How many attempts fail before an obstacle of a rollout counts as lasting. Their pauses take a minute.
-const OBSTRUCTED: u32 = 7;
+/// How many attempts fail before an obstacle of a rollout counts as lasting. The pauses between them take a minute.
+const OBSTRUCTED: u32 = 8;
 
 impl StepContext<'_> {
     /// Returns a release's turn, which is free unless the rollout would change the release. It is free if the resource is
