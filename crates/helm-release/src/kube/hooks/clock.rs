@@ -42,8 +42,8 @@ impl<'a> Clock<'a> {
     }
 
     /// Limits how long the server may keep rejecting each request with transient errors.
-    pub(super) fn refused_for(self, limit: Duration) -> Clock<'a> {
-        Clock { refused: Some(limit), ..self }
+    pub(super) fn refused_for(&self, limit: Duration) -> Clock<'a> {
+        Clock { refused: Some(limit), ..*self }
     }
 
     fn elapsed(&self) -> Duration {

@@ -1,6 +1,6 @@
 //! Why a hook failed, and what that means for its objects and its action.
 
-use outside::Error;
+use outside::{Error, Purpose};
 
 use super::{INTERRUPTED, JournalError, MadeBy};
 use crate::kube::live_state::ownership::NotOurs;
@@ -47,6 +47,16 @@ pub enum HookError {
         object: String,
         /// Who made it, and what removes it.
         why: &'static str,
+    },
+    /// The server refuses to delete what is in the place of one of its objects, such as the Job of an earlier run.
+    #[error(
+        "hook {path} cannot create {object}: the server refuses to delete the one in its place; delete that one, or change the role, policy or webhook that refuses it"
+    )]
+    Undeleted {
+        path: String,
+        object: String,
+        #[source]
+        source: Error,
     },
     #[error("hook {path} failed: {why}")]
     Failed {
@@ -200,6 +210,16 @@ impl HookError {
             error => Box::new(error),
         };
         HookError::Uncleaned { path, object, was_answered, source }
+    }
+
+    /// Returns the error of deleting what is in the place of this object. One that cannot be read may not exist.
+    pub(super) fn of_obstacle(self, object: String) -> HookError {
+        match self {
+            HookError::Api { path, source: source @ Error::Refused { purpose: Purpose::Write, .. } } => {
+                HookError::Undeleted { path, object, source }
+            }
+            error => error,
+        }
     }
 
     /// Returns the error of a wait whose last request was refused, or not answered.

@@ -86,7 +86,8 @@ impl HookRun<'_> {
     /// Returns the settings for cleaning up after this error.
     fn after(&self, error: &HookError) -> Self {
         // What an earlier run left is not what the hook's own time is for, nor is what has used it up.
-        let is_brief = error.leaves_it_running() || matches!(error, HookError::Left { .. });
+        let is_of_earlier = matches!(error, HookError::Left { .. } | HookError::Undeleted { .. });
+        let is_brief = error.leaves_it_running() || is_of_earlier;
         if is_brief { self.brief() } else { HookRun { patience: Patience::Full, ..*self } }
     }
 
@@ -145,7 +146,8 @@ impl Applier {
     ///
     /// # Retries
     /// Transient errors are retried until the hook's timeout, each request after 30 s without a response. A create that
-    /// the server keeps answering with transient errors fails after 2 minutes.
+    /// the server keeps answering with transient errors fails after 2 minutes, and so does the deletion of what is in the
+    /// place of an object to create.
     ///
     /// # Cancellation
     /// Dropping the future stops waiting and leaves the objects running. A later call finds them by their annotation
@@ -295,11 +297,7 @@ impl Applier {
         let clock = Clock::start(hook, run);
         let mut ended = Ok(());
         for object in &deleted_by(hook, policies)? {
-            match self.delete_hook(object, (made_by, &recorded), &clock).await {
-                // An outage is returned rather than a refusal, because the deletion is tried again then.
-                Err(error) if ended.is_ok() || error.is_outage() => ended = Err(error),
-                deleted => log_cleanup(deleted),
-            }
+            keep_error(&mut ended, self.delete_hook(object, (made_by, &recorded), &clock).await);
         }
         ended
     }
@@ -326,6 +324,15 @@ fn deleted_by(hook: &Hook, policies: &[DeletePolicy]) -> Result<Vec<Object>, Hoo
     // A run that never began has made no objects.
     objects.retain(|object| !object.name.is_empty() || hook.last_run.started_at.is_some());
     Ok(objects)
+}
+
+/// Adds the result of one deletion to that of the previous ones. An outage counts rather than a refusal, because the
+/// deletion is tried again then; other errors after the first are only logged.
+fn keep_error(ended: &mut Result<(), HookError>, deleted: Result<(), HookError>) {
+    match deleted {
+        Err(error) if ended.is_ok() || error.is_outage() => *ended = Err(error),
+        deleted => log_cleanup(deleted),
+    }
 }
 
 fn log_cleanup(result: Result<(), HookError>) {

@@ -8,8 +8,8 @@ use super::clock::{Clock, REFUSED_LIMIT};
 use super::decide::{
     Absence, Expiry, HookResult, Look, absence, created, evidence, expiry, outcome, recorded_expiry, runs_to_an_end,
 };
-use super::objects::{self, Made, Stamp};
-use super::{HookError, HookRun, MadeBy};
+use super::objects::{self, Made, Stamp, called};
+use super::{HookError, HookRun, MadeBy, deleted_by, keep_error};
 use crate::kube::objects::object::{Object, ObjectKey};
 use crate::kube::waiting::pause::Pause;
 use crate::kube::waiting::slot::HookObject;
@@ -157,15 +157,51 @@ impl Applier {
     /// end, but that deletion may have failed.
     async fn delete_leftovers(&self, release: &Release, at: usize, run: &HookRun<'_>) -> Result<(), HookError> {
         if release.hooks[at].last_run.phase == HookPhase::Failed {
-            self.delete_run(release, at, &[DeletePolicy::HookFailed], run).await?;
+            self.make_room((release, at), MadeBy::RecordedRun, DeletePolicy::HookFailed, run).await?;
         }
-        self.delete_by_policy((release, at), MadeBy::AnyRun, &[DeletePolicy::BeforeHookCreation], run).await
+        self.make_room((release, at), MadeBy::AnyRun, DeletePolicy::BeforeHookCreation, run).await
+    }
+
+    /// Deletes what these runs left of a hook with this policy. One object that stays does not keep the others of a list,
+    /// which may run.
+    async fn make_room(
+        &self,
+        (release, at): (&Release, usize),
+        made_by: MadeBy,
+        policy: DeletePolicy,
+        run: &HookRun<'_>,
+    ) -> Result<(), HookError> {
+        let (hook, stamp) = (&release.hooks[at], Stamp::of(release, at));
+        let clock = Clock::start(hook, run);
+        let mut room = Ok(());
+        for object in &deleted_by(hook, &[policy])? {
+            keep_error(&mut room, self.clear_place(object, (made_by, &stamp), &clock).await);
+        }
+        room
+    }
+
+    /// Deletes what is in the place of an object, so that this run can create its own. Gives up once the server has rejected
+    /// that for [`REFUSED_LIMIT`]: it may never accept it, and the hook has not begun.
+    pub(super) async fn clear_place(
+        &self,
+        object: &Object,
+        whose: (MadeBy, &Stamp),
+        clock: &Clock<'_>,
+    ) -> Result<(), HookError> {
+        let name = called(object, whose.1, clock.run.decoration);
+        match self.delete_hook(object, whose, &clock.refused_for(REFUSED_LIMIT)).await {
+            Err(error @ HookError::Api { .. }) if error.is_outage() && error.reached_server() => {
+                clock.check(&format!("{name} to be deleted"))?;
+                Err(error.of_obstacle(name))
+            }
+            deleted => deleted.map_err(|error| error.of_obstacle(name)),
+        }
     }
 
     /// Deletes an earlier run's object with this object's name, if the hook's policy says so.
     async fn delete_before_creation(&self, object: &Object, stamp: &Stamp, clock: &Clock<'_>) -> Result<(), HookError> {
         match clock.hook.delete_policies.contains(&DeletePolicy::BeforeHookCreation) && !object.name.is_empty() {
-            true => self.delete_hook(object, (MadeBy::AnyRun, stamp), clock).await,
+            true => self.clear_place(object, (MadeBy::AnyRun, stamp), clock).await,
             false => Ok(()),
         }
     }

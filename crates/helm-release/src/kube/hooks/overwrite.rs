@@ -57,7 +57,7 @@ impl Applier {
                     Ok(None) => {}
                     // The hook that made it has finished, and this one differs in an immutable field.
                     Err(HookError::Api { source, .. }) if standing == Standing::Finished && source.is_immutable() => {
-                        self.delete_hook(object, (MadeBy::ThisAction, stamp), clock).await?;
+                        self.clear_place(object, (MadeBy::ThisAction, stamp), clock).await?;
                         return Ok(None);
                     }
                     Err(error) => return Err(error),
@@ -81,7 +81,7 @@ impl Applier {
         let Some(live) = clock.retry(&what, || self.get(path)).await? else { return Ok(true) };
         let goes = should_be_gone(&object.kind, &live, &clock.hook.delete_policies);
         if goes {
-            self.delete_hook(object, (MadeBy::Operator, stamp), clock).await?;
+            self.clear_place(object, (MadeBy::Operator, stamp), clock).await?;
         }
         Ok(goes)
     }

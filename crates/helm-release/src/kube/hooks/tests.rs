@@ -938,6 +938,60 @@ async fn a_job_of_the_first_event_does_not_count_at_the_second() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_job_of_the_first_event_that_cannot_be_deleted_keeps_the_hook_from_the_second_and_the_error_says_so() {
+    use DeletePolicy::{BeforeHookCreation, HookSucceeded};
+    let (pre, post) = (HookEvent::PreInstall, HookEvent::PostInstall);
+    let decoration = decoration();
+    let manifest = format!(
+        "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: j, annotations: {{{HOOK_DELETE_ANNOTATION}: hook-succeeded}}}}\n"
+    );
+    for (policy, code, phase) in [
+        (HookSucceeded, 403, HookPhase::Failed),
+        (BeforeHookCreation, 403, HookPhase::Failed),
+        (HookSucceeded, 500, HookPhase::Running),
+        (BeforeHookCreation, 500, HookPhase::NotRun),
+    ] {
+        let world = World { timeout: None, leaves_succeeded: true, ..World::new() };
+        world.server.refuse(move |call| {
+            let is_deletion = call.method == http::Method::DELETE;
+            is_deletion.then(|| Error::from_status(code, "Forbidden", "denied by policy"))
+        });
+        let both = Hook { delete_policies: vec![policy], events: vec![pre, post], ..job("") };
+        let mut release = release(vec![Hook { manifest: manifest.clone(), ..both }]);
+        world.run_while(&mut release, 5, complete).await.unwrap();
+        let uid = || world.server.object(JOB).map(|job| job["metadata"]["uid"].clone());
+        let (first, began) = (uid(), Instant::now());
+        assert!(first.is_some(), "{policy:?} {code}: it is left");
+        await_next(&mut release);
+        let run = world.hook_run(&decoration);
+        let error = world.applier.run_hooks(&mut release, post, &run).await.unwrap_err();
+        let (transient, took) = (code == 500, began.elapsed().as_secs());
+        assert_eq!(
+            outside::chain(&error),
+            "hook c/templates/j.yaml cannot create Job \"j\": the server refuses to delete the one in its place; delete that \
+             one, or change the role, policy or webhook that refuses it: denied by policy",
+        );
+        assert_eq!(error.is_unanswered(), transient, "{policy:?} {code}");
+        assert!(if transient { (120..140).contains(&took) } else { took == 0 }, "{policy:?} {code}: {took} s");
+        assert_eq!((release.hooks[0].last_run.phase, uid()), (phase, first.clone()), "{policy:?} {code}");
+        world.server.accept();
+        let ends = async {
+            sleep(Duration::from_secs(5)).await;
+            let second = uid();
+            complete(&world.server);
+            second
+        };
+        let (ran, second) = tokio::join!(world.applier.run_hooks(&mut release, post, &run), ends);
+        assert_eq!(
+            (ran.unwrap().len(), release.hooks[0].last_run.phase),
+            (0, HookPhase::Succeeded),
+            "{policy:?} {code}"
+        );
+        assert!(second.is_some() && second != first, "{policy:?} {code}: it has run again");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_object_of_the_first_event_is_replaced_at_the_second_if_it_differs_in_an_immutable_field() {
     let world = World::new();
     world.server.make_immutable("configmaps", "/data/x");
@@ -1976,7 +2030,7 @@ async fn permanently_rejected_deletions_fail_the_hook() {
     put_map(&world.server, "old");
     world.server.disturb("DELETE", 1, Disturbance::Refused(403));
     let error = world.run(&mut release(vec![map("a", 0)])).await.unwrap_err();
-    assert!(matches!(error, HookError::Api { source: Error::Refused { code: 403, .. }, .. }), "{error}");
+    assert!(matches!(error, HookError::Undeleted { source: Error::Refused { code: 403, .. }, .. }), "{error}");
 }
 
 #[tokio::test(start_paused = true)]
