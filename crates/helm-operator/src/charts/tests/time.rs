@@ -6,6 +6,7 @@ use helm_release::kube::Disturbance;
 use tokio_util::sync::CancellationToken;
 
 use crate::charts::object_watches;
+use crate::charts::tests::reporting::published;
 use crate::charts::tests::rollout::set_deployment_ready;
 use crate::charts::tests::*;
 use crate::reconcile::decide::last_failure::LastFailure;
@@ -549,6 +550,23 @@ async fn a_finalizer_that_someone_keeps_removing_is_added_ever_more_rarely() {
     world.work_for(400 * SECOND).await;
     assert_eq!(world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
     assert_eq!((world.condition("Irreconcilable"), world.history()), (None, vec!["1 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_finalizer_that_someone_removes_now_and_then_is_added_at_once_and_that_is_reported() {
+    let world = World::with_events(World::new(spec()).server, Arc::new(Stub::default()), |_| {});
+    world.work_for(SECOND).await;
+    let before = finalizer_writes(&world);
+    for removals in 1..=12 {
+        world.edit(|primary| primary["metadata"]["finalizers"] = json!([]));
+        world.work_for(30 * SECOND).await;
+        assert_eq!(world.server.object(PRIMARY).unwrap()["metadata"]["finalizers"], json!([FINALIZER]));
+        assert_eq!((finalizer_writes(&world) - before, world.condition("Irreconcilable")), (removals, None));
+    }
+    let events = published(&world).await;
+    let said: Vec<_> = events.iter().filter(|event| event.contains("finalizer")).collect();
+    let expected = "Warning FinalizerRemoved x1: something keeps removing the finalizer uninstall-helm-release, ";
+    assert!(matches!(&said[..], [once] if once.starts_with(expected)), "{events:?}");
 }
 
 #[tokio::test(start_paused = true)]

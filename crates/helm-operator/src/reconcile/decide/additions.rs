@@ -1,4 +1,4 @@
-//! Decides when our finalizer is added again if someone keeps removing it. Pure.
+//! Decides when our finalizer is added again if someone keeps removing it, and when that is reported. Pure.
 
 use std::time::Duration;
 
@@ -9,6 +9,10 @@ use tokio::time::Instant;
 const STREAK: Duration = Duration::from_secs(20);
 /// After a streak of this length, another addition waits: whoever removed the finalizer keeps removing it.
 const PATIENCE: u32 = 5;
+/// Additions within this time of each other form one series, even if they are too rare for a wait.
+const SERIES: Duration = Duration::from_secs(3600);
+/// Each time that a series is this much longer, it is reported.
+const REPORTED: u32 = 10;
 
 /// The additions of our finalizer to a resource that was served before.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -21,6 +25,8 @@ pub(crate) struct Additions {
     quiet_at: Option<Instant>,
     /// Until when the next one waits, and for which generation of the resource.
     wait: Option<(Instant, i64)>,
+    /// How long the series is, and when its last addition was.
+    series: Option<(u32, Instant)>,
 }
 
 /// A wait before the next addition.
@@ -32,13 +38,17 @@ pub(crate) struct Wait {
 }
 
 impl Additions {
-    /// Counts an addition.
-    pub(crate) fn count(&mut self, now: Instant) {
+    /// Counts an addition. Returns whether to report that something keeps removing the finalizer. A streak with a wait is
+    /// reported by that.
+    pub(crate) fn count(&mut self, now: Instant) -> bool {
+        let series = self.series.filter(|(_, last)| now < *last + SERIES).map_or(0, |(length, _)| length);
+        let series = series.saturating_add(1);
         if !self.goes_on(now) {
             *self = Additions::default();
         }
         self.streak = self.streak.saturating_add(1);
-        (self.quiet_at, self.wait) = (Some(now + STREAK), None);
+        (self.quiet_at, self.wait, self.series) = (Some(now + STREAK), None, Some((series, now)));
+        self.waited == 0 && series.is_multiple_of(REPORTED)
     }
 
     /// Returns how long the next addition to the resource of this generation must wait, longer each time; `None` if it may
@@ -100,6 +110,26 @@ mod tests {
             additions.count(now);
         }
         assert_eq!(begun(&mut additions, now), Some(now + 4 * SECOND));
+    }
+
+    /// Returns which of thirty additions are reported that follow each other, or the end of a wait, after this time.
+    fn reported(after: Duration) -> Vec<u32> {
+        let (mut now, mut additions) = (Instant::now(), Additions::default());
+        let is_reported = |_: &u32| {
+            now = additions.wait(now, 1).map_or(now, |wait| wait.until);
+            let is_reported = additions.count(now);
+            now += after;
+            is_reported
+        };
+        (1..=30).filter(is_reported).collect()
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn every_tenth_addition_of_a_series_without_a_wait_is_reported() {
+        assert_eq!(reported(SECOND), [] as [u32; 0], "the wait is reported");
+        assert_eq!(reported(STREAK), [10, 20, 30]);
+        assert_eq!(reported(SERIES - SECOND), [10, 20, 30]);
+        assert_eq!(reported(SERIES), [] as [u32; 0], "an hour was quiet");
     }
 
     #[tokio::test(start_paused = true)]

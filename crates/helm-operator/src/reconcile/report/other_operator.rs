@@ -9,6 +9,10 @@ use crate::view::primary::Primary;
 /// The remedy for two operators.
 pub(crate) const REMEDY: &str = "stop one of them, or run both with --leader-elect and the same --leader-election-id";
 
+/// The risk of removing our finalizer, and the remedy.
+const STOP_REMOVING: &str = "and without it, a deletion of the resource leaves its release behind; stop what removes it: \
+                             'kubectl get --show-managed-fields' names who wrote the resource last";
+
 /// Describes another process's revision, which is replaced after a wait.
 pub(crate) fn contested(primary: &Primary, revision: u32, competitor: &Competitor) -> Fault {
     let message = format!(
@@ -34,11 +38,17 @@ pub(crate) fn disputed(primary: &Primary, revision: u32) -> Fault {
 /// Describes the removal of our finalizer, after it was added again several times.
 pub(crate) fn finalizer_removed() -> Fault {
     let message = format!(
-        "something removes the finalizer {FINALIZER} each time this operator adds it, and without it, a deletion of the resource leaves its release \
-         behind; stop what removes it: 'kubectl get --show-managed-fields' names who wrote the resource last. Until then this operator waits longer each \
+        "something removes the finalizer {FINALIZER} each time this operator adds it, {STOP_REMOVING}. Until then this operator waits longer each \
          time before it adds the finalizer"
     );
     Fault { condition: condition::IRRECONCILABLE, reason: Reason::ReconcileError, message }
+}
+
+/// Describes removals of our finalizer that are so rare that it is added again at once.
+pub(crate) fn finalizer_removed_now_and_then() -> String {
+    format!(
+        "something keeps removing the finalizer {FINALIZER}, which this operator adds again each time, {STOP_REMOVING}"
+    )
 }
 
 /// Describes another process's unfinished action, which is left alone.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use controller::report::Outcome;
 use helm_release::action::{self, Action};
 use helm_release::kube::Call;
 use outside::Headed;
@@ -16,7 +17,7 @@ use crate::reconcile::decide::memory::ResourceMemory;
 use crate::reconcile::decide::state::Recorded;
 use crate::reconcile::failure::Failed;
 use crate::reconcile::learned::NextStep;
-use crate::reconcile::report::other_operator::finalizer_removed;
+use crate::reconcile::report::other_operator::{finalizer_removed, finalizer_removed_now_and_then};
 use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
 use crate::status::reason::Reason;
@@ -55,13 +56,18 @@ fn wait_to_add(context: &StepContext<'_>, primary: &Primary) -> Option<Wait> {
     context.shared.memory.change(context.key, wait)
 }
 
-/// Counts an addition of our finalizer, unless the resource is new.
+/// Counts an addition of our finalizer, unless the resource is new, and reports a long series of them.
 fn count_addition(context: &StepContext<'_>, primary: &Primary) {
     let was_served = primary.was_served() || context.release().is_some();
     let is_known = || was_served && context.shared.cache.has_primary(context.key, primary.uid());
-    _ = context.shared.memory.change_if(is_known, context.key, |memory| {
-        memory.competitor.get_or_insert_default().additions.count(Instant::now());
+    let is_reported = context.shared.memory.change_if(is_known, context.key, |memory| {
+        memory.competitor.get_or_insert_default().additions.count(Instant::now())
     });
+    if is_reported == Some(true) {
+        let message = finalizer_removed_now_and_then();
+        tracing::warn!(resource = %context.key, error = message, "Adding a finalizer that something keeps removing");
+        context.shared.publish(primary, Outcome::warning("FinalizerRemoved", "Reconcile", message));
+    }
 }
 
 /// Removes our finalizer and those of upstream operators.
