@@ -334,6 +334,99 @@ async fn a_lost_lease_stops_everything_at_once() {
     assert_eq!((diary, ended.as_str()), (vec!["start"], "leader election lost"));
 }
 
+/// A reconciler whose first reconcile waits for a thread, if it has one. Notes when each begins and ends.
+struct OnThread {
+    log: Arc<Mutex<Vec<String>>>,
+    thread: Mutex<Option<mpsc::Receiver<()>>>,
+}
+
+impl Reconciler for OnThread {
+    type Resource = ConfigMap;
+    type Error = WriteError;
+    type Caches = ();
+
+    fn watch(&self, _: &mut Watching<ConfigMap>) {}
+
+    fn rights(&self) -> Rights {
+        Rights::none()
+    }
+
+    async fn reconcile(&self, scope: &Scope<'_, ConfigMap>, _: &()) -> Result<Next, WriteError> {
+        let note = |what: &str| {
+            let uid = scope.resource().metadata.uid.as_deref().unwrap_or_default();
+            self.log.lock().unwrap().push(format!("{what} {uid}"));
+        };
+        note("begun");
+        let thread = self.thread.lock().unwrap().take();
+        if let Some(thread) = thread {
+            outside::apart(move || thread.recv()).await;
+        }
+        note("done");
+        Ok(Next::Wait)
+    }
+}
+
+/// Lets time pass until this is so. While a thread works, paused time stands still.
+async fn pass_until(is_so: impl Fn() -> bool) {
+    for _ in 0..10_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::advance(Duration::from_millis(100)).await;
+    }
+    unreachable!("it does not happen");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_resource_whose_reconcile_waits_for_a_thread_when_the_lease_is_lost_is_reconciled_in_the_next_term() {
+    const MAP: &str = "/api/v1/namespaces/ns/configmaps/a";
+    let server = Arc::new(outside::MemoryApi::new());
+    server.serve("coordination.k8s.io/v1", "Lease", "leases");
+    server.serve("v1", "ConfigMap", "configmaps");
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "ns"}});
+    server.put(MAP, map, "user");
+    let uid = server.object(MAP).unwrap()["metadata"]["uid"].as_str().unwrap().to_owned();
+    let log: Arc<Mutex<Vec<String>>> = Arc::default();
+    let is_last = |what: &str| log.lock().unwrap().last().is_some_and(|last| *last == format!("{what} {uid}"));
+    let leader = Config {
+        leader_elect: true,
+        leader_election_id: "lock".into(),
+        leader_election_namespace: "ns".into(),
+        ..config()
+    };
+    let term = |thread: Option<mpsc::Receiver<()>>, stop: CancellationToken| {
+        let reconciler = OnThread { log: log.clone(), thread: Mutex::new(thread) };
+        let manager = Manager::new(leader.clone()).reconciler(reconciler);
+        manager.run_until(crate::testing::client(&server, &Arc::default()), stop)
+    };
+    let (ends, thread) = mpsc::channel();
+    let losing = async {
+        pass_until(|| is_last("begun")).await;
+        server.refuse(|call| {
+            let renews = call.path.contains("/leases") && call.method != http::Method::GET;
+            renews.then(|| outside::Error::from_status(500, "InternalError", "away"))
+        });
+        pass_until(|| false).await;
+    };
+    let lost = tokio::select! {
+        ended = term(Some(thread), CancellationToken::new()) => ended,
+        () = losing => unreachable!(),
+    };
+    // Its queue has ended with the manager, and each term has its own.
+    assert!(matches!(lost, Err(Error::Lost(_))), "{lost:?}");
+    assert!(is_last("begun"), "{log:?}");
+    server.accept();
+    let stop = CancellationToken::new();
+    let regaining = async {
+        pass_until(|| is_last("done")).await;
+        drop(ends);
+        stop.cancel();
+    };
+    let (ended, ()) = tokio::join!(term(None, stop.clone()), regaining);
+    assert!(ended.is_ok(), "{ended:?}");
+    assert_eq!(*log.lock().unwrap(), ["begun", "begun", "done"].map(|what| format!("{what} {uid}")));
+}
+
 #[tokio::test]
 async fn leader_election_needs_a_name_and_outside_a_cluster_a_namespace() {
     let check = async |id: &str, expected: &str| {

@@ -140,21 +140,27 @@ async fn panicked<W: Reconcile>(work: &W, key: &ResourceKey) -> ReconcileResult 
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Mutex, mpsc};
     use std::time::Duration;
 
+    use outside::{apart, sync};
     use tokio::sync::Semaphore;
-    use tokio::task::JoinHandle;
+    use tokio::task::{JoinHandle, yield_now};
 
     use super::super::concurrency::ConcurrencyLimit;
+    use super::super::queue::Sizes;
     use super::*;
 
-    /// Work that is informed once the semaphore has a permit, and reports each reconcile.
+    /// Work that is informed once the semaphore has a permit, and reports the start and the end of each reconcile.
     struct Informed {
         queue: Queue<ResourceKey>,
         metrics: Metrics,
         controller: Arc<str>,
         informed: Semaphore,
+        begun: Semaphore,
         reconciled: Semaphore,
+        /// Until when the next reconcile waits for a thread, if it does.
+        thread: Mutex<Option<mpsc::Receiver<()>>>,
     }
 
     impl Reconcile for Informed {
@@ -179,6 +185,11 @@ mod tests {
         }
 
         async fn reconcile(&self, _: &ResourceKey, _: &Permit) -> ReconcileResult {
+            self.begun.add_permits(1);
+            let thread = sync::lock(&self.thread).take();
+            if let Some(thread) = thread {
+                apart(move || thread.recv()).await;
+            }
             self.reconciled.add_permits(1);
             ReconcileResult::Success
         }
@@ -194,11 +205,17 @@ mod tests {
             metrics: Metrics::default(),
             controller: "shop-controller".into(),
             informed: Semaphore::new(0),
+            begun: Semaphore::new(0),
             reconciled: Semaphore::new(0),
+            thread: Mutex::default(),
         });
         work.queue.open();
-        work.queue.push(ResourceKey::new("ns", "web"));
+        work.queue.push(web());
         work
+    }
+
+    fn web() -> ResourceKey {
+        ResourceKey::new("ns", "web")
     }
 
     fn serving(work: &Arc<Informed>, shutdown: &CancellationToken) -> JoinHandle<()> {
@@ -226,5 +243,50 @@ mod tests {
         shutdown.cancel();
         tokio::time::timeout(Duration::from_secs(1), serving).await.unwrap().unwrap();
         assert_eq!(work.reconciled.available_permits(), 0);
+    }
+
+    /// Returns work whose reconcile waits for a thread, its workers, and what ends that thread when it is dropped.
+    async fn waiting(shutdown: &CancellationToken) -> (Arc<Informed>, JoinHandle<()>, mpsc::Sender<()>) {
+        let (work, (ends, thread)) = (work(), mpsc::channel());
+        *sync::lock(&work.thread) = Some(thread);
+        work.informed.add_permits(1);
+        let serving = serving(&work, shutdown);
+        work.begun.acquire().await.unwrap().forget();
+        (work, serving, ends)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_stop_waits_for_a_reconcile_that_waits_for_a_thread() {
+        let shutdown = CancellationToken::new();
+        let (work, serving, ends) = waiting(&shutdown).await;
+        shutdown.cancel();
+        for _ in 0..10 {
+            yield_now().await;
+        }
+        assert!(!serving.is_finished());
+        drop(ends);
+        serving.await.unwrap();
+        assert_eq!((work.reconciled.available_permits(), work.queue.sizes()), (1, Sizes::default()));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_reconcile_that_is_dropped_while_it_waits_for_a_thread_does_not_keep_its_key() {
+        let shutdown = CancellationToken::new();
+        let (work, lost, ends) = waiting(&shutdown).await;
+        lost.abort();
+        assert!(lost.await.unwrap_err().is_cancelled());
+        while work.queue.sizes().running > 0 {
+            yield_now().await;
+        }
+        assert_eq!((work.reconciled.available_permits(), work.queue.sizes()), (0, Sizes::default()));
+        // The list of the next term queues it.
+        work.queue.push(web());
+        work.informed.add_permits(1);
+        let serving = serving(&work, &shutdown);
+        work.reconciled.acquire().await.unwrap().forget();
+        drop(ends);
+        shutdown.cancel();
+        serving.await.unwrap();
+        assert_eq!(work.reconciled.available_permits(), 0, "the first one does not go on");
     }
 }

@@ -42,7 +42,8 @@ impl World {
         }
     }
 
-    /// Runs the workers for this time; an hour needs no more lists than a minute.
+    /// Runs the workers for this time; an hour needs no more lists than a minute. A reconcile that waits for a thread at its end
+    /// is dropped, and nothing wakes its resource again. In a process, the queue ends as well, and the next one lists anew.
     pub(super) async fn work_for(&self, time: Duration) {
         self.work_and_feed(tokio::time::sleep(time), (time / 600).max(SECOND / 10)).await;
     }
