@@ -23,7 +23,8 @@ pub(crate) struct LastFailure {
     /// How often the clean-up after such an attempt met an obstacle that may last forever.
     pub(crate) obstructions: u32,
     /// How often the server has answered the end of an interrupted action's hook with errors since the last attempt. Only
-    /// this process counts: after a restart, the next one waits for as long again, which loses nothing.
+    /// this process counts: after a restart, the next one waits for as long again, which loses nothing. The age of the Job or
+    /// of its record would prove no refusal: the webhook may just be starting, as this process is.
     pub(crate) refused_ends: u32,
     /// The last attempt with these inputs, if its clean-up is not complete. Other failures may have followed it.
     pub(crate) uncleaned: Option<FailedAttempt>,
