@@ -3,13 +3,16 @@
 //!
 //! Generated values, such as passwords, differ between renders, so the live ones are kept. Any other difference is
 //! intentional, so the chart's value wins.
+//!
+//! An object that can be compared with nothing is left out of what is admitted: a later rollback would create it. Its kind
+//! is not served, or it would be deleted once it finished.
 
 use serde_json::{Map, Value};
 
 use super::keys::served;
 use super::resume::{has_delete_hooks, not_run, with_tests_to_run};
 use super::{Candidate, Environment, Error};
-use crate::kube::{ApplyError, Decoration, Live, Object, ObjectKey, Rule, recorded_objects};
+use crate::kube::{ApplyError, Decoration, Live, Object, ObjectKey, Rule, recorded_objects, without_objects};
 use crate::release::{Hook, HookEvent, Release, Status};
 use crate::storage::{Content, Sealed, Unproven};
 
@@ -28,7 +31,7 @@ pub enum Admission {
 pub struct Admitted {
     /// The release.
     pub release: Sealed<Release>,
-    /// Whether its record has these hooks already.
+    /// Whether its record has these objects and hooks already.
     pub(crate) is_as_stored: bool,
 }
 
@@ -74,34 +77,68 @@ pub async fn admit(
     candidate: &Candidate,
 ) -> Result<Admission, Error> {
     let (release, namespace) = (recorded.facts(), &env.decoration.namespace);
-    let objects = served(env, recorded_objects(&release.manifest, namespace)?).await?;
+    let all = recorded_objects(&release.manifest, namespace)?;
+    let objects = served(env, all.clone()).await?;
     let rendered = served(env, candidate.objects.clone()).await?;
     if let Some((key, _)) = rendered.iter().find(|(key, _)| !objects.iter().any(|(known, _)| known == key)) {
         return Ok(Admission::Refused(format!("it lacks {key}, which the chart renders")));
     }
-    for (key, object) in &objects {
+    let proven = match compared(env, &objects, &rendered).await? {
+        Ok(proven) => proven,
+        Err(why) => return Ok(Admission::Refused(why)),
+    };
+    let is_rendered = |object: &Object, key: &ObjectKey| {
+        let mut same = candidate.objects.iter().filter(|chart| chart.key(namespace) == *key);
+        same.any(|chart| chart.digest(namespace) == object.digest(namespace))
+    };
+    let is_left_out = |object: &Object| {
+        let key = object.key(namespace);
+        !object.name.is_empty() && !proven.contains(&key) && !is_rendered(object, &key)
+    };
+    let is_whole = !all.iter().any(is_left_out);
+    let manifest =
+        if is_whole { Some(release.manifest.clone()) } else { without_objects(&release.manifest, is_left_out)? };
+    let Some(manifest) = manifest else {
+        return Ok(Admission::Refused("a list in it has objects that nothing proves, besides others".into()));
+    };
+    let has_hooks = run_the_same(&release.hooks, &candidate.hooks);
+    let hooks = if has_hooks { release.hooks.clone() } else { not_run(&candidate.hooks) };
+    let release = Sealed::new(Release { manifest, hooks, ..release.clone() }, recorded.content());
+    Ok(Admission::Admitted(Admitted { release, is_as_stored: is_whole && has_hooks }))
+}
+
+/// Returns the keys, as written, of the recorded objects if each is what the chart renders or what is live. Leaves out those
+/// that may have finished. Otherwise, returns why the release is refused.
+async fn compared(
+    env: &Environment<'_>,
+    objects: &[(ObjectKey, Object)],
+    rendered: &[(ObjectKey, Object)],
+) -> Result<Result<Vec<ObjectKey>, String>, Error> {
+    let namespace = &env.decoration.namespace;
+    let mut proven = Vec::with_capacity(objects.len());
+    for (key, object) in objects {
         let chart = rendered.iter().find(|(known, _)| known == key).map(|(_, object)| object);
         if chart.is_some_and(|chart| chart.digest(namespace) == object.digest(namespace)) {
+            proven.push(object.key(namespace));
             continue;
         }
         // An object out of reach is not even read: the outcome would reveal its content to whoever wrote the record.
         if let Err(refused) = env.options.reach.admits(key, namespace) {
-            return Ok(Admission::Refused(refused.to_string()));
+            return Ok(Err(refused.to_string()));
         }
-        if !is_live(env, (key, object), chart).await? {
-            return Ok(Admission::Refused(format!("{key} is neither what the chart renders nor what is live")));
+        match judge(env, (key, object), chart).await? {
+            Verdict::Proven => proven.push(object.key(namespace)),
+            Verdict::Finished => {}
+            Verdict::Unproven => return Ok(Err(format!("{key} is neither what the chart renders nor what is live"))),
         }
     }
-    let is_as_stored = run_the_same(&release.hooks, &candidate.hooks);
-    let hooks = if is_as_stored { release.hooks.clone() } else { not_run(&candidate.hooks) };
-    let release = Sealed::new(Release { hooks, ..release.clone() }, recorded.content());
-    Ok(Admission::Admitted(Admitted { release, is_as_stored }))
+    Ok(Ok(proven))
 }
 
 /// Returns whether two lists of hooks do the same whenever this operator runs them. Versions of Helm differ in trailing
-/// whitespace, and this operator never runs tests.
+/// whitespace.
 fn run_the_same(recorded: &[Hook], rendered: &[Hook]) -> bool {
-    let runs = |hook: &&Hook| hook.events.iter().any(|event| !matches!(event, HookEvent::Test | HookEvent::Other));
+    let runs = |hook: &&Hook| hook.events.iter().any(|event| *event != HookEvent::Other);
     let same = |(a, b): (&Hook, &Hook)| {
         (&a.name, &a.kind, &a.events, a.weight, &a.delete_policies)
             == (&b.name, &b.kind, &b.events, b.weight, &b.delete_policies)
@@ -112,25 +149,65 @@ fn run_the_same(recorded: &[Hook], rendered: &[Hook]) -> bool {
     recorded.len() == rendered.len() && recorded.into_iter().zip(rendered).all(same)
 }
 
-/// Returns whether every part of a recorded object that the chart does not render is live, in an object that the
-/// release may own. A missing Job counts as live if the server deletes it once it finished.
-async fn is_live(
+/// What is known of an object that a record has in another form than the chart.
+enum Verdict {
+    /// Each part is rendered or live.
+    Proven,
+    /// It is missing, as it would be if the server had deleted it once it finished. Nothing shows that it was ever there.
+    Finished,
+    /// A part is neither rendered nor live.
+    Unproven,
+}
+
+/// Compares a recorded object with the chart's and the live one, which the release must be allowed to own.
+async fn judge(
     env: &Environment<'_>,
     (key, object): (&ObjectKey, &Object),
     chart: Option<&Object>,
-) -> Result<bool, Error> {
+) -> Result<Verdict, Error> {
     let failed =
         |source| ApplyError::Failed { verb: "read", object: format!("{} {:?}", object.kind, object.name), source };
+    let (recorded, rendered) = (object.as_sent(), chart.map(Object::as_sent));
     let Some(live) = env.applier.read_whole(object, &env.decoration).await.map_err(failed)? else {
-        return Ok(object.expires());
+        // The record alone says that it expires.
+        let may_have_finished = object.expires() && chart.is_none_or(Object::expires);
+        let is_charts = rendered.is_some_and(|rendered| content(&rendered) == content(&recorded));
+        return Ok(match may_have_finished {
+            true if is_charts => Verdict::Proven,
+            true => Verdict::Finished,
+            false => Verdict::Unproven,
+        });
     };
-    let Ok(found) = serde_json::from_value::<Live>(live.clone()) else { return Ok(false) };
+    let Ok(found) = serde_json::from_value::<Live>(live.clone()) else { return Ok(Verdict::Unproven) };
     // Whoever wrote the record must not learn what someone else's object contains.
     if Rule::for_new(env.options.adopt).admits(&env.decoration, &found, &key.namespace).is_err() {
-        return Ok(false);
+        return Ok(Verdict::Unproven);
     }
+    let is_grant = object.group() == "rbac.authorization.k8s.io";
+    let is_taken_apart = is_grant && !is_one_of(&recorded, rendered.as_ref(), &live);
     // Labels and annotations that record ownership are added later.
-    Ok(is_covered(&object.as_sent(), chart.map(Object::as_sent).as_ref(), Some(&live)))
+    let is_proven = !is_taken_apart && is_covered(&recorded, rendered.as_ref(), Some(&live));
+    Ok(if is_proven { Verdict::Proven } else { Verdict::Unproven })
+}
+
+/// Returns whether a recorded role or binding is, but for its metadata, the rendered or the live one as a whole. Parts of
+/// both, or only some parts of one, may grant more than either.
+fn is_one_of(recorded: &Value, rendered: Option<&Value>, live: &Value) -> bool {
+    let recorded = content(recorded);
+    if rendered.is_some_and(|rendered| content(rendered) == recorded) {
+        return true;
+    }
+    let live = Object::new(live.clone()).map(|live| content(&live.as_sent()));
+    live.is_ok_and(|live| is_covered(&recorded, Some(&live), Some(&live)))
+}
+
+/// Returns an object without its metadata.
+fn content(object: &Value) -> Value {
+    let mut content = object.clone();
+    if let Some(fields) = content.as_object_mut() {
+        fields.remove("metadata");
+    }
+    content
 }
 
 /// Returns whether each part of a recorded value is rendered or live, and no rendered part is missing.
@@ -190,10 +267,34 @@ mod tests {
                 false,
             ),
             ("one more", vec![hook(PreDelete), hook(PreDelete)], false),
-            ("a test more", vec![hook(Test), hook(PreDelete)], true),
+            ("a test more", vec![hook(Test), hook(PreDelete)], false),
+            ("one more that never runs", vec![hook(HookEvent::Other), hook(PreDelete)], true),
             ("none", Vec::new(), false),
         ] {
             assert_eq!(run_the_same(&recorded, &[hook(PreDelete)]), same, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_role_is_the_charts_or_the_live_one_as_a_whole() {
+        let role = |resource: &str, verb: &str, names: &[&str]| {
+            let mut rule = json!({"apiGroups": [""], "resources": [resource], "verbs": [verb]});
+            if !names.is_empty() {
+                rule["resourceNames"] = json!(names);
+            }
+            let api_version = "rbac.authorization.k8s.io/v1";
+            json!({"apiVersion": api_version, "kind": "Role", "metadata": {"name": names.len()}, "rules": [rule]})
+        };
+        let (old, new) = (role("secrets", "get", &["a"]), role("configmaps", "delete", &["a"]));
+        for (behaviour, recorded, rendered, expected) in [
+            ("the chart's", &new, Some(&new), true),
+            ("the live one", &old, Some(&new), true),
+            ("the live one, which the chart no longer renders", &old, None, true),
+            ("parts of both", &role("secrets", "delete", &["a"]), Some(&new), false),
+            ("the live one for all names", &role("secrets", "get", &[]), None, false),
+            ("the chart's for all names", &role("configmaps", "delete", &[]), Some(&new), false),
+        ] {
+            assert_eq!(is_one_of(recorded, rendered, &old), expected, "{behaviour}");
         }
     }
 

@@ -2493,3 +2493,98 @@ async fn what_is_out_of_reach_and_the_releases_own_is_still_deleted() {
     upgrade(&world.env(), &candidate(&[map("a", "1")]), &first).await.unwrap();
     assert!(!world.server.paths().iter().any(|path| path.contains("victim")));
 }
+
+/// Changes the record of revision 1, as anyone who may write Secrets can. Returns whether it is admitted.
+async fn judged(world: &World, chart: &Candidate, change: impl FnOnce(&mut Release)) -> Admission {
+    let mut forged = world.storage.get("ns", "web", 1).await.unwrap().release.facts().clone();
+    change(&mut forged);
+    world.storage.rewrite(&forged, Status::Deployed).await.unwrap();
+    let record = world.storage.get("ns", "web", 1).await.unwrap();
+    let Stored::Unproven(recorded) = record.release else { panic!("the record is sealed") };
+    admit(&world.env(), &recorded, chart).await.unwrap()
+}
+
+/// Does so with these objects in place of the recorded ones.
+async fn judged_with(world: &World, chart: &Candidate, objects: &[Value]) -> Admission {
+    judged(world, chart, |release| release.manifest = candidate(objects).manifest).await
+}
+
+#[tokio::test]
+async fn an_object_that_was_compared_with_nothing_is_not_sealed_and_no_rollback_makes_it() {
+    let mut expiring = object("x.z/v1", "Task", "evil");
+    expiring["spec"] = json!({"ttlSecondsAfterFinished": 0});
+    for (what, evil, path) in [
+        ("not served", object("x.y/v1", "Db", "evil"), "/apis/x.y/v1/namespaces/ns/dbs/evil"),
+        ("as if it had finished", expiring, "/apis/x.z/v1/namespaces/ns/tasks/evil"),
+    ] {
+        let world = World::new();
+        world.server.serve("x.z/v1", "Task", "tasks");
+        let chart = candidate(&[map("a", "1")]);
+        let installed = world.install(&chart).await;
+        let uid = world.map("a")["metadata"]["uid"].clone();
+        let Admission::Admitted(admitted) = judged_with(&world, &chart, &[map("a", "1"), evil]).await else {
+            panic!("{what}: it is refused");
+        };
+        let written = record_ownership(&world.env(), &admitted, &installed.inventory).await.unwrap();
+        let sealed = world.storage.get("ns", "web", 1).await.unwrap().release.sealed().unwrap();
+        let recorded = kube::recorded_objects(&sealed.get().manifest, "ns").unwrap();
+        assert_eq!(recorded.iter().map(|object| &*object.name).collect::<Vec<_>>(), ["a"], "{what}");
+        world.server.serve("x.y/v1", "Db", "dbs");
+        let current = Current { packed: Some(Stored::Sealed(written.packed)), ..installed };
+        rollback(&world.env(), &current, 1, "inputs").await.unwrap();
+        assert_eq!((world.server.object(path), &world.map("a")["metadata"]["uid"]), (None, &uid), "{what}");
+    }
+}
+
+#[tokio::test]
+async fn an_object_of_an_unserved_kind_is_sealed_as_the_chart_renders_it() {
+    let world = World::new();
+    let (a, db) = (map("a", "1"), object("x.y/v1", "Db", "d"));
+    world.install(&candidate(std::slice::from_ref(&a))).await;
+    let chart = candidate(&[a.clone(), db.clone()]);
+    let Admission::Admitted(admitted) = judged_with(&world, &chart, &[a, db]).await else { panic!("it is refused") };
+    assert_eq!((admitted.is_as_stored, &*admitted.release.get().manifest), (true, &*chart.manifest));
+}
+
+#[tokio::test]
+async fn what_was_compared_with_nothing_is_refused_in_a_list_with_other_objects() {
+    let world = World::new();
+    let chart = candidate(&[map("a", "1")]);
+    world.install(&chart).await;
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [map("a", "1"), object("x.y/v1", "Db", "evil")]});
+    assert!(matches!(judged_with(&world, &chart, &[list]).await, Admission::Refused(_)));
+}
+
+#[tokio::test]
+async fn a_role_of_parts_of_the_charts_and_the_live_one_is_refused() {
+    let world = World::new();
+    world.server.serve("rbac.authorization.k8s.io/v1", "Role", "roles");
+    let role = |resource: &str, verb: &str| {
+        let mut role = object("rbac.authorization.k8s.io/v1", "Role", "r");
+        role["rules"] = json!([{"apiGroups": [""], "resources": [resource], "verbs": [verb]}]);
+        role
+    };
+    world.install(&candidate(&[role("secrets", "get")])).await;
+    let chart = candidate(&[role("configmaps", "delete")]);
+    for (recorded, is_admitted) in [(role("secrets", "delete"), false), (role("configmaps", "delete"), true)] {
+        let admission = judged_with(&world, &chart, &[recorded]).await;
+        assert_eq!(matches!(admission, Admission::Admitted(_)), is_admitted, "{admission:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_test_that_the_chart_does_not_have_is_not_sealed() {
+    let world = World::new();
+    let chart = Candidate { hooks: vec![sample::hook("t", &[HookEvent::Test])], ..candidate(&[map("a", "1")]) };
+    let installed = world.install(&chart).await;
+    let forge = |release: &mut Release| {
+        let test = &mut release.hooks[0].manifest;
+        *test = test.replace("name: t", "name: evil");
+    };
+    let Admission::Admitted(admitted) = judged(&world, &chart, forge).await else { panic!("it is refused") };
+    let due = Marks { tests: Some(Tests::Due), ..installed.inventory.clone() };
+    record_ownership(&world.env(), &admitted, &due).await.unwrap();
+    test(&world.env(), 1, &due, Tests::Failed).await.unwrap();
+    let made = [world.server.object(&format!("{MAPS}/t")), world.server.object(&format!("{MAPS}/evil"))];
+    assert_eq!(made.map(|map| map.is_some()), [true, false]);
+}

@@ -5,6 +5,7 @@ pub(in crate::kube) mod aggregated;
 pub(in crate::kube) mod ca_bundle;
 pub(in crate::kube) mod decoded;
 pub(in crate::kube) mod decorate;
+pub(in crate::kube) mod documents;
 pub(in crate::kube) mod duplicate;
 pub(in crate::kube) mod expiry;
 pub(in crate::kube) mod object;
