@@ -5,7 +5,8 @@
 //! another operator, it also owns the status, so the status is not written here. Its records may be in another
 //! `storageNamespace`, where this operator does not look. A resource that this operator has not recorded is therefore not
 //! uninstalled: another operator may be about to delete its objects, after its hooks. It only loses the finalizer, once no
-//! operator seems to be working on it: there may be none left to remove it.
+//! operator seems to be working on it: there may be none left to remove it. The same holds if the status names a newer
+//! revision than the records here: another operator has imported the release elsewhere, under the next number.
 
 use std::time::Duration;
 
@@ -20,15 +21,17 @@ use crate::reconcile::failure::Failed;
 use crate::reconcile::step_context::StepContext;
 use crate::reconcile::steps::finalizer;
 use crate::view::primary::Primary;
+use crate::view::release::ReleaseRecords;
 
 /// What the log and an event say of another operator's release.
 const LEFT: &str = "the filter of this operator rejects the resource, and an operator with another key has recorded its release: the \
     deletion is left to that one. If it no longer exists, let the filter accept the resource, or remove the finalizer of the uninstall";
 
 /// What they say of a release without a known record.
-const UNPROVEN: &str = "the filter of this operator rejects the resource, and this operator has no record of its release: the deletion is \
-    left to other operators. This operator only removes the finalizer, after ten minutes without a failure or any other change in \
-    the status; if no other operator serves the resource, let the filter accept it, or remove the finalizer of the uninstall";
+const UNPROVEN: &str = "the filter of this operator rejects the resource, and this operator has no record of its release, or only of \
+    revisions before those in the status: the deletion is left to other operators. This operator only removes the finalizer, after \
+    ten minutes without a failure or any other change in the status; if no other operator serves the resource, let the filter accept \
+    it, or remove the finalizer of the uninstall";
 
 /// What they say once the finalizer is gone.
 const LET_GO: &str = "removed the finalizer of a resource that the filter of this operator rejects, because no operator seems to uninstall \
@@ -79,7 +82,9 @@ fn whose(shared: &ControllerContext, primary: &Primary) -> Whose {
     let memory = shared.memory.of(&key);
     let is_cleared = memory.release.cleared.as_deref() == Some(primary.uid());
     let has_lost_own = memory.release.lost_own(&owner).is_some_and(|lost| lost.was_recorded_for(&owner));
-    let is_recorded = beside.is_some() || recorded.is_some_and(|release| release.was_recorded_for(&owner));
+    let named = primary.status.newest_revision();
+    let is_last = |release: &ReleaseRecords| release.newest().is_some_and(|(version, _)| version >= named);
+    let is_recorded = [recorded, beside].iter().flatten().any(|one| one.was_recorded_for(&owner) && is_last(one));
     // A reconcile that cannot see the records reports that, and deletes nothing.
     let is_ours = is_recorded || has_lost_own || is_cleared || shared.cache.is_blind(&key);
     if is_ours { Whose::Ours } else { Whose::Unproven }

@@ -309,6 +309,13 @@ impl Status {
         deployed.chain(self.history.iter().map(|entry| &*entry.chart))
     }
 
+    /// Returns the number of the newest revision that the status names, or 0 without any. While the release is uninstalled,
+    /// only the history names it.
+    pub(crate) fn newest_revision(&self) -> u32 {
+        let deployed = self.deployed_release.iter().map(|release| release.revision);
+        deployed.chain(self.history.iter().map(|entry| entry.revision)).max().unwrap_or_default()
+    }
+
     pub(crate) fn find(&self, kind: &str) -> Option<&Condition> {
         self.conditions.iter().find(|c| *c.kind == *kind)
     }

@@ -527,7 +527,12 @@ async fn a_deletion_is_left_to_an_operator_with_records_elsewhere_as_long_as_its
     give_to_b(&other);
     other.reconcile().await;
     other.delete();
-    let world = leaving(other.server.clone());
+    is_left_as_long_as_its_hook_runs(&leaving(other.server.clone()), &other).await;
+}
+
+/// Reconciles a deleted resource in this process while the other operator's hook runs. Checks that only the other one
+/// uninstalls it.
+async fn is_left_as_long_as_its_hook_runs(world: &World, other: &World) {
     let looks = async {
         for _ in 0..5 {
             tokio::time::sleep(Duration::from_secs(300)).await;
@@ -540,6 +545,27 @@ async fn a_deletion_is_left_to_an_operator_with_records_elsewhere_as_long_as_its
     };
     tokio::join!(other.reconcile(), looks);
     assert_eq!((other.server.object(PRIMARY), other.maps()), (None, vec![]));
+    assert_eq!(hooks::count(other, &format!("POST {JOBS}")), 1, "{:#?}", other.server.log());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_deletion_of_what_an_operator_with_records_elsewhere_has_imported_is_left_to_it() {
+    for is_restarted in [false, true] {
+        let spec = json!({"maps": ["a"], "value": "1", "hooks": [hooks::hook("farewell", "pre-delete")]});
+        let mut world = leaving(World::new(spec).server);
+        world.reconcile().await;
+        give_to_b(&world);
+        world.reconcile().await;
+        let other = recording(world.server.clone(), Stub::default());
+        other.reconcile().await;
+        assert_eq!((world.history(), other.history()), (vec!["1 deployed".to_owned()], vec!["2 deployed".to_owned()]));
+        other.delete();
+        if is_restarted {
+            world = leaving(world.server);
+        }
+        is_left_as_long_as_its_hook_runs(&world, &other).await;
+        assert!(world.server.object(&record_path(1)).is_some(), "it stays where it was before the import");
+    }
 }
 
 #[tokio::test(start_paused = true)]
