@@ -7,8 +7,7 @@
 //! An object that can be compared with nothing is left out of what is admitted: a later rollback would create it. Its kind
 //! is not served, or it would be deleted once it finished.
 
-use serde_json::{Map, Value};
-
+use super::compare::{is_as_whole, is_covered, is_whole};
 use super::keys::served;
 use super::resume::{has_delete_hooks, not_run, with_tests_to_run};
 use super::{Candidate, Environment, Error};
@@ -171,7 +170,7 @@ async fn judge(
     let Some(live) = env.applier.read_whole(object, &env.decoration).await.map_err(failed)? else {
         // The record alone says that it expires.
         let may_have_finished = object.expires() && chart.is_none_or(Object::expires);
-        let is_charts = rendered.is_some_and(|rendered| content(&rendered) == content(&recorded));
+        let is_charts = rendered.as_ref() == Some(&recorded);
         return Ok(match may_have_finished {
             true if is_charts => Verdict::Proven,
             true => Verdict::Finished,
@@ -183,66 +182,14 @@ async fn judge(
     if Rule::for_new(env.options.adopt).admits(&env.decoration, &found, &key.namespace).is_err() {
         return Ok(Verdict::Unproven);
     }
-    let is_grant = object.group() == "rbac.authorization.k8s.io";
-    let is_taken_apart = is_grant && !is_one_of(&recorded, rendered.as_ref(), &live);
+    let is_of_parts = is_whole(object) && !is_as_whole(&recorded, rendered.as_ref(), &live);
     // Labels and annotations that record ownership are added later.
-    let is_proven = !is_taken_apart && is_covered(&recorded, rendered.as_ref(), Some(&live));
+    let is_proven = !is_of_parts && is_covered(&recorded, rendered.as_ref(), Some(&live));
     Ok(if is_proven { Verdict::Proven } else { Verdict::Unproven })
-}
-
-/// Returns whether a recorded role or binding is, but for its metadata, the rendered or the live one as a whole. Parts of
-/// both, or only some parts of one, may grant more than either.
-fn is_one_of(recorded: &Value, rendered: Option<&Value>, live: &Value) -> bool {
-    let recorded = content(recorded);
-    if rendered.is_some_and(|rendered| content(rendered) == recorded) {
-        return true;
-    }
-    let live = Object::new(live.clone()).map(|live| content(&live.as_sent()));
-    live.is_ok_and(|live| is_covered(&recorded, Some(&live), Some(&live)))
-}
-
-/// Returns an object without its metadata.
-fn content(object: &Value) -> Value {
-    let mut content = object.clone();
-    if let Some(fields) = content.as_object_mut() {
-        fields.remove("metadata");
-    }
-    content
-}
-
-/// Returns whether each part of a recorded value is rendered or live, and no rendered part is missing.
-fn is_covered(recorded: &Value, rendered: Option<&Value>, live: Option<&Value>) -> bool {
-    if rendered == Some(recorded) {
-        return true;
-    }
-    match recorded {
-        Value::Object(fields) => {
-            let has_all = |rendered: &Map<String, Value>| rendered.keys().all(|name| fields.contains_key(name));
-            let rendered = rendered.and_then(Value::as_object);
-            (rendered.is_some() || live.is_some_and(Value::is_object))
-                && rendered.is_none_or(has_all)
-                && fields.iter().all(|(name, value)| {
-                    is_covered(value, rendered.and_then(|all| all.get(name)), live.and_then(|live| live.get(name)))
-                })
-        }
-        Value::Array(items) => {
-            let same_length =
-                |of: Option<&'_ Value>| of.and_then(Value::as_array).is_some_and(|all| all.len() == items.len());
-            let (rendered, live) = (rendered.filter(|_| same_length(rendered)), live.filter(|_| same_length(live)));
-            (rendered.is_some() || live.is_some())
-                && items.iter().enumerate().all(|(at, item)| {
-                    is_covered(item, rendered.and_then(|all| all.get(at)), live.and_then(|all| all.get(at)))
-                })
-        }
-        Value::Null => live.is_none_or(Value::is_null),
-        leaf => live.is_some_and(|live| live == leaf || (leaf.is_number() && live.as_f64() == leaf.as_f64())),
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]
@@ -272,62 +219,6 @@ mod tests {
             ("none", Vec::new(), false),
         ] {
             assert_eq!(run_the_same(&recorded, &[hook(PreDelete)]), same, "{what}");
-        }
-    }
-
-    #[test]
-    fn a_role_is_the_charts_or_the_live_one_as_a_whole() {
-        let role = |resource: &str, verb: &str, names: &[&str]| {
-            let mut rule = json!({"apiGroups": [""], "resources": [resource], "verbs": [verb]});
-            if !names.is_empty() {
-                rule["resourceNames"] = json!(names);
-            }
-            let api_version = "rbac.authorization.k8s.io/v1";
-            json!({"apiVersion": api_version, "kind": "Role", "metadata": {"name": names.len()}, "rules": [rule]})
-        };
-        let (old, new) = (role("secrets", "get", &["a"]), role("configmaps", "delete", &["a"]));
-        for (behaviour, recorded, rendered, expected) in [
-            ("the chart's", &new, Some(&new), true),
-            ("the live one", &old, Some(&new), true),
-            ("the live one, which the chart no longer renders", &old, None, true),
-            ("parts of both", &role("secrets", "delete", &["a"]), Some(&new), false),
-            ("the live one for all names", &role("secrets", "get", &[]), None, false),
-            ("the chart's for all names", &role("configmaps", "delete", &[]), Some(&new), false),
-        ] {
-            assert_eq!(is_one_of(recorded, rendered, &old), expected, "{behaviour}");
-        }
-    }
-
-    #[test]
-    fn a_recorded_value_is_the_charts_or_live_and_lacks_nothing_of_the_chart() {
-        let (old, new) = (json!({"data": {"password": "b2xk"}}), json!({"data": {"password": "bmV3"}}));
-        let more = json!({"data": {"password": "b2xk", "extra": "eA=="}});
-        let roles = |names: &[&str]| json!({"subjects": names});
-        for (behaviour, recorded, rendered, live, expected) in [
-            ("rendered", &old, Some(&old), None, true),
-            ("a generated value that is live", &old, Some(&new), Some(&old), true),
-            ("a generated value that is not live", &old, Some(&new), Some(&new), false),
-            ("a value that nobody has", &old, Some(&new), None, false),
-            ("a field that the chart lacks, and live", &more, Some(&old), Some(&more), true),
-            ("a field that the chart lacks, and not live", &more, Some(&old), Some(&old), false),
-            ("without a field that the chart has", &old, Some(&more), Some(&old), false),
-            ("no longer rendered, and live", &old, None, Some(&old), true),
-            ("no longer rendered, and not live", &old, None, None, false),
-            ("a whole number", &json!(3), None, Some(&json!(3.0)), true),
-            ("a null that is absent", &json!({"a": null}), None, Some(&json!({})), true),
-            ("an empty map that is absent", &json!({"a": {}}), None, Some(&json!({})), false),
-            (
-                "items, one of them live",
-                &roles(&["a", "b"]),
-                Some(&roles(&["a", "c"])),
-                Some(&roles(&["x", "b"])),
-                true,
-            ),
-            ("one item more", &roles(&["a", "b"]), Some(&roles(&["a"])), Some(&roles(&["a"])), false),
-            ("one item more, all live", &roles(&["a", "b"]), Some(&roles(&["a"])), Some(&roles(&["a", "b"])), true),
-            ("no items", &roles(&[]), Some(&roles(&["a"])), Some(&roles(&["a"])), false),
-        ] {
-            assert_eq!(is_covered(recorded, rendered, live), expected, "{behaviour}");
         }
     }
 }

@@ -60,6 +60,7 @@
 mod account;
 mod admit;
 mod candidate;
+mod compare;
 mod current;
 mod deletion;
 mod deploy;

@@ -2547,6 +2547,27 @@ async fn an_object_of_an_unserved_kind_is_sealed_as_the_chart_renders_it() {
 }
 
 #[tokio::test]
+async fn a_finished_object_is_sealed_only_with_the_charts_metadata() {
+    let job = |queue: &str, spec: Value| {
+        let mut job = object("batch/v1", "Job", "load");
+        (job["metadata"]["labels"], job["spec"]) = (json!({"queue": queue}), spec);
+        job
+    };
+    let ttl = json!({"ttlSecondsAfterFinished": 5});
+    let (world, chart) = (World::new(), candidate(&[job("a", ttl.clone())]));
+    world.install(&chart).await;
+    world.server.remove("/apis/batch/v1/namespaces/ns/jobs/load");
+    let with_null = json!({"ttlSecondsAfterFinished": 5, "suspend": null});
+    for (recorded, is_kept) in [(job("a", with_null), true), (job("b", ttl), false)] {
+        let Admission::Admitted(admitted) = judged_with(&world, &chart, &[recorded]).await else {
+            panic!("it is refused");
+        };
+        let sealed = kube::recorded_objects(&admitted.release.get().manifest, "ns").unwrap();
+        assert_eq!((sealed.len() == 1, admitted.is_as_stored), (is_kept, is_kept));
+    }
+}
+
+#[tokio::test]
 async fn what_was_compared_with_nothing_is_refused_in_a_list_with_other_objects() {
     let world = World::new();
     let chart = candidate(&[map("a", "1")]);
