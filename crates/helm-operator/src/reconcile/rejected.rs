@@ -83,7 +83,9 @@ fn whose(shared: &ControllerContext, primary: &Primary) -> Whose {
     let is_cleared = memory.release.cleared.as_deref() == Some(primary.uid());
     let has_lost_own = memory.release.lost_own(&owner).is_some_and(|lost| lost.was_recorded_for(&owner));
     let named = primary.status.newest_revision();
-    let is_last = |release: &ReleaseRecords| release.newest().is_some_and(|(version, _)| version >= named);
+    let is_newest = |release: &ReleaseRecords| release.newest().is_some_and(|(version, _)| version >= named);
+    // An uninstall deletes the record of its own revision last, after those of later revisions that failed.
+    let is_last = |release: &ReleaseRecords| is_newest(release) || !release.uninstalling().is_empty();
     let is_recorded = [recorded, beside].iter().flatten().any(|one| one.was_recorded_for(&owner) && is_last(one));
     // A reconcile that cannot see the records reports that, and deletes nothing.
     let is_ours = is_recorded || has_lost_own || is_cleared || shared.cache.is_blind(&key);

@@ -569,6 +569,25 @@ async fn the_deletion_of_what_an_operator_with_records_elsewhere_has_imported_is
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_uninstall_goes_on_although_the_record_of_a_later_revision_in_the_status_is_gone() {
+    let spec = json!({"maps": ["a"], "value": "1", "hooks": [hooks::hook("farewell", "pre-delete")]});
+    let world = leaving(World::new(spec).server);
+    world.reconcile().await;
+    world.delete();
+    hooks::killed_after(&world, 30).await;
+    assert_eq!(hooks::phases(&world, 1).await, ["farewell Running"]);
+    give_to_b(&world);
+    world.edit(|resource| {
+        let mut failed = resource["status"]["history"][0].clone();
+        (failed["revision"], failed["outcome"]) = (2.into(), "failed".into());
+        resource["status"]["history"].as_array_mut().unwrap().insert(0, failed);
+    });
+    let world = leaving(world.server);
+    reconcile(&world, "Complete").await;
+    assert_eq!((world.server.object(PRIMARY), world.maps()), (None, vec![]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_rejected_resource_keeps_its_objects_although_somebody_deletes_the_other_operators_record() {
     let other = theirs(World::new(json!({"maps": ["a"], "value": "1"})).server);
     give_to_b(&other);
