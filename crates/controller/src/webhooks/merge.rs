@@ -1,10 +1,9 @@
 //! Carries a change of a typed object over to the object as its user sent it, which may have fields that the type does
 //! not know.
 
-use serde_json::Value;
+use std::collections::HashMap;
 
-/// The longest list whose items are matched one by one. Matching takes time that grows with the square of the length.
-pub(super) const MATCHED: usize = 1000;
+use serde_json::Value;
 
 /// Applies the difference between `before` and `after`, two states as the type prints them, to the original of
 /// `before`.
@@ -21,10 +20,9 @@ pub(super) fn carry_over(original: &mut Value, before: &Value, after: &Value) {
                 }
             }
         }
-        (Value::Array(original), Value::Array(before), Value::Array(after))
-            if original.len() == before.len() && before.len().max(after.len()) <= MATCHED =>
-        {
-            let items = after.iter().enumerate().map(|(at, item)| match origin(before, after, at) {
+        (Value::Array(original), Value::Array(before), Value::Array(after)) if original.len() == before.len() => {
+            let origins = Origins::new(before, after);
+            let items = after.iter().enumerate().map(|(at, item)| match origins.of(at) {
                 None => item.clone(),
                 Some(from) => {
                     let mut carried = original[from].clone();
@@ -38,18 +36,43 @@ pub(super) fn carry_over(original: &mut Value, before: &Value, after: &Value) {
     }
 }
 
-/// Returns the position before the change of an item of `after`: the position of an equal item, of the item with the
-/// same name, or, in a list of the same length, the same position, unless the item there has another name.
-pub(super) fn origin(before: &[Value], after: &[Value], at: usize) -> Option<usize> {
-    let item = &after[at];
-    if before.get(at) == Some(item) {
-        return Some(at);
+/// Where the items of a list were before its change. Finding all of them takes time in proportion to the list.
+pub(super) struct Origins<'v> {
+    before: &'v [Value],
+    after: &'v [Value],
+    /// The first position of each item.
+    items: HashMap<&'v Value, usize>,
+    /// The first position of each name.
+    names: HashMap<&'v str, usize>,
+}
+
+impl<'v> Origins<'v> {
+    pub(super) fn new(before: &'v [Value], after: &'v [Value]) -> Origins<'v> {
+        let (mut items, mut names) = (HashMap::new(), HashMap::new());
+        for (at, item) in before.iter().enumerate() {
+            items.entry(item).or_insert(at);
+            name(item).into_iter().for_each(|name| _ = names.entry(name).or_insert(at));
+        }
+        Origins { before, after, items, names }
     }
-    let same = |known: &Value| known == item;
-    let named = |known: &Value| item["name"].is_string() && known["name"] == item["name"];
-    let is_own = |own: &&Value| before.len() == after.len() && !(item["name"].is_string() && own["name"].is_string());
-    let own = before.get(at).filter(is_own).map(|_| at);
-    before.iter().position(same).or_else(|| before.iter().position(named)).or(own)
+
+    /// Returns the position before the change of an item of `after`: the position of an equal item, of the item with
+    /// the same name, or, in a list of the same length, the same position, unless the item there has another name.
+    pub(super) fn of(&self, at: usize) -> Option<usize> {
+        let (own, item) = (self.before.get(at), &self.after[at]);
+        if own == Some(item) {
+            return Some(at);
+        }
+        let same = self.items.get(item).copied();
+        let named = || self.names.get(name(item)?).copied();
+        let is_renamed = |own: &Value| name(item).is_some() && name(own).is_some();
+        let is_own = self.before.len() == self.after.len() && own.is_some_and(|own| !is_renamed(own));
+        same.or_else(named).or(is_own.then_some(at))
+    }
+}
+
+fn name(item: &Value) -> Option<&str> {
+    item["name"].as_str()
 }
 
 #[cfg(test)]
@@ -108,6 +131,18 @@ mod tests {
             json!([known("a"), known("b")]),
             json!([known("c"), known("d")]),
             json!([known("c"), known("d")]),
+        );
+    }
+
+    #[test]
+    fn items_of_a_long_list_keep_their_unknown_fields() {
+        let list = |item: &dyn Fn(usize) -> Value| Value::Array((0..5000).map(item).collect());
+        let known = |at: usize| json!({"name": at.to_string(), "v": at / 4999});
+        check(
+            list(&|at| json!({"name": at.to_string(), "v": 0, "x": at})),
+            list(&|at| json!({"name": at.to_string(), "v": 0})),
+            list(&|at| known(4999 - at)),
+            list(&|at| json!({"name": (4999 - at).to_string(), "v": (4999 - at) / 4999, "x": 4999 - at})),
         );
     }
 }
