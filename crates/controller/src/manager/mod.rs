@@ -111,6 +111,11 @@ pub enum Error {
         "two reconcilers are called {0:?}, so each would remove what the other applied: return another name from one's Reconciler::name"
     )]
     SharedFieldManager(String),
+    /// A reconciler's former name is the name of a reconciler.
+    #[error(
+        "a reconciler is called {0:?}, which Reconciler::former_names returns: its fields would move to the other; remove it from the former names"
+    )]
+    FormerFieldManager(String),
     /// The lease is lost.
     #[error(transparent)]
     Lost(#[from] lease::Lost),

@@ -102,12 +102,16 @@ fn check(config: &ControllerConfig, controllers: &[Box<dyn Controller>], webhook
     check_field_managers(controllers)
 }
 
-/// Checks that no two controllers write as one field manager.
+/// Checks that no two controllers write as one field manager, and none as a former one of another.
 fn check_field_managers(controllers: &[Box<dyn Controller>]) -> Result<(), Error> {
     let mut taken = HashSet::new();
     let mut managers = controllers.iter().filter_map(|controller| controller.field_manager());
-    match managers.find(|manager| !taken.insert(*manager)) {
-        Some(shared) => Err(Error::SharedFieldManager(shared.to_owned())),
+    if let Some(shared) = managers.find(|manager| !taken.insert(*manager)) {
+        return Err(Error::SharedFieldManager(shared.to_owned()));
+    }
+    let mut former = controllers.iter().flat_map(|controller| controller.former_field_managers());
+    match former.find(|manager| taken.contains(**manager)) {
+        Some(used) => Err(Error::FormerFieldManager((*used).to_owned())),
         None => Ok(()),
     }
 }

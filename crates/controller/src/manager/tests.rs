@@ -797,8 +797,8 @@ fn the_lease_of_a_pod_may_be_elsewhere_and_its_service_is_not() {
     }
 }
 
-/// A reconciler that writes in this name.
-struct Writer(&'static str);
+/// A reconciler that writes in this name, and wrote in these.
+struct Writer(&'static str, &'static [&'static str]);
 
 impl Reconciler for Writer {
     type Resource = ConfigMap;
@@ -807,6 +807,10 @@ impl Reconciler for Writer {
 
     fn name(&self) -> String {
         self.0.to_owned()
+    }
+
+    fn former_names(&self) -> &[&str] {
+        self.1
     }
 
     fn watch(&self, _: &mut Watching<ConfigMap>) {}
@@ -822,8 +826,8 @@ impl Reconciler for Writer {
 
 #[tokio::test(start_paused = true)]
 async fn two_reconcilers_never_write_as_one_field_manager() {
-    let run = async |names: [&'static str; 2]| {
-        let [first, second] = names.map(Writer);
+    let run = async |names: [&'static str; 2], former: &'static [&'static str]| {
+        let [first, second] = names.map(|name| Writer(name, former));
         let shutdown = CancellationToken::new();
         let stop = shutdown.clone();
         tokio::spawn(async move {
@@ -833,12 +837,17 @@ async fn two_reconcilers_never_write_as_one_field_manager() {
         let manager = Manager::new(config()).reconciler(first).reconciler(second);
         manager.run_until(client(0), shutdown).await
     };
-    let ended = run(["clusters-controller", "caches-controller"]).await;
+    let ended = run(["clusters-controller", "caches-controller"], &["cluster-controller"]).await;
     assert!(ended.is_ok(), "they wait for the server until they are stopped: {ended:?}");
     assert_eq!(
-        run(["cluster-controller", "cluster-controller"]).await.unwrap_err().to_string(),
+        run(["cluster-controller", "cluster-controller"], &[]).await.unwrap_err().to_string(),
         "two reconcilers are called \"cluster-controller\", so each would remove what the other applied: return another \
          name from one's Reconciler::name"
+    );
+    assert_eq!(
+        run(["clusters-controller", "caches-controller"], &["caches-controller"]).await.unwrap_err().to_string(),
+        "a reconciler is called \"caches-controller\", which Reconciler::former_names returns: its fields would move to the \
+         other; remove it from the former names"
     );
 }
 
@@ -862,7 +871,7 @@ async fn a_process_with_webhooks_is_ready_before_it_has_listed_what_it_may_have_
     let waits_for = async |webhooks: Webhooks| {
         let mut config = config();
         config.webhooks.bind_address = "127.0.0.1:0".into();
-        let manager = Manager::new(config).webhooks(webhooks).reconciler(Writer("maps-controller"));
+        let manager = Manager::new(config).webhooks(webhooks).reconciler(Writer("maps-controller", &[]));
         let readiness = manager.readiness().clone();
         let minute = async {
             tokio::time::sleep(Duration::from_secs(60)).await;

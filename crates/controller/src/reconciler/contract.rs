@@ -46,6 +46,14 @@ pub trait Reconciler: Send + Sync + Sized + 'static {
         format!("{}-controller", Self::Resource::kind(&()).to_lowercase())
     }
 
+    /// Returns the earlier [names](Self::name) of the reconciler, under which nothing writes any more. What was applied
+    /// under them, to objects and as a status, moves to the present name before the next write. Otherwise fields that the
+    /// code no longer sets would stay forever. Keep a name as long as there may be objects that it applied. Default:
+    /// none.
+    fn former_names(&self) -> &[&str] {
+        &[]
+    }
+
     /// Declares what triggers a reconcile besides the resource itself, and returns the caches to read. Called once, at
     /// startup.
     fn watch(&self, watching: &mut Watching<Self::Resource>) -> Self::Caches;

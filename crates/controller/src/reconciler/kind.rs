@@ -88,12 +88,17 @@ pub(super) async fn apply<K: Kind>(
     }
 }
 
-/// Reads the metadata of an object, as watches read it: whoever may write the object may give its managed fields a time
-/// that Rust's type does not have. Returns `None` if there is no such object.
+/// Reads the metadata of an object, see [`read`].
 pub(super) async fn metadata<K: Kind>(api: Api<K>, name: &str) -> kube::Result<Option<ObjectMeta>> {
+    Ok(read(api, name).await?.map(|found| found.metadata))
+}
+
+/// Reads an object without its contents, as watches read it: whoever may write the object may give its managed fields a
+/// time that Rust's type does not have. Returns `None` if there is no such object.
+pub(super) async fn read<K: Kind>(api: Api<K>, name: &str) -> kube::Result<Option<Untyped>> {
     let request = Request::new(api.resource_url()).get_metadata(name, &GetParams::default());
     match api.into_client().request::<Untyped>(request.map_err(kube::Error::BuildRequest)?).await {
-        Ok(found) => Ok(Some(found.metadata)),
+        Ok(found) => Ok(Some(found)),
         Err(kube::Error::Api(status)) if status.is_not_found() => Ok(None),
         Err(error) => Err(error),
     }

@@ -13,6 +13,7 @@ mod decoded;
 mod deletion;
 mod failing;
 mod failure;
+mod former;
 mod kind;
 mod known;
 mod once;
@@ -77,6 +78,12 @@ pub trait Controller: Send + 'static {
     /// apply would remove the other's fields. Default: none that must be unique.
     fn field_manager(&self) -> Option<&str> {
         None
+    }
+
+    /// Returns the [former](Reconciler::former_names) field managers of the controller's writes, which no controller of
+    /// the process may have. Default: none.
+    fn former_field_managers(&self) -> &[&str] {
+        &[]
     }
 
     /// Declares what the controller needs from the process. Called for every controller before any of them runs.

@@ -28,7 +28,7 @@ pub async fn once<R: Reconciler>(
     }
     let Some(resource) = resources.get(key) else { return Ok(Next::Wait) };
     let name = reconciler.name();
-    let scope = Scope::new(context, &resource, &name).of(&resources);
+    let scope = Scope::new(context, &resource, &name).of(&resources).formerly(reconciler.former_names());
     match resource.meta().deletion_timestamp {
         None => reconciler.reconcile(&scope, &caches).await,
         Some(_) => match due_finalizer(reconciler, &resource) {

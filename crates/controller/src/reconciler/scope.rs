@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 
 use super::apply::{differs, subresource_differs};
 use super::cache::Cache;
+use super::former::{Names, owner_manager};
 use super::kind::{self, Kind};
 use super::options::{Apply, Conflicts, Ownership};
 use super::status::{STATUS, without_copies};
@@ -31,6 +32,8 @@ pub struct Scope<'a, R> {
     context: &'a Context,
     resource: &'a Arc<R>,
     manager: &'a str,
+    /// The field managers of earlier versions, see [`Reconciler::former_names`](super::Reconciler::former_names).
+    former: &'a [&'a str],
     /// The store of the resources, which knows their last written status.
     resources: Arc<Store<R>>,
 }
@@ -111,12 +114,23 @@ impl Reason for WriteError {
 impl<'a, R: Kind> Scope<'a, R> {
     /// Creates the scope of a reconcile whose writes have this field manager. The library does so, and tests may.
     pub fn new(context: &'a Context, resource: &'a Arc<R>, manager: &'a str) -> Scope<'a, R> {
-        Scope { context, resource, manager, resources: Arc::new(Store::new(Vec::new())) }
+        Scope { context, resource, manager, former: &[], resources: Arc::new(Store::new(Vec::new())) }
     }
 
     /// Shares what was written with the other reconciles of the resources in this cache.
     pub(super) fn of(self, resources: &Cache<R>) -> Scope<'a, R> {
         Scope { resources: resources.store().clone(), ..self }
+    }
+
+    /// Names the field managers of earlier versions.
+    pub(super) fn formerly(self, former: &'a [&'a str]) -> Scope<'a, R> {
+        Scope { former, ..self }
+    }
+
+    /// Returns the field managers of the writes, now and formerly.
+    pub(super) fn names(&self) -> Names<'_> {
+        let uid = self.resource.meta().uid.as_deref().unwrap_or_default();
+        Names { present: self.manager, former: self.former, uid }
     }
 
     /// Returns the resource as last seen.
@@ -168,7 +182,11 @@ impl<'a, R: Kind> Scope<'a, R> {
                 Err(foreign(&apply.object))
             }
             Some(live) if live.meta().deletion_timestamp.is_some() => Ok(unchanged(live)),
-            Some(live) if !differs(&wanted, &encode(&*live)?, self.manager) => Ok(unchanged(live)),
+            Some(live)
+                if !self.is_renamed(&apply, live.meta()) && !differs(&wanted, &encode(&*live)?, self.manager) =>
+            {
+                Ok(unchanged(live))
+            }
             Some(live) => self.write(&apply, &wanted, live.meta()).await.map(|object| update_of(&apply, &live, object)),
             None => self.create(&apply, &wanted).await,
         }?;
@@ -182,8 +200,7 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// Adds the resource to the object's owners, or removes it if an earlier apply added it.
     ///
     /// The reference has a field manager of its resource, because it is the one field in which the applies of several
-    /// resources differ: with one manager, each would remove the others' references. The manager's name is at most 128
-    /// characters long.
+    /// resources differ: with one manager, each would remove the others' references.
     async fn join_owners<K: Kind>(
         &self,
         cache: &Cache<K>,
@@ -194,7 +211,7 @@ impl<'a, R: Kind> Scope<'a, R> {
         let (Some(owner), None) = (self.resource.owner_ref(&()), &live.meta().deletion_timestamp) else {
             return Ok(applied);
         };
-        let (manager, uid) = (format!("{:.91}-{}", self.manager, owner.uid), owner.uid.clone());
+        let (manager, uid) = (owner_manager(self.manager, &owner.uid), owner.uid.clone());
         let mut managers = live.meta().managed_fields.iter().flatten();
         let owners = match apply.ownership {
             Ownership::Owner => vec![owner],
@@ -266,6 +283,11 @@ impl<'a, R: Kind> Scope<'a, R> {
         apply.ownership != Ownership::Controller || self.owns(live)
     }
 
+    /// Returns whether an apply moves fields of the object to the reconciler's present name.
+    fn is_renamed<K>(&self, apply: &Apply<K>, live: &ObjectMeta) -> bool {
+        !apply.dry_run && self.names().move_in(live)
+    }
+
     /// Creates an object that the cache does not contain. It may exist nevertheless, because the cache may lag behind
     /// or select other labels.
     async fn create<K: Kind>(&self, apply: &Apply<K>, wanted: &Value) -> Result<Applied<K>, WriteError> {
@@ -287,6 +309,10 @@ impl<'a, R: Kind> Scope<'a, R> {
     /// the last attempt names no version, because it would never be written otherwise.
     async fn write<K: Kind>(&self, apply: &Apply<K>, wanted: &Value, judged: &ObjectMeta) -> Result<K, WriteError> {
         let (object, mut judged) = (&apply.object, judged.clone());
+        if !apply.dry_run {
+            let renamed = self.rename::<K>(&judged, |now| self.may_write(apply, now)).await;
+            judged = renamed.map_err(|source| failed(object, source))?.unwrap_or(judged);
+        }
         for _ in 1..ATTEMPTS {
             let conflict = match self.send(apply, wanted, &judged).await {
                 Err(error) if is_conflict(&error) && apply.ownership == Ownership::Controller => error,
@@ -347,7 +373,11 @@ impl<'a, R: Kind> Scope<'a, R> {
         R::Status: Serialize,
     {
         let wanted = serde_json::to_value(status).map_err(|e| WriteError::Encode("the status".into(), e))?;
-        let (read, newest) = (encode(&**self.resource)?, encode(&*self.resources.newest(self.resource))?);
+        let mut newest = self.resources.newest(self.resource);
+        if let Some(renamed) = self.rename::<R>(newest.meta(), |_| true).await.map_err(WriteError::Status)? {
+            *Arc::make_mut(&mut newest).meta_mut() = renamed;
+        }
+        let (read, newest) = (encode(&**self.resource)?, encode(&*newest)?);
         let wanted = without_copies(wanted, &read, &newest, self.manager);
         // The uid prevents the apply from writing to a new resource with the name of a deleted one.
         let patch = json!({

@@ -44,6 +44,10 @@ impl<R: Reconciler> Controller for Served<R> {
         Some(&self.name)
     }
 
+    fn former_field_managers(&self) -> &[&str] {
+        self.reconciler.former_names()
+    }
+
     fn prepare(&self, context: &Context) {
         _ = started(context, &self.name);
         context.served.add(&R::Resource::group(&()), &R::Resource::kind(&()));

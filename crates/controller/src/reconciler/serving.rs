@@ -99,7 +99,8 @@ impl<R: Reconciler> Serving<R> {
     }
 
     async fn step(&self, context: &Context, resource: &Arc<R::Resource>) -> Result<Next, Failure<R::Error>> {
-        let scope = Scope::new(context, resource, &self.manager).of(&self.resources);
+        let scope = Scope::new(context, resource, &self.manager);
+        let scope = scope.of(&self.resources).formerly(self.reconciler.former_names());
         if resource.meta().deletion_timestamp.is_none() {
             let missing = missing(self.reconciler.finalizers(), resource.meta());
             return match &missing[..] {

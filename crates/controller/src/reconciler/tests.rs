@@ -295,6 +295,114 @@ async fn an_object_that_does_not_decode_is_deleted_by_its_resource_alone() {
     assert!(world.server.object(MAP).is_none());
 }
 
+const FORMER: &[&str] = &["notes-controller"];
+
+/// Stores the ConfigMap with a field that only the former name applies, and one of a user.
+async fn apply_formerly(world: &World, note: &Arc<Note>) {
+    let mut old = map("one");
+    old.data.get_or_insert_default().insert("old".into(), "1".into());
+    Scope::new(&world.context, note, FORMER[0]).apply(&world.cached(), old).await.unwrap();
+    let mut live = world.server.object(MAP).unwrap();
+    live["data"]["theirs"] = "2".into();
+    world.server.put(MAP, live, "user");
+    world.asked();
+}
+
+fn managers(object: &Value) -> BTreeSet<String> {
+    let entries = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    entries.map(|entry| entry["manager"].as_str().unwrap().to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_field_that_only_a_former_name_applied_goes_and_a_foreign_one_stays() {
+    for is_cached in [true, false] {
+        let world = World::new();
+        let note = world.add("a", "one");
+        let empty = world.cached();
+        apply_formerly(&world, &note).await;
+        let before = world.server.object(MAP).unwrap();
+        let scope = Scope::new(&world.context, &note, MANAGER).formerly(FORMER);
+        let trial = scope.apply(&world.cached(), Apply::from(map("one")).dry_run()).await.unwrap();
+        assert_eq!(trial.object.data.as_ref().unwrap()["old"], "1");
+        assert_eq!(world.server.object(MAP).unwrap(), before, "a trial moves nothing");
+        world.asked();
+        let applied = scope.apply(&if is_cached { world.cached() } else { empty }, map("one")).await.unwrap();
+        let [read, write] = ["GET", "PATCH"].map(|method| format!("{method} {MAP}"));
+        let asked = [&read, &read, &write, &write].map(String::clone);
+        assert_eq!((applied.change, world.asked()), (Change::Updated, asked[usize::from(is_cached)..].to_vec()));
+        let live = world.server.object(MAP).unwrap();
+        assert_eq!(
+            (&live["data"], &live["metadata"]["uid"]),
+            (&json!({"text": "one", "theirs": "2"}), &before["metadata"]["uid"])
+        );
+        assert_eq!(managers(&live), BTreeSet::from([MANAGER.to_owned(), "user".to_owned()]));
+        let again = scope.apply(&world.cached(), map("one")).await.unwrap();
+        assert_eq!((again.change, world.asked()), (Change::Unchanged, vec![]));
+    }
+}
+
+#[tokio::test]
+async fn what_a_name_applied_that_is_no_former_one_stays_and_so_does_another_resources_object() {
+    let world = World::new();
+    let (note, other) = (world.add("a", "one"), world.add("b", "one"));
+    apply_formerly(&world, &note).await;
+    let unnamed = Scope::new(&world.context, &note, MANAGER);
+    unnamed.apply(&world.cached(), map("one")).await.unwrap();
+    let before = world.server.object(MAP).unwrap();
+    assert_eq!(before["data"]["old"], "1");
+    let refused = Scope::new(&world.context, &other, MANAGER).formerly(FORMER).apply(&world.cached(), map("b")).await;
+    assert_eq!(refused.unwrap_err().reason(), "ObjectConflict");
+    assert_eq!(world.server.object(MAP).unwrap(), before, "another resource's object");
+}
+
+#[tokio::test]
+async fn an_object_that_is_handed_over_before_its_fields_move_stays_as_it_is() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    apply_formerly(&world, &note).await;
+    change_before(&world, http::Method::GET, 1, |map| {
+        map["metadata"].as_object_mut().unwrap().remove("ownerReferences");
+    });
+    let scope = Scope::new(&world.context, &note, MANAGER).formerly(FORMER);
+    assert_eq!(scope.apply(&world.cached(), map("one")).await.unwrap_err().reason(), "ObjectConflict");
+    let live = world.server.object(MAP).unwrap();
+    assert!(live["data"]["old"] == "1" && managers(&live).contains(FORMER[0]), "{live}");
+}
+
+#[tokio::test]
+async fn a_rename_that_ends_between_its_two_writes_is_completed() {
+    let world = World::new();
+    let note = world.add("a", "one");
+    apply_formerly(&world, &note).await;
+    world.server.refuse(|call| {
+        let is_apply = call.body.as_ref().is_some_and(|(kind, _)| kind.contains("apply"));
+        is_apply.then(|| outside::Error::from_status(403, "Forbidden", "refused"))
+    });
+    let renamed = Scope::new(&world.context, &note, MANAGER).formerly(FORMER);
+    assert_eq!(renamed.apply(&world.cached(), map("one")).await.unwrap_err().reason(), "WriteFailed");
+    assert_eq!(world.server.object(MAP).unwrap()["data"]["old"], "1");
+    world.server.accept();
+    let later = Scope::new(&world.context, &note, MANAGER);
+    later.apply(&world.cached(), map("one")).await.unwrap();
+    assert_eq!(world.server.object(MAP).unwrap()["data"], json!({"text": "one", "theirs": "2"}), "without the name");
+}
+
+#[tokio::test]
+async fn an_owner_reference_of_a_former_name_goes_when_it_is_no_longer_wanted() {
+    let world = World::new();
+    let notes = [world.add("a", "one"), world.add("b", "one")];
+    let shared = |ownership| Apply::from(map("ours")).owned(ownership);
+    for note in &notes {
+        let scope = Scope::new(&world.context, note, FORMER[0]);
+        scope.apply(&world.cached(), shared(Ownership::Owner)).await.unwrap();
+    }
+    let renamed = Scope::new(&world.context, &notes[0], MANAGER).formerly(FORMER);
+    renamed.apply(&world.cached(), shared(Ownership::None)).await.unwrap();
+    let owners = world.server.object(MAP).unwrap()["metadata"]["ownerReferences"].clone();
+    let names: Vec<_> = owners.as_array().into_iter().flatten().map(|owner| &owner["name"]).collect();
+    assert_eq!(names, ["b"]);
+}
+
 /// Changes the ConfigMap just before each of the next `requests` with this method arrives.
 fn change_before(
     world: &World,
@@ -605,6 +713,25 @@ mod conditions_of_others {
         assert!(write(&world, &stale, true).await);
         assert_eq!(statuses(&world), ["Ready True"], "it does not come back");
         assert!(!write(&world, &delivered(&world), true).await);
+    }
+
+    #[tokio::test]
+    async fn a_condition_that_only_a_former_name_wrote_goes_and_a_foreign_one_stays() {
+        let world = World::new();
+        let seen = stored(&world, Some("True"));
+        let all = Conditions::after(&*seen, &[]).set_true("Ready", "R", "m").set_true("Old", "R", "m").list();
+        let ready = Status { conditions: all.iter().filter(|known| known.type_ == "Ready").cloned().collect() };
+        Scope::new(&world.context, &seen, FORMER[0]).status(&Status { conditions: all }).await.unwrap();
+        assert_eq!(statuses(&world), ["Foo True", "Old True", "Ready True"]);
+        let write = async || {
+            let now = delivered(&world);
+            world.asked();
+            Scope::new(&world.context, &now, MANAGER).formerly(FORMER).status(&ready).await.unwrap()
+        };
+        assert!(write().await);
+        assert_eq!(statuses(&world), ["Foo True", "Ready True"]);
+        assert!(!write().await);
+        assert_eq!(world.asked(), Vec::<String>::new());
     }
 
     #[tokio::test]
