@@ -19,8 +19,8 @@ use crate::runtime::guarded::guarded;
 /// request.
 ///
 /// The cache lags behind the server, and behind the controller's own writes, until their events arrive. It omits
-/// objects that the Rust type cannot decode: before something is deleted because an object is missing, ask
-/// [`undecodable`](Self::undecodable).
+/// objects that the Rust type cannot decode. While the resource owns such an object, the reconciler is not called. About
+/// any other, ask [`undecodable`](Self::undecodable) before something is created or deleted because an object is missing.
 pub struct Cache<K> {
     store: Arc<Store<K>>,
     index: Arc<Index<ResourceKey, K>>,
@@ -105,6 +105,16 @@ impl<K: Kind> Cache<K> {
         self.store.invalid(key)
     }
 
+    /// Returns a check whether a resource owns an object that is missing here because it does not decode.
+    pub(super) fn check_owned(&self) -> CheckOwned {
+        let Cache { store, index } = self.clone();
+        Box::new(move |uid, resource| {
+            let (key, invalid) = store.invalid_of(uid, resource)?;
+            index.wait_for(&key, resource);
+            Some(format!("{} {key}: {}", K::kind(&()), invalid.cause))
+        })
+    }
+
     /// Returns the metadata of the object with this key as last seen or written, even if the object does not decode.
     pub(super) fn metadata(&self, key: &ResourceKey) -> Option<ObjectMeta> {
         let known = self.newest(key).map(|object| object.meta().clone());
@@ -115,7 +125,7 @@ impl<K: Kind> Cache<K> {
     /// belongs.
     pub(super) fn wake_on_change(&self, object: &K, resource: ResourceKey) {
         let key = ResourceKey::of(object);
-        lock(&self.index.waiting).entry(key.clone()).or_default().insert(resource);
+        self.index.wait_for(&key, &resource);
         // The object may have changed since it was read. This process's own write, if that was read, is no change.
         if self.newest(&key).is_none_or(|now| now.meta().resource_version != object.meta().resource_version) {
             self.index.wake_waiting(&key);
@@ -142,6 +152,9 @@ impl<I: Clone + Eq + Hash, K> Indexed<I, K> {
 type Objects<K> = BTreeMap<ResourceKey, Arc<K>>;
 type KeysOf<I, K> = dyn Fn(&K) -> Vec<I> + Send + Sync;
 type Wake<I, K> = dyn Fn(I, Option<&K>, Option<&K>) + Send + Sync;
+/// Returns which owned object of the resource with this uid and key does not decode, and why: `Pod ns/a: spec: …`. The
+/// resource is woken when that object changes or is deleted.
+pub(super) type CheckOwned = Box<dyn Fn(&str, &ResourceKey) -> Option<String> + Send + Sync>;
 type OnInvalid = dyn Fn(&ResourceKey, Option<&Invalid>) + Send + Sync;
 
 /// The objects of a store by a key, such as their resource. Wakes the keys whose objects change.
@@ -212,6 +225,11 @@ impl<I: Clone + Eq + Hash, K> Index<I, K> {
         }
     }
 
+    /// Wakes a key once, when this object next changes or is deleted.
+    fn wait_for(&self, object: &ResourceKey, waiting: &I) {
+        lock(&self.waiting).entry(object.clone()).or_default().insert(waiting.clone());
+    }
+
     fn wake_waiting(&self, key: &ResourceKey) {
         let waiting = lock(&self.waiting).remove(key);
         waiting.into_iter().flatten().for_each(|waiting| (self.wake)(waiting, None, None));
@@ -236,6 +254,7 @@ impl<I: Clone + Eq + Hash + Send + Sync, K: Send + Sync> StoreListener<K> for In
 
     fn invalid(&self, key: &ResourceKey, invalid: Option<&Invalid>) {
         (self.on_invalid)(key, invalid);
+        self.wake_waiting(key);
     }
 }
 

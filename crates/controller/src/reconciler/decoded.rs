@@ -31,6 +31,13 @@ pub(super) struct Invalid {
     pub(super) cause: String,
 }
 
+impl Invalid {
+    /// Returns whether the object's owners include the one with this uid.
+    pub(super) fn is_owned_by(&self, uid: &str) -> bool {
+        self.metadata.owner_references.iter().flatten().any(|owner| owner.uid == uid)
+    }
+}
+
 impl<K: Kind> Decoded<K> {
     pub(super) fn meta(&self) -> &ObjectMeta {
         match self {

@@ -25,6 +25,8 @@ pub(super) enum Failure<E> {
     WatchRefused(String),
     /// The resource does not fit its type; the text names the field.
     Undecodable(String),
+    /// An object that the resource owns does not fit its type; the text names both, and the field.
+    OwnedUndecodable(String),
     /// The reconcile took longer than allowed.
     Timeout(Duration),
     Panicked,
@@ -39,6 +41,7 @@ impl<E: Reason + 'static> Failure<E> {
             Failure::Drain(_) | Failure::DrainUndone => "DrainFailed",
             Failure::WatchRefused(_) => "WatchRefused",
             Failure::Undecodable(_) => "Undecodable",
+            Failure::OwnedUndecodable(_) => "OwnedUndecodable",
             Failure::Timeout(_) => "Timeout",
             Failure::Panicked => "Panicked",
         }
@@ -69,6 +72,10 @@ impl<E: Reason + 'static> Failure<E> {
             Failure::Undecodable(cause) => {
                 format!("the resource does not fit its type and is left alone until it is corrected: {cause}")
             }
+            Failure::OwnedUndecodable(what) => format!(
+                "an object that the resource owns does not fit its type, so it would look as if it did not exist: \
+                 nothing is done until it is corrected or deleted: {what}"
+            ),
             Failure::Timeout(longest) => format!("the reconcile took longer than {longest:?} and was stopped"),
             Failure::Panicked => {
                 "the reconciler panicked, which is a bug; the log has the message and place".to_owned()
@@ -94,6 +101,7 @@ impl<E: Reason + 'static> Failure<E> {
             | Failure::FinalizerKept(_)
             | Failure::Drain(_)
             | Failure::DrainUndone
+            | Failure::OwnedUndecodable(_)
             | Failure::Timeout(_)
             | Failure::Panicked => false,
         }

@@ -72,7 +72,7 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
     let mut watching = Watching::new(Stores::of(&context), settings);
     let caches = served.reconciler.watch(&mut watching);
     started(&context, &served.name).meet();
-    let kinds = std::mem::take(&mut watching.kinds);
+    let (kinds, checks) = (std::mem::take(&mut watching.kinds), std::mem::take(&mut watching.checks));
     let (resources, settings, mut listed) = watching.resources();
     tracing::info!(kind = &*R::Resource::kind(&()), api_version = &*R::Resource::api_version(&()), "Watching resource");
     let rights = rights(&served.reconciler);
@@ -96,7 +96,7 @@ async fn run<R: Reconciler>(served: Served<R>, context: Context) -> Result<(), E
     settings.queue.open();
     let workers = context.concurrency.for_controller(settings.workers);
     let shutdown = context.shutdown.clone();
-    let serving = Arc::new(Serving::new(context, served, caches, resources, settings).reading(listed));
+    let serving = Arc::new(Serving::new(context, served, caches, resources, settings).reading(listed, checks));
     tokio::select! {
         () = workers::serve(&serving, &shutdown, workers) => Ok(()),
         never = serving.follow_lists() => match never {},

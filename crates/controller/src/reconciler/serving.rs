@@ -17,12 +17,12 @@ use outside::sync::lock;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::cache::Cache;
+use super::cache::{Cache, CheckOwned};
 use super::contract::{Next, Reconciler};
 use super::decoded::Invalid;
 use super::failing::SHORTEST;
 use super::failure::Failure;
-use super::kind;
+use super::kind::{self, Kind};
 use super::scope::{Scope, is_conflict, is_gone};
 use super::serve::Served;
 use super::settings::Settings;
@@ -53,6 +53,8 @@ pub(super) struct Serving<R: Reconciler> {
     settings: Settings<R::Resource>,
     /// Whether the stores are complete that the reconciler reads.
     listed: Vec<Listed>,
+    /// Whether a resource owns objects that the reconciler would not see.
+    checks: Vec<CheckOwned>,
     /// The uid and the last failure of each failing resource, so that each is published once.
     published: Mutex<HashMap<ResourceKey, (Option<String>, String)>>,
 }
@@ -66,13 +68,13 @@ impl<R: Reconciler> Serving<R> {
         settings: Settings<R::Resource>,
     ) -> Serving<R> {
         let Served { name: manager, reconciler } = served;
-        let (listed, published) = (Vec::new(), Mutex::default());
-        Serving { context, reconciler, manager, caches, resources, settings, listed, published }
+        let (listed, checks, published) = (Vec::new(), Vec::new(), Mutex::default());
+        Serving { context, reconciler, manager, caches, resources, settings, listed, checks, published }
     }
 
-    /// Sets the stores without which nothing is done.
-    pub(super) fn reading(self, listed: Vec<Listed>) -> Serving<R> {
-        Serving { listed, ..self }
+    /// Sets the stores without which nothing is done, and the checks of what a resource owns.
+    pub(super) fn reading(self, listed: Vec<Listed>, checks: Vec<CheckOwned>) -> Serving<R> {
+        Serving { listed, checks, ..self }
     }
 
     /// Queues every resource each time that something is listed again that a store lacked.
@@ -104,7 +106,10 @@ impl<R: Reconciler> Serving<R> {
         if resource.meta().deletion_timestamp.is_none() {
             let missing = missing(self.reconciler.finalizers(), resource.meta());
             return match &missing[..] {
-                [] => self.reconciler.reconcile(&scope, &self.caches).await.map_err(Failure::Reconciler),
+                [] => {
+                    self.check_owned(resource)?;
+                    self.reconciler.reconcile(&scope, &self.caches).await.map_err(Failure::Reconciler)
+                }
                 _ => {
                     let all = resource.finalizers().iter().map(|name| &**name).chain(missing.iter().copied());
                     self.set_finalizers(context, resource, all.collect()).await
@@ -115,10 +120,16 @@ impl<R: Reconciler> Serving<R> {
         if !self.is_confirmed(resource).await? {
             return Ok(Next::Wait);
         }
+        self.check_owned(resource)?;
         match self.reconciler.cleanup(finalizer, &scope, &self.caches).await.map_err(Failure::Reconciler)? {
             Next::Wait => self.release(context, resource, finalizer).await,
             later => Ok(later),
         }
+    }
+
+    /// Checks that the caches have every object that the resource owns.
+    fn check_owned(&self, resource: &R::Resource) -> Result<(), Failure<R::Error>> {
+        undecodable_of(&self.checks, resource).map_or(Ok(()), |what| Err(Failure::OwnedUndecodable(what)))
     }
 
     /// Removes a finalizer whose cleanup is done. The cleanup itself and others may have written the resource since it
@@ -352,6 +363,12 @@ impl<R: Reconciler> Serving<R> {
             field_path: None,
         }
     }
+}
+
+/// Returns which object of the resource does not decode, and why.
+pub(super) fn undecodable_of(checks: &[CheckOwned], resource: &impl Kind) -> Option<String> {
+    let (uid, key) = (resource.meta().uid.as_deref()?, ResourceKey::of(resource));
+    checks.iter().find_map(|check| check(uid, &key))
 }
 
 /// Returns the first of the reconciler's finalizers that the resource has: the next one to clean up for.

@@ -2,7 +2,7 @@
 //! current.
 
 use std::any::{Any, TypeId, type_name};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{FieldsV1, ManagedFieldsEntry, ObjectMeta};
@@ -125,6 +125,8 @@ struct Missing {
 
 struct State<K> {
     objects: HashMap<ResourceKey, Kept<K>>,
+    /// The keys of those that cannot be decoded.
+    invalid: BTreeSet<ResourceKey>,
     written: Written<K>,
     readers: Vec<Arc<dyn StoreListener<K>>>,
 }
@@ -206,7 +208,8 @@ impl Listed {
 
 impl<K: Kind> Store<K> {
     pub(super) fn new(lists: Vec<WatchScope>) -> Store<K> {
-        let state = State { objects: HashMap::new(), written: Written::default(), readers: Vec::new() };
+        let (objects, invalid) = (HashMap::new(), BTreeSet::new());
+        let state = State { objects, invalid, written: Written::default(), readers: Vec::new() };
         let open = lists.into_iter().map(|scope| Missing { scope, is_refused: false }).collect();
         Store { state: RwLock::new(state), gaps: watch::Sender::new(Gaps { open, closed: 0 }) }
     }
@@ -273,11 +276,20 @@ impl<K: Kind> Store<K> {
 
     /// Returns the keys of all objects whose current state cannot be decoded, sorted.
     pub(super) fn all_invalid(&self) -> Vec<ResourceKey> {
+        self.read().invalid.iter().cloned().collect()
+    }
+
+    /// Returns the key and the state of the first object that cannot be decoded and that the owner with this uid has: in
+    /// its namespace, or anywhere if it is cluster-scoped.
+    pub(super) fn invalid_of(&self, uid: &str, owner: &ResourceKey) -> Option<(ResourceKey, Invalid)> {
+        let reaches = |namespace: &str| owner.namespace.is_empty() || *owner.namespace == *namespace;
         let state = self.read();
-        let invalid = state.objects.iter().filter(|(_, kept)| kept.valid().is_none());
-        let mut keys: Vec<ResourceKey> = invalid.map(|(key, _)| key.clone()).collect();
-        keys.sort();
-        keys
+        state.invalid.iter().find_map(|key| match &state.objects.get(key)?.object {
+            Decoded::Invalid(invalid) if reaches(&key.namespace) && invalid.is_owned_by(uid) => {
+                Some((key.clone(), (**invalid).clone()))
+            }
+            _ => None,
+        })
     }
 
     /// Returns all objects, sorted by namespace and name.
@@ -301,6 +313,10 @@ impl<K: Kind> Store<K> {
         };
         let mut state = self.write();
         state.written.seen(&key, object_meta(&object));
+        match object {
+            Decoded::Valid(_) => _ = state.invalid.remove(&key),
+            Decoded::Invalid(_) => _ = state.invalid.insert(key.clone()),
+        }
         let before = state.objects.insert(key.clone(), Kept { object: object.clone(), stamp });
         state.report(&key, before.as_ref(), &object);
     }
@@ -374,6 +390,7 @@ fn object_meta<K: Kind>(object: &Decoded<Arc<K>>) -> &ObjectMeta {
 
 impl<K: Kind> State<K> {
     fn remove(&mut self, key: &ResourceKey) {
+        self.invalid.remove(key);
         if let Some(gone) = self.objects.remove(key) {
             self.written.gone(key, gone.meta().uid.as_ref());
             self.readers.iter().for_each(|reader| match gone.valid() {

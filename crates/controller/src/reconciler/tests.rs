@@ -770,6 +770,7 @@ struct Notes {
     mapping: Option<fn(&ConfigMap) -> Option<ResourceKey>>,
     backoff: Option<Duration>,
     ignores_status: bool,
+    allows_undecodable: bool,
     reconciled: Arc<Mutex<Vec<String>>>,
     failed: Arc<Mutex<HashSet<String>>>,
 }
@@ -787,6 +788,7 @@ impl Reconciler for Notes {
         }
         match self.mapping {
             Some(mapping) => watching.mapped("", mapping),
+            None if self.allows_undecodable => watching.objects("").allow_undecodable().owned(),
             None => watching.owned(""),
         }
     }
@@ -1339,6 +1341,65 @@ async fn an_undecodable_resource_is_forgotten_with_its_deletion() {
     };
     let notes = Notes::default();
     tokio::join!(run(&world, &notes, 100), story);
+}
+
+/// It would look as if it did not exist. The next attempt would otherwise follow after half a minute.
+#[tokio::test(start_paused = true)]
+async fn a_resource_whose_object_does_not_decode_waits_until_that_is_corrected_or_deleted() {
+    for is_corrected in [true, false] {
+        let world = World::new().delivering();
+        let note = world.add("a", "fine");
+        world.add("b", "fine");
+        Scope::new(&world.context, &note, MANAGER).apply(&world.cached(), map("fine")).await.unwrap();
+        let good = world.server.object(MAP).unwrap();
+        let mut wrong = good.clone();
+        wrong["data"]["text"] = 7.into();
+        world.server.put(MAP, wrong, "user");
+        let wrong = world.server.object(MAP).unwrap();
+        let notes = Notes::default();
+        let reconciled = |name: &str| lock(&notes.reconciled).iter().filter(|known| *known == name).count();
+        let story = async {
+            pass(100).await;
+            assert!(reconciled("a") == 0 && reconciled("b") > 0);
+            assert_eq!(world.server.object(MAP).unwrap(), wrong, "it is left alone");
+            let why = "Warning OwnedUndecodable: an object that the resource owns does not fit its type, so it would look as \
+                       if it did not exist: nothing is done until it is corrected or deleted: ConfigMap ns/a: data.text: \
+                       invalid type: integer, expected a string";
+            assert_eq!(world.events("a"), [why]);
+            match is_corrected {
+                true => world.server.put(MAP, good, "user"),
+                false => world.server.remove(MAP),
+            }
+            pass(1).await;
+            assert!(reconciled("a") > 0);
+            let is_same = world.server.object(MAP).unwrap()["metadata"]["uid"] == wrong["metadata"]["uid"];
+            assert_eq!(is_same, is_corrected);
+        };
+        tokio::join!(run(&world, &notes, 110), story);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_cleaned_up_while_an_owned_object_does_not_decode_unless_the_reconciler_allows_it() {
+    for (namespace, allows_undecodable, is_cleaned) in
+        [("ns", false, false), ("ns", true, true), ("other", false, true)]
+    {
+        let world = World::new();
+        let note = json!({"apiVersion": "example.com/v1", "kind": "Note", "spec": {"text": "fine"},
+            "metadata": {"name": "a", "namespace": "ns", "generation": 1, "deletionTimestamp": "2026-01-01T00:00:00Z",
+                "finalizers": ["other", "example.com/note"]}});
+        world.server.put("/apis/example.com/v1/namespaces/ns/notes/a", note, "user");
+        let uid = world.note("a").unwrap()["metadata"]["uid"].clone();
+        let owner = json!({"apiVersion": "example.com/v1", "kind": "Note", "name": "a", "uid": uid});
+        let metadata = json!({"name": "x", "namespace": namespace, "ownerReferences": [owner]});
+        let wrong = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"text": 7}});
+        world.server.put(&format!("/api/v1/namespaces/{namespace}/configmaps/x"), wrong, "user");
+        let notes = Notes { finalizers: &["example.com/note"], allows_undecodable, ..Notes::default() };
+        run(&world, &notes, 1).await;
+        let left = if is_cleaned { json!(["other"]) } else { json!(["other", "example.com/note"]) };
+        assert_eq!(world.note("a").unwrap()["metadata"]["finalizers"], left, "{namespace} {allows_undecodable}");
+        assert_eq!(lock(&notes.reconciled).is_empty(), !is_cleaned);
+    }
 }
 
 #[tokio::test(start_paused = true)]

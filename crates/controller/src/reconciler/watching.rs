@@ -4,7 +4,7 @@ use std::any::type_name;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::cache::{Cache, Index};
+use super::cache::{Cache, CheckOwned, Index};
 use super::decoded::Invalid;
 use super::failing::Failing;
 use super::kind::{Kind, is_namespaced, owner};
@@ -49,11 +49,13 @@ pub struct Watching<R> {
     settings: Settings<R>,
     listed: Vec<Listed>,
     pub(super) kinds: Vec<Watched>,
+    /// Which objects of a resource the caches lack.
+    pub(super) checks: Vec<CheckOwned>,
 }
 
 impl<R: Kind> Watching<R> {
     pub(super) fn new(stores: Arc<Stores>, settings: Settings<R>) -> Watching<R> {
-        Watching { stores, settings, listed: Vec::new(), kinds: Vec::new() }
+        Watching { stores, settings, listed: Vec::new(), kinds: Vec::new(), checks: Vec::new() }
     }
 
     /// Starts the declaration of a watch of a kind's selected objects. The watch starts with the call that returns its
@@ -62,7 +64,7 @@ impl<R: Kind> Watching<R> {
     /// Controllers that select the same objects share one watch and one store.
     pub fn objects<K: Kind>(&mut self, selector: impl Into<Selector>) -> Objects<'_, R, K> {
         let (selector, reach) = (selector.into(), Reach::Everywhere);
-        Objects { watching: self, selector, reach, matters: Box::new(|_, _| true) }
+        Objects { watching: self, selector, reach, allows_undecodable: false, matters: Box::new(|_, _| true) }
     }
 
     /// Watches the objects that a resource owns by their controller reference: any change wakes the owner. If several
@@ -142,6 +144,21 @@ impl<R: Kind> Watching<R> {
         (resources, self.settings, self.listed)
     }
 
+    /// Starts to read objects, of which those that a resource owns must decode, unless `allows_undecodable`.
+    fn read_checked<K: Kind>(
+        &mut self,
+        selector: &Selector,
+        index: Index<ResourceKey, K>,
+        reach: Reach,
+        allows_undecodable: bool,
+    ) -> Cache<K> {
+        let cache = self.read(selector, index, reach);
+        if !allows_undecodable {
+            self.checks.push(cache.check_owned());
+        }
+        cache
+    }
+
     fn read<K: Kind>(&mut self, selector: &Selector, index: Index<ResourceKey, K>, reach: Reach) -> Cache<K> {
         self.kinds.push(Watched::of::<K>());
         let store = self.stores.store::<K>(selector);
@@ -164,6 +181,7 @@ pub struct Objects<'w, R, K> {
     watching: &'w mut Watching<R>,
     selector: Selector,
     reach: Reach,
+    allows_undecodable: bool,
     matters: Matters<K>,
 }
 
@@ -192,6 +210,13 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
         Objects { reach: own_namespace::<R>(), ..self }
     }
 
+    /// Calls the reconciler for a resource even if it owns one of these objects that does not decode. Without this, such
+    /// a resource is not reconciled, because the object would look as if it did not exist. With it, the reconciler must
+    /// ask [`Cache::undecodable`] before it creates or deletes something because an object is missing.
+    pub fn allow_undecodable(self) -> Self {
+        Objects { allows_undecodable: true, ..self }
+    }
+
     /// Watches the objects that a resource owns by their controller reference: a change wakes the owner. They are in its
     /// [own namespace](Self::in_own_namespace).
     pub fn owned(self) -> Cache<K> {
@@ -207,7 +232,7 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
         resources_of: impl Fn(&K) -> I + Send + Sync + 'static,
     ) -> Cache<K> {
         let (queue, known) = (self.watching.settings.queue.clone(), self.watching.settings.known.clone());
-        let Objects { matters, reach, .. } = self;
+        let Objects { watching, selector, reach, allows_undecodable, matters } = self;
         let resources_of = move |object: &K| {
             let namespace = object.meta().namespace.as_deref().unwrap_or_default();
             let is_reached = |key: &ResourceKey| reach == Reach::Everywhere || *key.namespace == *namespace;
@@ -218,27 +243,28 @@ impl<R: Kind, K: Kind> Objects<'_, R, K> {
                 queue.push(key);
             }
         };
-        self.watching.read(&self.selector, Index::new(resources_of, wake).on_invalid(log_invalid::<K>), reach)
+        let index = Index::new(resources_of, wake).on_invalid(log_invalid::<K>);
+        watching.read_checked(&selector, index, reach, allows_undecodable)
     }
 
     /// Watches objects on which all resources depend, such as a shared ConfigMap: a change wakes every resource.
     pub fn shared(self) -> Cache<K> {
         let (queue, known) = (self.watching.settings.queue.clone(), self.watching.settings.known.clone());
-        let matters = self.matters;
+        let Objects { watching, selector, reach, allows_undecodable, matters } = self;
         let wake = move |_: ResourceKey, before: Option<&K>, now: Option<&K>| {
             if matters(before, now) {
                 known.all().into_iter().for_each(|key| queue.push(key));
             }
         };
         let index = Index::new(|object: &K| [ResourceKey::of(object)], wake).on_invalid(log_invalid::<K>);
-        self.watching.read(&self.selector, index, self.reach)
+        watching.read_checked(&selector, index, reach, allows_undecodable)
     }
 
     /// Watches objects that are only read: no change wakes anything.
     pub fn cached(self) -> Cache<K> {
         let nobody = |_: &K| None::<ResourceKey>;
         let index = Index::new(nobody, |_, _, _| ()).on_invalid(log_invalid::<K>);
-        self.watching.read(&self.selector, index, self.reach)
+        self.watching.read_checked(&self.selector, index, self.reach, self.allows_undecodable)
     }
 }
 

@@ -126,6 +126,7 @@ impl Server {
     }
 
     /// Reconciles a resource once, with caches that have just listed. Cleans up after a resource that is being deleted.
+    /// Does nothing if the resource does not exist, or if it or an object that it owns does not decode.
     ///
     /// # Errors
     /// The reconciler's own.
@@ -249,6 +250,10 @@ mod tests {
         serde_json::from_value(json!({"metadata": {"name": name, "labels": labels}})).unwrap()
     }
 
+    fn demo() -> k8s_openapi::api::core::v1::Service {
+        serde_json::from_value(json!({"metadata": {"name": "demo"}})).unwrap()
+    }
+
     #[tokio::test]
     async fn every_kind_of_patch_changes_an_object() {
         let server = Server::new();
@@ -273,10 +278,7 @@ mod tests {
     #[tokio::test]
     async fn a_reconciler_sees_what_was_put_writes_what_differs_and_publishes_events() {
         let server = Server::new();
-        server.put(
-            &serde_json::from_value::<k8s_openapi::api::core::v1::Service>(json!({"metadata": {"name": "demo"}}))
-                .unwrap(),
-        );
+        server.put(&demo());
         server.put(&map("a", "source"));
         server.put(&map("b", "other"));
         for _ in 0..2 {
@@ -294,5 +296,20 @@ mod tests {
         assert_eq!(server.events(), ["Normal Copied: 1 sources", "Normal Copied: 2 sources"]);
         assert!(server.get::<ConfigMap>("default", "missing").is_none());
         assert_eq!(server.reconcile(&Copies, "default", "gone").await.unwrap(), Next::Wait);
+    }
+
+    #[tokio::test]
+    async fn a_resource_that_owns_an_object_that_does_not_decode_is_not_reconciled() {
+        let server = Server::new();
+        server.put(&demo());
+        server.reconcile(&Copies, "default", "demo").await.unwrap();
+        let request = Request::patch("/api/v1/namespaces/default/configmaps/copy")
+            .header("content-type", "application/merge-patch+json")
+            .body(json!({"data": {"sources": 7}}).to_string().into_bytes())
+            .unwrap();
+        server.client().request_text(request).await.unwrap();
+        let writes = server.writes();
+        server.reconcile(&Copies, "default", "demo").await.unwrap();
+        assert_eq!(server.writes(), writes);
     }
 }
