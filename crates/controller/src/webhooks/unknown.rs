@@ -1,39 +1,19 @@
 //! Keeps the fields that neither of two versions' types knows when an object is converted, as schemas with
 //! `x-kubernetes-preserve-unknown-fields` allow.
 
-use std::fmt::{self, Display, Formatter};
+use std::collections::VecDeque;
 
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::abandoned::Abandoned;
 use super::answer::decode;
-use super::conversion::MAX_WEIGHT;
 use super::merge::Origins;
-use super::weight::weigh;
 use crate::reconciler::Kind;
 
-/// How often fields of the heaviest object are tried: enough to find all that fit among 64. A lighter object costs less
-/// to try, and gets as many more tries.
+/// How often fields of an object are tried: enough to find all that fit among 64. An object must not take so long, or
+/// fail, because that would fail its whole list.
 const TRIES: usize = 128;
-
-/// Why fields cannot be kept. The conversion fails, because the next write of its result would remove them for good.
-#[derive(Debug, PartialEq, thiserror::Error)]
-pub(super) enum Lost {
-    #[error(transparent)]
-    Abandoned(#[from] Abandoned),
-    #[error("it has {0}, which its type does not know, and cannot keep it: the converted object does not fit its type")]
-    Unreadable(Path),
-    #[error(
-        "it has too many fields that its type does not know and that mean something else in the other version: \
-         rename or remove them, such as {0}"
-    )]
-    TooMany(Path),
-}
-
-/// The place of a field: `spec.doors[3].wide`.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Path(Vec<Part>);
 
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
@@ -41,38 +21,34 @@ enum Part {
     Item(usize),
 }
 
-impl Display for Path {
-    fn fmt(&self, formatter: &mut Formatter<'_>) -> fmt::Result {
-        self.0.iter().enumerate().try_for_each(|(at, part)| match part {
-            Part::Key(key) if at == 0 => write!(formatter, "{key}"),
-            Part::Key(key) => write!(formatter, ".{key}"),
-            Part::Item(item) => write!(formatter, "[{item}]"),
-        })
-    }
-}
-
 /// A field's path in the converted object, and its value.
-type Field = (Path, Value);
+type Field = (Vec<Part>, Value);
 
 /// Copies fields that the original's type does not know: those missing in `known`, the original as its type serializes
 /// it. Skips names that type `B` declares, because there they mean something else.
 ///
 /// # Errors
-/// The conversion is abandoned, or a field that may fit cannot be kept.
+/// The conversion is abandoned.
 pub(super) fn keep<B: Kind>(
     original: &Value,
     known: &Value,
     converted: &mut Value,
     abandoned: &CancellationToken,
-) -> Result<(), Lost> {
+) -> Result<(), Abandoned> {
     let mut fields = Vec::new();
     for part in ["spec", "status"] {
-        let mut path = Path(vec![Part::Key(part.to_owned())]);
+        let mut path = vec![Part::Key(part.to_owned())];
         collect([&original[part], &known[part], &converted[part]], &mut path, &mut fields);
     }
-    let Some((first, _)) = fields.first() else { return Ok(()) };
-    let expected = print::<B>(converted).ok_or_else(|| Lost::Unreadable(first.clone()))?;
-    add(converted, &fields, |candidate| print::<B>(candidate).as_ref() == Some(&expected), abandoned)
+    if fields.is_empty() {
+        return Ok(());
+    }
+    let Some(expected) = print::<B>(converted) else {
+        // The type cannot read the object with or without them, so it cannot tell which of them it declares.
+        fields.iter().for_each(|(path, value)| insert(converted, path, value));
+        return Ok(());
+    };
+    add(converted, fields, |candidate| print::<B>(candidate).as_ref() == Some(&expected), abandoned)
 }
 
 fn print<B: Kind>(object: &Value) -> Option<Value> {
@@ -80,17 +56,17 @@ fn print<B: Kind>(object: &Value) -> Option<Value> {
 }
 
 /// Collects the fields that only the original has, where the converted object has their parent.
-fn collect([original, known, converted]: [&Value; 3], path: &mut Path, fields: &mut Vec<Field>) {
+fn collect([original, known, converted]: [&Value; 3], path: &mut Vec<Part>, fields: &mut Vec<Field>) {
     match (original, known, converted) {
         (Value::Object(original), Value::Object(known), Value::Object(converted)) => {
             for (key, value) in original {
-                path.0.push(Part::Key(key.clone()));
+                path.push(Part::Key(key.clone()));
                 match (known.get(key), converted.get(key)) {
                     (Some(known), Some(converted)) => collect([value, known, converted], path, fields),
                     (None, None) if !value.is_null() => fields.push((path.clone(), value.clone())),
                     _ => {}
                 }
-                path.0.pop();
+                path.pop();
             }
         }
         (Value::Array(original), Value::Array(known), Value::Array(converted))
@@ -99,51 +75,58 @@ fn collect([original, known, converted]: [&Value; 3], path: &mut Path, fields: &
             let origins = Origins::new(known, converted);
             for (at, item) in converted.iter().enumerate().filter(|(_, item)| item.is_object() || item.is_array()) {
                 let Some(from) = origins.of(at) else { continue };
-                path.0.push(Part::Item(at));
+                path.push(Part::Item(at));
                 collect([&original[from], &known[from], item], path, fields);
-                path.0.pop();
+                path.pop();
             }
         }
         _ => {}
     }
 }
 
-/// Adds the fields with which the object still fits: all at once, or else each half by itself, and so on.
+/// Adds the fields with which the object still fits: all at once, or else each part by itself, and so on. Large parts
+/// come first: if the tries end before, what is left is among many fields that do not fit.
 fn add(
     object: &mut Value,
-    fields: &[Field],
+    mut fields: Vec<Field>,
     fits: impl Fn(&Value) -> bool,
     abandoned: &CancellationToken,
-) -> Result<(), Lost> {
-    let (mut waiting, mut left) = (vec![fields], tries(object, fields));
-    while let Some(tried) = waiting.pop() {
+) -> Result<(), Abandoned> {
+    fields.sort_by(|(a, _), (b, _)| shape(a).cmp(shape(b)));
+    let mut waiting = VecDeque::from([&fields[..]]);
+    for _ in 0..TRIES {
+        let Some(tried) = waiting.pop_front() else { break };
         Abandoned::check(abandoned)?;
-        if left == 0 {
-            return Err(Lost::TooMany(tried.first().map(|(path, _)| path.clone()).unwrap_or_default()));
-        }
-        left -= 1;
         let mut candidate = object.clone();
         tried.iter().for_each(|(path, value)| insert(&mut candidate, path, value));
         if fits(&candidate) {
             *object = candidate;
         } else if tried.len() > 1 {
-            let (first, second) = tried.split_at(tried.len() / 2);
-            waiting.extend([second, first]);
+            let (first, second) = tried.split_at(middle(tried));
+            waiting.extend([first, second]);
         }
     }
     Ok(())
 }
 
-/// Returns how often fields of an object may be tried: as often as all tries cost those of the heaviest.
-fn tries(object: &Value, fields: &[Field]) -> usize {
-    let weight = |value: &Value| weigh(value.to_string().as_bytes());
-    let heavy = weight(object) + fields.iter().map(|(_, value)| weight(value)).sum::<usize>();
-    (TRIES * MAX_WEIGHT / heavy.max(1)).max(TRIES)
+/// Returns the names on a path. `None` stands for any item of a list: mostly, all items have the same type.
+fn shape(path: &[Part]) -> impl Iterator<Item = Option<&str>> {
+    path.iter().map(|part| match part {
+        Part::Key(key) => Some(key.as_str()),
+        Part::Item(_) => None,
+    })
+}
+
+/// Returns where to divide several fields, sorted by shape: where their paths part first, or in the middle if they are
+/// one field of several items.
+fn middle(fields: &[Field]) -> usize {
+    let shared = |at: usize| shape(&fields[at - 1].0).zip(shape(&fields[at].0)).take_while(|(a, b)| a == b).count();
+    (1..fields.len()).min_by_key(|at| (shared(*at), at.abs_diff(fields.len() / 2))).unwrap_or_default()
 }
 
 /// Inserts a field, unless it already exists.
-fn insert(object: &mut Value, path: &Path, value: &Value) {
-    let Some((Part::Key(last), parents)) = path.0.split_last() else { return };
+fn insert(object: &mut Value, path: &[Part], value: &Value) {
+    let Some((Part::Key(last), parents)) = path.split_last() else { return };
     let parent = parents.iter().try_fold(object, |object, part| match part {
         Part::Key(key) => object.get_mut(key),
         Part::Item(at) => object.get_mut(*at),
@@ -174,19 +157,18 @@ mod tests {
     }
 
     #[test]
-    fn an_object_that_its_own_type_cannot_read_loses_no_field_silently() {
+    fn an_object_that_its_own_type_cannot_read_keeps_every_field() {
         let object = |spec: Value| json!({"apiVersion": "example.com/v1", "kind": "Odd", "metadata": {}, "spec": spec});
         let (known, mut converted) = (object(json!({"size": 1})), object(json!({"size": "1"})));
-        let mut kept = |original: &Value| keep::<Odd>(original, &known, &mut converted, &CancellationToken::new());
-        let lost = kept(&object(json!({"size": 1, "theirs": 2}))).unwrap_err().to_string();
-        let why = "it has spec.theirs, which its type does not know, and cannot keep it: the converted object does not fit its type";
-        assert_eq!((&*lost, kept(&known)), (why, Ok(())));
+        let original = object(json!({"size": 1, "theirs": 2}));
+        assert_eq!(keep::<Odd>(&original, &known, &mut converted, &CancellationToken::new()), Ok(()));
+        assert_eq!(converted["spec"], json!({"size": "1", "theirs": 2}));
     }
 
     fn kept(original: &Value, known: &Value, mut converted: Value, fits: impl Fn(&Value) -> bool) -> Value {
         let mut fields = Vec::new();
-        collect([original, known, &converted], &mut Path::default(), &mut fields);
-        add(&mut converted, &fields, fits, &CancellationToken::new()).unwrap();
+        collect([original, known, &converted], &mut Vec::new(), &mut fields);
+        add(&mut converted, fields, fits, &CancellationToken::new()).unwrap();
         converted
     }
 
@@ -246,30 +228,31 @@ mod tests {
     }
 
     #[test]
-    fn many_fields_that_do_not_fit_take_no_other_with_them() {
-        let original: Value = (0..1000).map(|at| (format!("{at:04}"), json!(at))).collect();
-        let fits = |candidate: &Value| candidate.as_object().unwrap().keys().all(|key| &**key >= "0999");
-        assert_eq!(kept(&original, &json!({}), json!({}), fits), json!({"0999": 999}));
+    fn many_fields_that_do_not_fit_take_none_elsewhere_with_them() {
+        let numbers = || (0..1000).map(|at| (at.to_string(), json!(at))).collect::<Value>();
+        let object = |map: Value, item: Value| json!({"map": map, "items": vec![item; 1000]});
+        let mut original = object(numbers(), json!({"a": 1, "b": 1, "c": 1}));
+        original["theirs"] = 1.into();
+        let fits = |candidate: &Value| {
+            let has_none = |item: &Value| item.get("b").is_none();
+            candidate["map"] == json!({}) && candidate["items"].as_array().unwrap().iter().all(has_none)
+        };
+        let mut expected = object(json!({}), json!({"a": 1, "c": 1}));
+        expected["theirs"] = 1.into();
+        let known = object(json!({}), json!({}));
+        assert_eq!(kept(&original, &known, known.clone(), fits), expected);
     }
 
     #[test]
-    fn a_search_that_takes_too_long_is_an_error_that_names_a_field() {
-        let heavy = json!({"known": vec![json!({"": 0}); 20_000]});
-        let fields: Vec<Field> = (0..1000).map(|at| (Path(vec![Part::Key(format!("{at:04}"))]), json!(at))).collect();
-        let (mut object, tries) = (heavy.clone(), std::cell::Cell::new(0));
+    fn fields_that_do_not_fit_end_the_search() {
+        let original: Value = (0..1000).map(|at| (at.to_string(), json!(at))).collect();
+        let tries = std::cell::Cell::new(0);
         let never = |_: &Value| {
             tries.set(tries.get() + 1);
             false
         };
-        let lost = add(&mut object, &fields, never, &CancellationToken::new()).unwrap_err();
-        assert_eq!((object == heavy, tries.get()), (true, TRIES));
-        assert!(matches!(&lost, Lost::TooMany(_)) && lost.to_string().contains("such as 00"), "{lost}");
-    }
-
-    #[test]
-    fn a_field_is_named_by_its_path() {
-        let [spec, doors] = ["spec", "doors"].map(|key| Part::Key(key.into()));
-        assert_eq!(Path(vec![spec, doors, Part::Item(3), Part::Key("wide".into())]).to_string(), "spec.doors[3].wide");
+        assert_eq!(kept(&original, &json!({}), json!({}), never), json!({}));
+        assert_eq!(tries.get(), TRIES);
     }
 
     #[test]
@@ -282,8 +265,8 @@ mod tests {
             }
             false
         };
-        let fields: Vec<Field> = (0..1000).map(|at| (Path(vec![Part::Key(at.to_string())]), json!(at))).collect();
-        assert_eq!(add(&mut json!({}), &fields, never, &abandoned), Err(Lost::Abandoned(Abandoned)));
+        let fields: Vec<Field> = (0..1000).map(|at| (vec![Part::Key(at.to_string())], json!(at))).collect();
+        assert_eq!(add(&mut json!({}), fields, never, &abandoned), Err(Abandoned));
         assert_eq!(tries.get(), 3);
     }
 }
