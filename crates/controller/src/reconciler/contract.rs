@@ -23,11 +23,12 @@ use crate::report::Reason;
 /// the error [is terminal](Reason::is_terminal). A panic is such a failure (`Panicked`) and delays only its own
 /// resource. A resource that does not decode into its type counts as a failure (`Undecodable`): the event names the
 /// field, and the reconciler is not called. No condition says so: the status is part of the type that does not fit, and
-/// the library does not know whether that type's status has conditions at all. If the resource owns a watched object that
-/// does not decode (`OwnedUndecodable`), the reconciler is not called either, because that object would look as if it did
-/// not exist; [`Objects::allow_undecodable`](super::Objects::allow_undecodable) changes that. While the server refuses one of the
-/// watches, nothing is reconciled (`WatchRefused`), because the caches may be outdated. If it refuses only one of several
-/// namespaces, that concerns the resources that [may read its objects](super::Objects::in_own_namespace).
+/// the library does not know whether that type's status has conditions at all. If the resource owns a watched object
+/// that does not decode (`OwnedUndecodable`), the reconciler is not called either, because that object would look as if
+/// it did not exist; [`Objects::allow_undecodable`](super::Objects::allow_undecodable) changes that. While the server
+/// refuses one of the watches, nothing is reconciled (`WatchRefused`), because the caches may be outdated. If it refuses
+/// only one of several namespaces, that concerns the resources that
+/// [may read its objects](super::Objects::in_own_namespace).
 ///
 /// # What the reconciler does
 /// Each call reads the whole state and does what is missing, regardless of what triggered it. Any `.await` may be the
