@@ -550,13 +550,13 @@ mod tests {
         let overrides = renderer.overrides().unwrap().texts().clone();
         assert_eq!(overrides, [("auth.password".to_owned(), "fixed".to_owned())].into());
         let first = rendered(&renderer, "{}", 1).await.unwrap();
-        assert!(first.contains("text: 'web 1 false fixed 36 false'"), "{first}");
+        assert!(first.contains("text: 'web 1 false fixed 37 false'"), "{first}");
         let second = rendered(&renderer, "{\"auth\": {\"password\": \"mine\"}}", 2).await.unwrap();
-        assert!(second.contains("text: 'web 2 true fixed 36 false'"), "{second}");
+        assert!(second.contains("text: 'web 2 true fixed 37 false'"), "{second}");
         server.serve("example.com/v1", "Kind", "kinds");
         renderer.discovered.applier.mapper.resource("example.com/v1", "Kind").await.unwrap();
         let third = rendered(&renderer, "{}", 3).await.unwrap();
-        assert!(third.contains("text: 'web 3 true fixed 36 true'"), "{third}");
+        assert!(third.contains("text: 'web 3 true fixed 37 true'"), "{third}");
     }
 
     #[tokio::test(start_paused = true)]
