@@ -88,7 +88,7 @@ pub async fn admit(
     };
     let is_rendered = |object: &Object, key: &ObjectKey| {
         let mut same = candidate.objects.iter().filter(|chart| chart.key(namespace) == *key);
-        same.any(|chart| chart.digest(namespace) == object.digest(namespace))
+        same.any(|chart| object.is_rendered_as(chart, namespace))
     };
     let is_left_out = |object: &Object| {
         let key = object.key(namespace);
@@ -117,7 +117,7 @@ async fn compared(
     let mut proven = Vec::with_capacity(objects.len());
     for (key, object) in objects {
         let chart = rendered.iter().find(|(known, _)| known == key).map(|(_, object)| object);
-        if chart.is_some_and(|chart| chart.digest(namespace) == object.digest(namespace)) {
+        if chart.is_some_and(|chart| object.is_rendered_as(chart, namespace)) {
             proven.push(object.key(namespace));
             continue;
         }

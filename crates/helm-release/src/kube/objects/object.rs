@@ -182,6 +182,16 @@ impl Object {
 
     /// Digests the object as the chart rendered it, without the additions of this and upstream operators.
     pub fn digest(&self, release_namespace: &str) -> ObjectDigest {
+        ObjectDigest(digest(&self.as_rendered(release_namespace)))
+    }
+
+    /// Returns whether the chart rendered both objects alike, without the additions of this and upstream operators. Compares
+    /// the whole content: a digest is too short to prove what an object of unknown origin contains.
+    pub(crate) fn is_rendered_as(&self, other: &Object, release_namespace: &str) -> bool {
+        self.as_rendered(release_namespace) == other.as_rendered(release_namespace)
+    }
+
+    fn as_rendered(&self, release_namespace: &str) -> Value {
         let mut body = self.body.clone();
         if let Some(metadata) = body.get_mut("metadata").and_then(Value::as_object_mut) {
             metadata.remove("ownerReferences");
@@ -191,7 +201,7 @@ impl Object {
                 metadata.remove("namespace");
             }
         }
-        ObjectDigest(digest(&body))
+        body
     }
 }
 
@@ -350,6 +360,9 @@ fn items_of(value: &mut Value) -> Option<Vec<Value>> {
 }
 
 /// The digest of an object as its chart rendered it. Formats as 16 hexadecimal digits.
+///
+/// It tells the renders of one chart apart. Whoever chooses two objects can find a pair with one digest, so it proves
+/// nothing about an object of unknown origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ObjectDigest(u64);
 
@@ -558,6 +571,28 @@ mod tests {
         assert_eq!(of(&both), of(&own));
         assert_ne!(of(&own), plain);
         assert_ne!(of(&json!({"name": "a", "namespace": "other"})), plain);
+    }
+
+    #[test]
+    fn an_object_is_rendered_as_another_only_if_its_whole_content_is_the_same() {
+        let object = |metadata: Value, verbs: &[&str]| {
+            let body = json!({"apiVersion": "v1", "kind": "Thing", "metadata": metadata, "rules": [{"verbs": verbs}]});
+            Object::new(body).unwrap()
+        };
+        let chart = object(json!({"name": "a"}), &["get"]);
+        let owner = json!([{"uid": "u"}]);
+        for (recorded, expected) in [
+            (object(json!({"name": "a"}), &["get"]), true),
+            (object(json!({"name": "a", "namespace": "ns", "ownerReferences": owner}), &["get"]), true),
+            (object(json!({"name": "a", "annotations": {PRIMARY_ANNOTATION: "ns/web"}}), &["get"]), true),
+            (object(json!({"name": "a"}), &["*"]), false),
+            (object(json!({"name": "a"}), &["get", "list"]), false),
+            (object(json!({"name": "a", "annotations": {"x": "y"}}), &["get"]), false),
+            (object(json!({"name": "a", "namespace": "other"}), &["get"]), false),
+        ] {
+            assert_eq!(recorded.is_rendered_as(&chart, "ns"), expected, "{}", recorded.body);
+            assert_eq!(recorded.digest("ns") == chart.digest("ns"), expected, "{}", recorded.body);
+        }
     }
 
     #[test]
