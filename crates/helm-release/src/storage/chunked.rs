@@ -3,6 +3,7 @@
 //! operator's author.
 
 use super::decode;
+use super::meta::revision_of_others;
 use super::proof::{Stored, Unproven};
 use super::seal::Content;
 use super::{Error, Record, Secret, Storage, path, secret_labels};
@@ -78,7 +79,7 @@ impl Storage {
 fn order(index: &Secret) -> (bool, u32) {
     let labels = index.metadata.labels.as_ref();
     let label = |key| labels.and_then(|all| all.get(key)).map_or("", String::as_str);
-    (Status::parse(label("status")) == Status::Deployed, label("version").parse().unwrap_or(0))
+    (Status::parse(label("status")) == Status::Deployed, revision_of_others(label("version")).unwrap_or(0))
 }
 
 #[cfg(test)]
@@ -137,6 +138,14 @@ mod tests {
             let known = storage.get("ns", "web", 3).await.unwrap();
             assert_eq!(known.release.facts().version, 3, "an index is read wherever a record is");
         }
+    }
+
+    #[tokio::test]
+    async fn a_number_beyond_any_real_one_has_no_successor() {
+        let server = Arc::new(MemoryApi::new());
+        store(&server, u32::MAX, "deployed", 100_000);
+        let (_, newest) = Storage::new(server, sample::keys()).chunked("ns", "web", 0).await.unwrap().unwrap();
+        assert_eq!(newest, 0);
     }
 
     #[tokio::test]

@@ -9,9 +9,11 @@ use super::secret::without_managed_fields;
 use super::{Content, Keyring, MARKS_ANNOTATION, Marks, OWNER_LABEL, SEAL_ANNOTATION, WRITER_ANNOTATION, version_of};
 use crate::release::{self, Status};
 
-/// Maximum revision that is read. Anyone who can write Secrets can choose the number, and the next one must be
-/// representable.
+/// Limit of the revisions that others recorded. Anyone who can write Secrets can choose the number.
 const HIGHEST: u32 = 1 << 30;
+
+/// Limit of the revisions that this operator recorded. They may follow the highest one of others, and must still be read.
+const HIGHEST_OWN: u32 = 1 << 31;
 
 /// Maximum number of a record's owners that are kept. Anyone who can write Secrets can add owner references.
 const MAX_OWNERS: usize = 8;
@@ -64,13 +66,17 @@ impl RecordMeta {
     pub fn read(metadata: &ObjectMeta, keys: &Keyring) -> Option<RecordMeta> {
         let labels = metadata.labels.as_ref()?;
         let name = labels.get("name")?;
-        let version: u32 = labels.get("version")?.parse().ok().filter(|version| *version < HIGHEST)?;
+        let version: u32 = labels.get("version")?.parse().ok().filter(|version| *version < HIGHEST_OWN)?;
         if metadata.name.as_deref() != Some(release::key(name, version).as_str()) {
             return None;
         }
         let annotation = |key| metadata.annotations.as_ref().and_then(|all| all.get(key));
         let proof = proof(metadata, keys);
-        let text = annotation(MARKS_ANNOTATION).filter(|_| matches!(proof, Proof::Sealed(_)));
+        let is_sealed = matches!(proof, Proof::Sealed(_));
+        if !is_sealed && version >= HIGHEST {
+            return None;
+        }
+        let text = annotation(MARKS_ANNOTATION).filter(|_| is_sealed);
         let marks = text.and_then(|text| Marks::parse(text));
         Some(RecordMeta {
             name: name.clone(),
@@ -96,6 +102,11 @@ impl RecordMeta {
     pub(super) fn names_owner(&self, owner: &str) -> bool {
         self.owners.iter().any(|uid| uid == owner)
     }
+}
+
+/// Returns the revision in a label of a record that others wrote; `None` if it is beyond any real one.
+pub(super) fn revision_of_others(label: &str) -> Option<u32> {
+    label.parse().ok().filter(|version| *version < HIGHEST)
 }
 
 /// Returns the owners that a record names. A sealed record names its owner in the marks, which take precedence over

@@ -936,18 +936,31 @@ async fn records_of_an_earlier_key_are_sealed_and_get_the_current_ones_seal_with
     assert_eq!(server.object(RECORD).unwrap()["data"], before);
 }
 
+/// Stores what looks like a record of this revision, as anyone who may write Secrets can.
+fn make_up(server: &MemoryApi, version: u32) {
+    let key = release::key("web", version);
+    let labels = json!({"name": "web", "owner": "helm", "status": "deployed", "version": version.to_string()});
+    let secret = json!({"metadata": {"name": key, "labels": labels}});
+    server.put(&format!("/api/v1/namespaces/ns/secrets/{key}"), secret, "user");
+}
+
 #[tokio::test]
 async fn revisions_beyond_any_real_one_are_no_records() {
     let server = Arc::new(MemoryApi::new());
-    let labels =
-        |version: u32| json!({"name": "web", "owner": "helm", "status": "deployed", "version": version.to_string()});
-    for version in [u32::MAX, 1 << 30] {
-        let key = release::key("web", version);
-        server.put(
-            &format!("/api/v1/namespaces/ns/secrets/{key}"),
-            json!({"metadata": {"name": key, "labels": labels(version)}}),
-            "user",
-        );
+    for version in [u32::MAX, 1 << 31, 1 << 30] {
+        make_up(&server, version);
     }
     assert!(Storage::new(server, sample::keys()).history("ns", "web").await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn the_revision_after_the_highest_one_that_anyone_can_make_up_is_read() {
+    let server = Arc::new(MemoryApi::new());
+    let storage = Storage::new(server.clone(), sample::keys());
+    let highest: u32 = (1 << 30) - 1;
+    make_up(&server, highest);
+    storage.create(&release(highest + 1, 1, 1), &marks()).await.unwrap();
+    let known = storage.history("ns", "web").await.unwrap();
+    assert_eq!(known.iter().map(|meta| meta.version).collect::<Vec<_>>(), [highest, highest + 1]);
+    assert!(matches!(known[1].proof, Proof::Sealed(_)));
 }
