@@ -177,7 +177,6 @@ pub(super) fn new(kind: &str, status: &str, reason: &str, message: &str) -> Cond
         status: intern(status),
         reason: intern(reason),
         message: intern(&shorten(message, MAX_MESSAGE)),
-        last_transition_time: None,
-        observed_generation: None,
+        ..Condition::default()
     }
 }

@@ -7,9 +7,11 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::value::RawValue;
 use strum::Display;
 
-use super::{interned, or_default};
+use super::entries::texts;
+use super::interned;
 
 /// The maximum number of revisions in the status, because each list of resources contains it.
 pub(crate) const MAX_REVISIONS: usize = 5;
@@ -62,16 +64,15 @@ impl HistoryEntry {
     }
 }
 
-/// Decodes a list that anyone who may write the status may have changed. Returns an empty list if we cannot have
-/// written it.
+/// Decodes a list that anyone who may write the status may have changed. Leaves out the entries that this version of the
+/// operator cannot have written.
 pub(super) fn bounded<'de, D: Deserializer<'de>>(from: D) -> Result<Box<[HistoryEntry]>, D::Error> {
-    let mut all: Vec<HistoryEntry> = or_default(from)?;
+    let list = Box::<RawValue>::deserialize(from)?;
     let is_short = |entry: &HistoryEntry| {
         [&*entry.chart, &*entry.digest, &*entry.cause, &*entry.outcome].iter().all(|text| text.len() <= MAX_TEXT)
     };
-    all.retain(is_short);
-    all.truncate(MAX_REVISIONS);
-    Ok(all.into())
+    let entries = texts(&list).into_iter().filter_map(|text| serde_json::from_str::<HistoryEntry>(text.get()).ok());
+    Ok(entries.filter(is_short).take(MAX_REVISIONS).collect())
 }
 
 #[cfg(test)]
@@ -97,11 +98,12 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_someone_else_is_neither_kept_nor_an_error() {
+    fn what_someone_else_or_a_later_version_wrote_is_neither_kept_nor_an_error() {
         let entry = |chart: &str| json!({"revision": 1, "chart": chart, "action": "install", "outcome": "failed"});
         for (history, kept) in [
             (json!("text"), 0),
             (json!([{"phase": "Done"}]), 0),
+            (json!([{"revision": 2, "action": "restore", "outcome": "deployed"}, entry("a")]), 1),
             (json!([entry(&"x".repeat(MAX_TEXT + 1)), entry("a")]), 1),
             (json!(vec![entry("a"); 9]), MAX_REVISIONS),
         ] {

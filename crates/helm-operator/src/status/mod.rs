@@ -8,6 +8,7 @@ pub(crate) mod condition;
 pub(crate) mod reason;
 
 mod conditions;
+mod entries;
 pub(crate) mod history;
 pub(crate) mod inventory;
 pub(crate) mod summary;
@@ -62,7 +63,7 @@ pub(crate) const MAX_MESSAGE: usize = 4096;
 /// How many objects, hooks or records a message names, and how many objects one diagnosis examines.
 pub(crate) const MAX_NAMED: usize = 3;
 
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Condition {
     /// Its type.
@@ -82,6 +83,9 @@ pub(crate) struct Condition {
     /// The generation of the resource that it describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) observed_generation: Option<i64>,
+    /// The text of a condition that is not ours. A write of the whole list repeats it, whatever it contains.
+    #[serde(skip)]
+    pub(crate) whole: Option<Box<str>>,
 }
 
 /// `status.deployedRelease`.
@@ -147,7 +151,7 @@ pub(crate) enum ListType {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Status {
-    #[serde(default, deserialize_with = "or_default")]
+    #[serde(default, deserialize_with = "entries::conditions")]
     pub(crate) conditions: Vec<Condition>,
     #[serde(default, deserialize_with = "or_default")]
     pub(crate) deployed_release: Option<DeployedRelease>,
@@ -459,7 +463,7 @@ impl Status {
     /// Conditions of others are included only in an atomic list; otherwise the apply would delete them.
     pub(crate) fn to_apply(&self, conditions: ListType, inventory: Option<&Inventory>) -> Value {
         let sent = |c: &&Condition| conditions == ListType::Atomic || is_ours(c);
-        let conditions: Vec<&Condition> = self.conditions.iter().filter(sent).collect();
+        let conditions: Vec<Value> = self.conditions.iter().filter(sent).map(Condition::to_apply).collect();
         let mut status = json!({"conditions": conditions, "observedGeneration": self.observed_generation});
         if let Some(release) = &self.deployed_release {
             status["deployedRelease"] = json!(release);

@@ -312,13 +312,15 @@ impl From<Full> for Received {
         let ours = Annotations::new(&annotations);
         let raw = Raw { annotations, labels: meta.labels.unwrap_or_default(), spec_written };
         let created = meta.creation_timestamp.and_then(|t| t.parse::<jiff::Timestamp>().ok());
+        let is_one_field = meta.managed_fields.iter().any(one_field);
+        let conditions = if is_one_field { ListType::Atomic } else { ListType::Map };
         let mut status: Status = read(status_text);
-        status.conditions.shrink_to_fit();
+        status.shrink(conditions);
         let primary = Primary {
             key: ResourceKey { namespace: text(&meta.namespace), name: text(&meta.name) },
             uid: text(&meta.uid),
             resource_version: meta.resource_version.as_deref().unwrap_or_default().into(),
-            conditions: if meta.managed_fields.iter().any(one_field) { ListType::Atomic } else { ListType::Map },
+            conditions,
             has_manifest: read::<UpstreamStatus>(status_text).release.manifest.is_some(),
             api_version: intern(&full.api_version),
             kind: intern(&full.kind),

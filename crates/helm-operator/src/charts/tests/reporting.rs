@@ -187,6 +187,28 @@ async fn a_condition_that_its_controller_has_just_changed_is_not_put_back_where_
 }
 
 #[tokio::test(start_paused = true)]
+async fn conditions_of_others_stay_as_they_are_where_the_list_is_one_field() {
+    let world = World::new(spec());
+    world.reconcile().await;
+    let others = [
+        json!({"type": "Backup", "status": "True", "severity": "Info", "lastHeartbeatTime": "2026-01-01T00:00:00Z"}),
+        json!({"type": "Quota", "phase": "Exceeded"}),
+    ];
+    let mut primary = world.server.object(PRIMARY).unwrap();
+    primary["status"]["conditions"].as_array_mut().unwrap().extend(others.clone());
+    world.server.put(PRIMARY, primary, "others");
+    world.edit(|p| p["spec"]["value"] = "2".into());
+    world.reconcile().await;
+    let written = status(&world);
+    assert_eq!(written["deployedRelease"]["revision"], 2);
+    let conditions = written["conditions"].as_array().unwrap();
+    for other in &others {
+        let found: Vec<&Value> = conditions.iter().filter(|condition| condition["type"] == other["type"]).collect();
+        assert_eq!(found, [other]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn operator_sdks_manifest_is_removed_from_the_status() {
     let server = World::new(spec()).server;
     let mut primary = server.object(PRIMARY).unwrap();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use helm_release::storage::PATIENCE;
 use tokio::time::Instant;
 
-use crate::status::Status;
+use crate::status::{ListType, Status};
 
 /// What was seen of a resource that is left alone.
 #[derive(Clone, Debug)]
@@ -27,9 +27,12 @@ impl LeftAlone {
     /// the status.
     pub(crate) fn next(before: Option<&LeftAlone>, status: &Status, is_paused: bool, now: Instant) -> LeftAlone {
         let is_held = is_paused || status.fault().is_some();
-        let is_quiet = |before: &&LeftAlone| !is_held && !before.is_held && before.status == *status;
+        let mut status = status.clone();
+        // Conditions of others may contain the time of their last check.
+        status.shrink(ListType::Map);
+        let is_quiet = |before: &&LeftAlone| !is_held && !before.is_held && before.status == status;
         let since = before.filter(is_quiet).map_or(now, |before| before.since);
-        LeftAlone { status: status.clone(), is_held, since }
+        LeftAlone { status, is_held, since }
     }
 
     /// Returns how much longer the status must stay as it is before the finalizer may go.
@@ -41,6 +44,8 @@ impl LeftAlone {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::status::reason::Reason;
     use crate::status::{Facts, Fault, condition};
@@ -55,8 +60,14 @@ mod tests {
         let fault = |condition| Fault { condition, reason: Reason::named("HookError"), message: "refused".into() };
         let failed = |condition| after(&Facts { fault: Some(fault(condition)), ..Facts::default() });
         let (failed, blocked) = (failed(condition::RELEASE_FAILED), failed(condition::IRRECONCILABLE));
+        let checked = |time: &str| -> Status {
+            let others = json!([{"type": "Backup", "status": "True", "lastHeartbeatTime": time}]);
+            serde_json::from_value(json!({"conditions": others})).unwrap()
+        };
+        let (first, second) = (checked("2026-01-01T00:00:00Z"), checked("2026-01-01T00:01:00Z"));
         for (behaviour, was_paused, before, status, is_paused, remaining) in [
             ("quiet", false, &old, &old, false, [400, 0]),
+            ("quiet, and checked by others", false, &first, &second, false, [400, 0]),
             ("at work", false, &old, &new, false, [600, 0]),
             ("paused", false, &old, &old, true, [600, 600]),
             ("no longer paused", true, &old, &old, false, [600, 0]),

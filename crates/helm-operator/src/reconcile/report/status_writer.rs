@@ -24,7 +24,7 @@ use crate::reconcile::reread;
 use crate::reconcile::step_context::StepContext;
 use crate::status::history::HistoryEntry;
 use crate::status::reason::Reason;
-use crate::status::{DeployedRelease, Facts, Fault, Health, ObjectCount, Stall, Status, condition};
+use crate::status::{DeployedRelease, Facts, Fault, Health, ListType, ObjectCount, Stall, Status, condition};
 use crate::view::primary::{Primary, Received};
 use crate::view::release::{ReleaseRecords, Revision, Trust};
 
@@ -430,7 +430,10 @@ fn timeless_hash(status: &Status) -> u64 {
     hash(&status)
 }
 
+/// Hashes a status without the texts of others' conditions, which may contain the time of their last check.
 fn hash(status: &Status) -> u64 {
+    let mut status = status.clone();
+    status.shrink(ListType::Map);
     let mut hasher = DefaultHasher::new();
     status.hash(&mut hasher);
     hasher.finish()
