@@ -19,8 +19,7 @@ const LONGEST: usize = 600;
 pub(crate) fn first_cause(seen: &Seen, state: State, now: Timestamp) -> Option<Cause> {
     let primary = &seen.resource.primary;
     if let Some(waited) = unserved_for(&seen.resource, now) {
-        let what =
-            if primary.status.conditions.is_empty() { "this resource" } else { "the last change of this resource" };
+        let what = if primary.status.is_unwritten() { "this resource" } else { "the last change of this resource" };
         let message = format!(
             "no operator has served {what} for {}: is one running that watches its kind and namespace?",
             minutes(waited)

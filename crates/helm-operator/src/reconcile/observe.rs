@@ -340,7 +340,7 @@ impl StepContext<'_> {
 /// release may also have had one: its uninstall has begun, or the process that installed it ended before the first status
 /// write and someone removed the records.
 fn is_lost(primary: &Primary, memory: &ResourceMemory) -> bool {
-    let may_have_one = primary.status.conditions.is_empty() || primary.status.implies_release();
+    let may_have_one = primary.status.is_unwritten() || primary.status.implies_release();
     let is_unnamed = primary.deleting && primary.has_finalizer() && may_have_one;
     let is_others = |lost: &Arc<ReleaseRecords>| lost.holder(&primary.owner()) == Holder::Other;
     let has_lost_one = memory.release.lost.as_ref().is_some_and(|lost| !is_others(lost));

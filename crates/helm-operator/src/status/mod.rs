@@ -342,6 +342,11 @@ impl Status {
         both || faults.iter().flatten().any(|c| *c.status != *"True") || self.find(condition::PAUSED).is_some()
     }
 
+    /// Returns whether no operator has written it yet, as far as its conditions show. Those of others prove nothing.
+    pub(crate) fn is_unwritten(&self) -> bool {
+        !self.conditions.iter().any(is_ours)
+    }
+
     /// Returns whether a release remains although the status may name none: its uninstall failed or waited for objects, or
     /// it was found in another namespace.
     pub(crate) fn implies_release(&self) -> bool {

@@ -342,28 +342,30 @@ async fn a_release_is_neither_installed_again_nor_left_behind_if_its_watch_has_a
 
 #[tokio::test(start_paused = true)]
 async fn a_release_that_no_status_names_is_not_left_behind_if_its_watch_has_another_namespace() {
-    let world = cluster_scoped_release().await;
-    let (before, moved) = (others(&world), ResourceKey::new("other", "web"));
-    let mut resource = world.server.object(CLUSTER_SCOPED).unwrap();
-    resource["status"] = Value::Null;
-    world.server.restore(CLUSTER_SCOPED, resource);
-    delete_cluster_scoped(&world);
-    let mut server = world.server;
-    for _ in 0..2 {
-        let world = releasing_in("other", server);
+    for status in [Value::Null, json!({"conditions": [{"type": "Backup", "status": "True"}]})] {
+        let world = cluster_scoped_release().await;
+        let (before, moved) = (others(&world), ResourceKey::new("other", "web"));
+        let mut resource = world.server.object(CLUSTER_SCOPED).unwrap();
+        resource["status"] = status;
+        world.server.restore(CLUSTER_SCOPED, resource);
+        delete_cluster_scoped(&world);
+        let mut server = world.server;
         for _ in 0..2 {
-            tokio::time::advance(Duration::from_secs(600)).await;
-            world.reconcile_one(&moved).await;
-            let condition = world.condition_of(&moved, "Irreconcilable").unwrap();
-            assert!(condition.starts_with("True/ReleaseElsewhere/"), "{condition}");
-            assert_eq!(others(&world), before);
+            let world = releasing_in("other", server);
+            for _ in 0..2 {
+                tokio::time::advance(Duration::from_secs(600)).await;
+                world.reconcile_one(&moved).await;
+                let condition = world.condition_of(&moved, "Irreconcilable").unwrap();
+                assert!(condition.starts_with("True/ReleaseElsewhere/"), "{condition}");
+                assert_eq!(others(&world), before);
+            }
+            server = world.server;
         }
-        server = world.server;
+        let world = cluster_scoped(server);
+        tokio::time::advance(Duration::from_secs(600)).await;
+        world.reconcile().await;
+        assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
     }
-    let world = cluster_scoped(server);
-    tokio::time::advance(Duration::from_secs(600)).await;
-    world.reconcile().await;
-    assert!(world.server.paths().is_empty(), "{:?}", world.server.paths());
 }
 
 #[tokio::test(start_paused = true)]

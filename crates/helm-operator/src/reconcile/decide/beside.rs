@@ -22,7 +22,7 @@ pub(crate) enum Beside {
 pub(crate) fn judge(release: &ReleaseRecords, primary: &Primary) -> Beside {
     let status = &primary.status;
     let ready = status.find(condition::READY);
-    let is_at_work = status.conditions.is_empty() || ready.is_some_and(|ready| *ready.status == *"Unknown");
+    let is_at_work = status.is_unwritten() || ready.is_some_and(|ready| *ready.status == *"Unknown");
     if is_at_work {
         return Beside::AtWork;
     }
@@ -62,9 +62,11 @@ mod tests {
         let ready = |status: &str, reason: &str| json!([{"type": "Ready", "status": status, "reason": reason}]);
         let (at_work, gone) = (ready("Unknown", "Progressing"), ready("False", "NotInstalled"));
         let (none, failed) = (json!([]), ready("False", "InstallError"));
+        let others = json!([{"type": "Backup", "status": "True"}]);
         for (conditions, recorded, alive, deleted) in [
             (&none, Status::PendingInstall, AtWork, AtWork),
             (&none, Status::Deployed, AtWork, AtWork),
+            (&others, Status::PendingInstall, AtWork, AtWork),
             (&at_work, Status::PendingInstall, AtWork, AtWork),
             (&at_work, Status::Deployed, AtWork, AtWork),
             (&failed, Status::PendingInstall, Begun, Begun),
