@@ -25,6 +25,8 @@ pub(crate) struct Dependent {
     pub(crate) mark: Option<Mark>,
     /// The chart whose label it has, which is the former one if the chart was renamed.
     pub(crate) chart: Option<Arc<str>>,
+    /// The `apiVersion` in which it names its controller, which is a former one if the watch had another version.
+    pub(crate) controller_version: Option<Arc<str>>,
     /// The reason why it is not ready.
     pub(crate) unready: Option<Box<Unready>>,
     /// Its JSON, if status fields of watches.yaml read it.

@@ -454,6 +454,29 @@ async fn of_two_versions_of_a_kind_the_one_that_was_written_serves_a_resource_al
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_upgrade_lets_every_object_name_its_owner_in_the_version_of_the_watch() {
+    let map = |world: &World, name: &str| world.server.object(&format!("{MAPS}/{name}")).unwrap();
+    let world = World::new(spec());
+    world.reconcile().await;
+    let current = map(&world, "a");
+    let mut former = current.clone();
+    former["metadata"]["ownerReferences"][0]["apiVersion"] = "cache.my.domain/v1beta1".into();
+    world.server.restore(&format!("{MAPS}/a"), former.clone());
+    let world = World::on(world.server);
+    world.reconcile().await;
+    assert_eq!(map(&world, "a"), former, "it alone is no reason to write");
+    let others = ["b", "c"].map(|name| map(&world, name));
+    world.edit(|p| p["spec"]["maps"] = json!(["a", "b", "c", "d"]));
+    world.reconcile().await;
+    let written = map(&world, "a");
+    for field in ["ownerReferences", "uid"] {
+        assert_eq!(written["metadata"][field], current["metadata"][field]);
+    }
+    assert_eq!(written["metadata"]["ownerReferences"][0]["apiVersion"], "cache.my.domain/v1");
+    assert_eq!(["b", "c"].map(|name| map(&world, name)), others);
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_controller_of_an_old_version_whose_watch_lags_does_not_upgrade_back() {
     let server = World::new(spec()).server;
     write_in(&server, "v1", "1");

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::Cache;
 use super::kinds::is_of;
-use super::state::is_bound;
+use super::state::{controller_version, is_bound};
 use crate::view::dependent::{Claim, Dependent, Judged, KeptText};
 
 impl Cache {
@@ -164,6 +164,7 @@ impl Cache {
                     known.ours = claim.ours;
                     (known.mark, known.deleting, known.kept) = (live.mark, live.deleting, live.kept);
                     known.chart.clone_from(&live.chart);
+                    known.controller_version = controller_version(live);
                     known.is_bound = is_bound(live);
                 }
             }
@@ -185,8 +186,12 @@ impl LiveView for Cache {
         // A process that starts after the upgrade may watch only the objects with the new label. So the upgrade writes
         // what it does not change, too.
         let is_labelled = dependent.chart.as_deref() == Some(label_value(&decoration.chart));
+        // The watch may have had another version of the kind. The garbage collector cannot resolve a reference in a version
+        // that is no longer served.
+        let version = decoration.owner.as_ref().map(|owner| owner.api_version.as_str());
+        let is_current = dependent.controller_version.as_deref().is_none_or(|named| Some(named) == version);
         Cached::Ours(CachedObject {
-            mark: dependent.mark.filter(|_| !dependent.deleting && is_labelled),
+            mark: dependent.mark.filter(|_| !dependent.deleting && is_labelled && is_current),
             kept: dependent.kept,
             scaled: dependent.scaled,
             proven: Proven { uid: dependent.uid.to_string(), resource_version: dependent.resource_version.to_string() },

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use controller::runtime::freshness::{Epoch, Stamp};
 use controller::runtime::key::ResourceKey;
-use helm_release::kube::{Live, ObjectKey};
+use helm_release::kube::{Live, ObjectKey, intern};
 use tokio::time::Instant;
 
 use super::version;
@@ -83,6 +83,7 @@ impl State {
             resource_version: version,
             mark: live.mark,
             chart: live.chart.clone(),
+            controller_version: controller_version(live),
             unready: judged.unready,
             whole: judged.whole,
             is_partial: judged.is_partial,
@@ -106,6 +107,11 @@ impl State {
     pub(super) fn ask_at(&self, key: &ObjectKey) -> Option<Instant> {
         self.dependents.get(key)?.stamp.ask_at()
     }
+}
+
+/// Returns the `apiVersion` in which an object names its controller.
+pub(super) fn controller_version(live: &Live) -> Option<Arc<str>> {
+    live.controller.as_ref().map(|controller| intern(&controller.api_version))
 }
 
 /// Returns whether the garbage collector would delete a kept object with its owner.
