@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use helm::sequence::Turn;
 use jiff::Timestamp;
-use serde::{Deserialize, Serialize};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::kube::{
     Adopted, Applied, ApplyMethod, DriftPolicy, Former, Mark, Object, ObjectDigest, ObjectKey, Owner, Tie, intern,
@@ -60,13 +61,13 @@ pub struct Marks {
     #[serde(rename = "s", default, skip_serializing_if = "std::ops::Not::not")]
     pub string_overrides: bool,
     /// The release's state before the upgrade to this revision, if the upgrade took a permit.
-    #[serde(rename = "b", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "b", default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
     pub before: Option<Before>,
     /// What is known about the revision's tests; `None` if none are to run.
-    #[serde(rename = "e", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "e", default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
     pub tests: Option<Tests>,
     /// The revision that a rollback to this one undid because its tests failed, or its rollout was taken back.
-    #[serde(rename = "j", default, skip_serializing_if = "Option::is_none")]
+    #[serde(rename = "j", default, skip_serializing_if = "Option::is_none", deserialize_with = "known")]
     pub rejected: Option<Box<Rejected>>,
     /// Why the revision was made: `spec changed (generation 2)`; empty if that is unknown. Names only, no values.
     #[serde(rename = "y", default, skip_serializing_if = "str::is_empty")]
@@ -412,6 +413,12 @@ impl From<&Applied> for MarkedObject {
 
 fn is_zero(n: &u32) -> bool {
     *n == 0
+}
+
+/// Decodes a field. A value that only a later version of the operator knows counts as none, and hides no other field.
+fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+    let value = serde_json::Value::deserialize(from)?;
+    Ok(serde_json::from_value(value).ok())
 }
 
 impl Marks {

@@ -1,5 +1,6 @@
 //! The form of [`Marks`] in the annotation: JSON with short keys, whose inventory is compressed if it is large.
 
+use std::fmt;
 use std::io::Read as _;
 use std::iter;
 
@@ -10,7 +11,8 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use helm::sequence::Turn;
 use outside::group_of;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error as _, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::marks::{MarkedObject, Marks};
 use crate::kube::{Adopted, DriftPolicy, Mark, ObjectDigest, ObjectKey, intern};
@@ -78,7 +80,37 @@ struct Inventory {
 }
 
 /// `apiVersion`, kind, namespace, name, digest, mark and flags.
-type Entry = (String, String, String, String, String, String, u8);
+#[derive(Serialize)]
+struct Entry(String, String, String, String, String, String, u8);
+
+/// Reads an entry without what a later version of the operator has added. If that made the inventory unreadable, the
+/// release would no longer know which objects it has adopted and must not delete.
+impl<'de> Deserialize<'de> for Entry {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Entry, D::Error> {
+        from.deserialize_seq(EntryVisitor)
+    }
+}
+
+struct EntryVisitor;
+
+impl<'de> Visitor<'de> for EntryVisitor {
+    type Value = Entry;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object's entry")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut parts: A) -> Result<Entry, A::Error> {
+        let too_short = || A::Error::custom("an object's entry is too short");
+        let mut text = || -> Result<String, A::Error> { parts.next_element()?.ok_or_else(too_short) };
+        let (api_version, kind, namespace) = (text()?, text()?, text()?);
+        let (name, digest, mark) = (text()?, text()?, text()?);
+        let flags: u64 = parts.next_element()?.ok_or_else(too_short)?;
+        while parts.next_element::<IgnoredAny>()?.is_some() {}
+        let [known_flags, ..] = flags.to_le_bytes();
+        Ok(Entry(api_version, kind, namespace, name, digest, mark, known_flags))
+    }
+}
 
 fn json(marks: &Marks, inventory: &Inventory) -> String {
     serde_json::to_string(&Text { marks, inventory }).unwrap_or_default()
@@ -96,7 +128,7 @@ fn entry(object: &MarkedObject) -> Entry {
         | place(&DRIFTS, object.drift) << DRIFT_SHIFT
         | adoption(object) << ADOPTED_SHIFT;
     let (kind, namespace, name) = (kind.to_string(), namespace.to_string(), name.to_string());
-    (object.api_version.to_string(), kind, namespace, name, digest, mark, flags)
+    Entry(object.api_version.to_string(), kind, namespace, name, digest, mark, flags)
 }
 
 /// Returns the place of an object's adoption.
@@ -109,7 +141,7 @@ fn adoption(object: &MarkedObject) -> u8 {
 }
 
 /// Returns the object of an entry, without its turn.
-fn listed((api_version, kind, namespace, name, digest, mark, flags): Entry) -> MarkedObject {
+fn listed(Entry(api_version, kind, namespace, name, digest, mark, flags): Entry) -> MarkedObject {
     let has = |flag: u8| flags & flag != 0;
     let adoption = (flags >> ADOPTED_SHIFT) & 7;
     MarkedObject {

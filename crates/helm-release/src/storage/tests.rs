@@ -244,6 +244,22 @@ fn the_annotation_round_trips_object_flags() {
 }
 
 #[test]
+fn marks_of_a_later_version_are_read_as_far_as_they_are_known() {
+    let mut marks = marks();
+    marks.objects[0].adopted = Some(Adopted::Claimed);
+    let mut text: Value = serde_json::from_str(&marks.to_text()).unwrap();
+    let flags = text["o"][0][6].as_u64().unwrap();
+    text["o"][0][6] = (flags | 1 << 8).into();
+    text["o"][0].as_array_mut().unwrap().push("new".into());
+    text["new"] = true.into();
+    (text["b"], text["e"], text["j"]) = ("new".into(), "new".into(), json!({"v": 1, "i": "i", "b": "new"}));
+    let known = Marks { before: None, tests: None, rejected: None, ..marks };
+    assert_eq!(Marks::parse(&text.to_string()), Some(known));
+    text["o"][0] = json!(["apps/v1", "Deployment"]);
+    assert_eq!(Marks::parse(&text.to_string()), None);
+}
+
+#[test]
 fn a_deleted_object_takes_the_place_of_an_adoption_in_the_annotation() {
     let key = marks().objects.remove(0).key;
     let deleted = marks().with_deleted(from_ref(&key)).unwrap();
