@@ -293,8 +293,9 @@ pub struct Rejected {
     /// The digest of what it was rendered from.
     #[serde(rename = "i")]
     pub inputs: String,
-    /// Whether its tests or its rollout rejected it.
-    #[serde(rename = "b", default, skip_serializing_if = "RejectedBy::is_tests")]
+    /// Whether its tests or its rollout rejected it. A rejection for a reason that only a later version knows must hold,
+    /// so it counts as one by the tests.
+    #[serde(rename = "b", default, skip_serializing_if = "RejectedBy::is_tests", deserialize_with = "known")]
     pub by: RejectedBy,
 }
 
@@ -415,10 +416,11 @@ fn is_zero(n: &u32) -> bool {
     *n == 0
 }
 
-/// Decodes a field. A value that only a later version of the operator knows counts as none, and hides no other field.
-fn known<'de, D: Deserializer<'de>, T: DeserializeOwned>(from: D) -> Result<Option<T>, D::Error> {
+/// Decodes a field. A value that only a later version of the operator knows counts as the default, and hides no other
+/// field.
+fn known<'de, D: Deserializer<'de>, T: DeserializeOwned + Default>(from: D) -> Result<T, D::Error> {
     let value = serde_json::Value::deserialize(from)?;
-    Ok(serde_json::from_value(value).ok())
+    Ok(serde_json::from_value(value).unwrap_or_default())
 }
 
 impl Marks {

@@ -253,7 +253,8 @@ fn marks_of_a_later_version_are_read_as_far_as_they_are_known() {
     text["o"][0].as_array_mut().unwrap().push("new".into());
     text["new"] = true.into();
     (text["b"], text["e"], text["j"]) = ("new".into(), "new".into(), json!({"v": 1, "i": "i", "b": "new"}));
-    let known = Marks { before: None, tests: None, rejected: None, ..marks };
+    let rejected = Some(Box::new(Rejected { version: 1, inputs: "i".into(), by: RejectedBy::Tests }));
+    let known = Marks { before: None, tests: None, rejected, ..marks };
     assert_eq!(Marks::parse(&text.to_string()), Some(known));
     text["o"][0] = json!(["apps/v1", "Deployment"]);
     assert_eq!(Marks::parse(&text.to_string()), None);
