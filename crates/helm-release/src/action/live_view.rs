@@ -65,7 +65,7 @@ pub struct CachedObject {
     /// The uid and resource version that were checked.
     pub proven: Proven,
     /// Our ownership mark; absent while the object is being deleted, or if it has the label of a chart with another
-    /// name: the next revision writes it.
+    /// name, or names its owner in another version: the next revision writes it.
     pub mark: Option<Mark>,
     /// Whether its annotation `helm.sh/resource-policy` keeps it when the release is uninstalled.
     pub kept: bool,

@@ -466,3 +466,24 @@ fn plan(context: &StepContext<'_>, primary: &Primary, end: End) -> ReconcileResu
         (_, None) => ReconcileResult::Success,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_does_not_differ_by_the_time_of_the_last_check_of_others() {
+        let backup = |status: &str, time: &str| -> Status {
+            let condition = json!({"type": "Backup", "status": status, "lastHeartbeatTime": time});
+            serde_json::from_value(json!({"conditions": [condition]})).unwrap()
+        };
+        let (first, second) = ("2026-01-01T00:00:00Z", "2026-01-01T00:01:00Z");
+        let old = backup("True", first);
+        for (new, is_same) in [(backup("True", second), true), (backup("False", first), false)] {
+            assert_ne!(new, old);
+            for of in [hash, timeless_hash] {
+                assert_eq!(of(&new) == of(&old), is_same);
+            }
+        }
+    }
+}
