@@ -1,6 +1,7 @@
 #![doc = include_str!("../README.md")]
 
 mod spelling;
+mod terminal;
 
 mod mask;
 mod values;

@@ -9,6 +9,8 @@ use helm::manifest::Manifest;
 use helm::sequence::{Sequence, Stage, sequence};
 use helm::template::Options;
 
+use crate::terminal::plain_lines;
+
 /// How many objects of a stage a line names.
 const MAX_NAMED: usize = 8;
 
@@ -57,23 +59,20 @@ pub(super) fn run(asked: &Dag) -> ExitCode {
         Ok((sequence, manifests)) => {
             super::print(
                 match asked.output {
-                    Form::Text => text(&sequence, &manifests),
+                    Form::Text => plain_lines(&text(&sequence, &manifests)),
                     Form::Dot => dot(&sequence),
                 }
                 .trim_end(),
             );
             for late in sequence.late(&manifests) {
-                eprintln!("Warning: {late}");
+                eprintln!("Warning: {}", plain_lines(&late.to_string()));
             }
             for problem in &sequence.problems {
-                eprintln!("Error: {problem}");
+                super::print_error(&problem.to_string());
             }
             if sequence.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
-        Err(error) => {
-            eprintln!("Error: {}", chain(&*error));
-            ExitCode::FAILURE
-        }
+        Err(error) => super::fail(&chain(&*error)),
     }
 }
 

@@ -33,6 +33,7 @@ use controller::traces::Traces;
 use tokio_util::sync::CancellationToken;
 
 use crate::manager::operator::Operator;
+use crate::terminal::plain_lines;
 use crate::{manager, rendering, telemetry};
 use reload::Reload;
 
@@ -216,6 +217,17 @@ fn on_known_stack(work: impl FnOnce() -> ExitCode + Send + 'static) -> ExitCode 
 fn print(text: &str) -> ExitCode {
     println!("{text}");
     ExitCode::SUCCESS
+}
+
+/// Prints an error, and returns the exit code for it.
+fn fail(why: &str) -> ExitCode {
+    print_error(why);
+    ExitCode::FAILURE
+}
+
+/// Prints an error, which may quote a chart or an object of the cluster.
+fn print_error(why: &str) {
+    eprintln!("Error: {}", plain_lines(why));
 }
 
 fn run(flags: Run, operator: Operator) -> ExitCode {

@@ -17,6 +17,7 @@ use super::flags::WATCHES_FILE;
 use super::kubeconfig::ClusterFlags;
 use super::values::watch;
 use crate::manager::operator::Operator;
+use crate::terminal::plain_lines;
 use crate::watches::{self, Watch};
 
 /// The pause before the resource is read again.
@@ -83,11 +84,8 @@ pub(super) fn run(asked: &Rollback, operator: Operator) -> ExitCode {
         Err(error) => Err(error.to_string()),
     };
     match done {
-        Ok(message) => super::print(&message),
-        Err(why) => {
-            eprintln!("Error: {why}");
-            ExitCode::FAILURE
-        }
+        Ok(message) => super::print(&plain_lines(&message)),
+        Err(why) => super::fail(&why),
     }
 }
 

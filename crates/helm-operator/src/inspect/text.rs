@@ -10,6 +10,7 @@ use crate::mask::Mask;
 use crate::plan::account::Account;
 use crate::status::history::HistoryEntry;
 use crate::status::{Condition, condition};
+use crate::terminal::plain;
 
 /// The longest message in a table, in characters.
 const CELL: usize = 120;
@@ -230,14 +231,6 @@ pub(crate) fn duration(took: SignedDuration) -> String {
         seconds @ ..172_800 => format!("{}h", seconds / 3600),
         seconds => format!("{}d", seconds / 86_400),
     }
-}
-
-/// Replaces characters that control a terminal or the direction of text.
-pub(crate) fn plain(text: &str) -> String {
-    let is_control = |c: char| {
-        c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-    };
-    text.chars().map(|c| if is_control(c) { if c == '\t' { ' ' } else { '\u{fffd}' } } else { c }).collect()
 }
 
 #[cfg(test)]

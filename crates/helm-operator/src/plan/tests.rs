@@ -257,6 +257,23 @@ Shop n/s: +1 ~1 -1, 1 refused
 }
 
 #[test]
+fn a_printed_plan_controls_no_terminal() {
+    let says = "no \u{1b}]0;title\u{7}\nfor \u{9b}2J it";
+    let condition = json!([{"type": "Irreconcilable", "status": "True", "reason": "Refused", "message": says}]);
+    let refused = Refused { code: 422, reason: "Invalid".into(), message: says.into() };
+    let name = "a\u{1b}[2J";
+    let writes = [
+        write("PATCH", &path(name), None, Some(map(name, "\u{1b}[31m"))),
+        Write { after: Err(refused), ..write("PATCH", &path("d"), Some(map("d", "1")), None) },
+    ];
+    let plan = plan_of(&shop(condition), &writes);
+    let printed = text(&plan, &Mask::default(), Style { colour: Colour::Never, max_lines: None });
+    assert!(!printed.contains(|c: char| c.is_control() && c != '\n'), "{printed:?}");
+    assert!(printed.contains("no \u{fffd}]0;title\u{fffd}\nfor \u{fffd}2J it"), "{printed:?}");
+    assert!(printed.contains("+ ConfigMap n/a\u{fffd}[2J\n"), "{printed:?}");
+}
+
+#[test]
 fn nothing_to_write_is_no_change() {
     let plan = planned(&[]);
     let style = Style { colour: Colour::Never, max_lines: None };

@@ -3,6 +3,7 @@
 use super::diff::{self, Colour};
 use super::{Change, Plan};
 use crate::mask::Mask;
+use crate::terminal::plain_lines;
 
 /// How a plan is printed.
 #[derive(Clone, Copy, Debug)]
@@ -13,14 +14,15 @@ pub(crate) struct Style {
 }
 
 /// Returns a plan as text: a line and the differences of each object, the reason if the reconcile fails or waits, and a
-/// summary.
+/// summary. What objects and messages contain controls no terminal.
 pub(crate) fn text(plan: &Plan, mask: &Mask, style: Style) -> String {
-    let differences: Vec<String> = plan.changes.iter().map(|change| mask.hide(differences(change))).collect();
+    let shown = |text: String| plain_lines(&mask.hide(text));
+    let differences: Vec<String> = plan.changes.iter().map(|change| shown(differences(change))).collect();
     let lines: usize = differences.iter().map(|diff| diff.lines().count()).sum();
     let is_folded = style.max_lines.is_some_and(|most| lines > most);
     let mut text = String::new();
     for (change, diff) in plan.changes.iter().zip(&differences) {
-        text.push_str(&mask.hide(line(change)));
+        text.push_str(&shown(line(change)));
         text.push('\n');
         if !is_folded && !diff.is_empty() {
             text.push_str(&diff::coloured(diff, style.colour));
@@ -32,9 +34,9 @@ pub(crate) fn text(plan: &Plan, mask: &Mask, style: Style) -> String {
     }
     if let Some(notice) = &plan.notice {
         let verb = if notice.is_failure { "fails" } else { "waits" };
-        text.push_str(&mask.hide(format!("{verb}: {}: {}\n", notice.reason, notice.message)));
+        text.push_str(&shown(format!("{verb}: {}: {}\n", notice.reason, notice.message)));
     }
-    text.push_str(&format!("{}: {}\n", plan.resource, plan.summary()));
+    text.push_str(&plain_lines(&format!("{}: {}\n", plan.resource, plan.summary())));
     text
 }
 

@@ -9,7 +9,7 @@ use outside::{chain, read_within};
 
 use super::actions::PageAction;
 use super::sight::FoundRelease;
-use crate::inspect::text::plain;
+use crate::terminal::plain;
 
 /// The field manager of the patch.
 const FIELD_MANAGER: &str = "helm-operator-page";

@@ -118,7 +118,7 @@ pub(super) fn run(diff: &Diff, operator: Operator) -> ExitCode {
     let code = match planned {
         Ok((plans, rollouts)) => print(diff, &plans, &rollouts).map_or(ERROR, |()| code(&plans)),
         Err(failure) => {
-            eprintln!("Error: {}", chain(&failure));
+            super::print_error(&chain(&failure));
             ERROR
         }
     };

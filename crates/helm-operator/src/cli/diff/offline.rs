@@ -10,7 +10,7 @@ use helm::chart::Chart;
 use helm::engine::Engine;
 use serde_json::Value as Json;
 
-use super::session::{Failure, described, gvk, of_document};
+use super::session::{Failure, gvk, of_document, skipped};
 use super::{Diff, inputs};
 use crate::charts::rehearsals::Rehearsed;
 use crate::cli::rendered;
@@ -34,7 +34,7 @@ pub(super) fn plans(diff: &Diff, operator: Operator) -> Result<Vec<Rehearsed>, F
     for document in &documents {
         match operator.entries().iter().find(|watch| gvk(watch) == of_document(document)) {
             Some(watch) => plans.push(one(diff, watch, chart, document)?),
-            None => eprintln!("skipped {}: the watches file does not serve it", described(document)),
+            None => skipped(document),
         }
     }
     Ok(plans)

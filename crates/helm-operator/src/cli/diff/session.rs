@@ -24,6 +24,7 @@ use crate::charts::Rendering;
 use crate::charts::rehearsals::{self, Planner, Rehearsals, Rehearsed};
 use crate::manager::operator::Operator;
 use crate::manager::{self, Config as ManagerConfig};
+use crate::terminal::plain;
 use crate::watches::Watch;
 
 /// How long controllers may take until they have listed everything.
@@ -171,7 +172,7 @@ impl<'d> Session<'d> {
         let kept = shutdown.clone();
         tokio::spawn(async move {
             if let Err(error) = running.await {
-                eprintln!("Error: {}", chain(&error));
+                crate::cli::print_error(&chain(&error));
             }
             kept.cancel();
         });
@@ -258,7 +259,7 @@ impl<'d> Session<'d> {
         for document in documents {
             let gvk = of_document(&document);
             if !wanted.contains(&gvk) {
-                eprintln!("skipped {}: the watches file does not serve it", described(&document));
+                skipped(&document);
                 continue;
             }
             let planner = self.planner(&gvk).await?;
@@ -329,7 +330,12 @@ fn typed(mut item: Value, (api_version, kind): &Gvk) -> Value {
     item
 }
 
-pub(super) fn described(resource: &Value) -> String {
+/// Notes a document of another kind.
+pub(super) fn skipped(document: &Value) {
+    eprintln!("skipped {}: the watches file does not serve it", plain(&described(document)));
+}
+
+fn described(resource: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     format!("{} {}", text(&resource["kind"]), text(&resource["metadata"]["name"]))
 }

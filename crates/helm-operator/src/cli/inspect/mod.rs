@@ -19,6 +19,7 @@ use tokio::runtime::Builder;
 
 use super::flags::WATCHES_FILE;
 use super::kubeconfig::ClusterFlags;
+use crate::terminal::plain;
 use ask::Asked;
 use watch::Screen;
 
@@ -161,7 +162,7 @@ fn run(target: Target, ask: impl AsyncFnOnce(&Asked) -> Result<Answer, String>) 
         Ok(true) => ExitCode::SUCCESS,
         Ok(false) => ExitCode::from(NOT_READY),
         Err(error) => {
-            let _ = writeln!(std::io::stderr(), "Error: {}", crate::inspect::text::plain(&error));
+            let _ = writeln!(std::io::stderr(), "Error: {}", plain(&error));
             ExitCode::FAILURE
         }
     }

@@ -6,7 +6,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use super::{Answer, failed_to_write};
-use crate::inspect::text::plain;
+use crate::terminal::plain;
 
 /// The pause before the answer is read again.
 const PAUSE: Duration = Duration::from_secs(2);

@@ -10,6 +10,7 @@ use scaffold::lint::{self, Finding, Level};
 use scaffold::rbac::Native;
 
 use super::{Error, FOLDER, progress, read};
+use crate::terminal::{plain, plain_lines};
 use crate::watches;
 
 /// The flags of `lint`.
@@ -74,7 +75,11 @@ fn report(found: &[Finding], colour: bool) -> String {
         (true, Level::Error) => format!("\u{1b}[1;31m{level}\u{1b}[0m"),
         (true, Level::Warning) => format!("\u{1b}[1;33m{level}\u{1b}[0m"),
     };
-    let line = |finding: &Finding| format!("{}{}: {}\n", finding.place(), paint(finding.level), finding.message);
+    // Messages quote charts, which may be others'.
+    let line = |finding: &Finding| {
+        let (place, message) = (plain(&finding.place()), plain_lines(&finding.message));
+        format!("{place}{}: {message}\n", paint(finding.level))
+    };
     let lines: String = found.iter().map(line).collect();
     let count = |level: Level, one: &str| match found.iter().filter(|finding| finding.level == level).count() {
         1 => format!("1 {one}"),
@@ -103,6 +108,14 @@ mod tests {
         let duplicate =
             "watches.yaml:2: error: duplicate GVK: a/v1, Kind=A: line 1 has it already\n1 error, 0 warnings";
         check(&twice.repeat(2), duplicate);
+    }
+
+    #[test]
+    fn a_finding_controls_no_terminal() {
+        let message = "template: a.yaml:1:3: \u{1b}]0;title\u{7}\nfix it".to_owned();
+        let found = Finding { level: Level::Error, path: "a\u{1b}.yaml".to_owned(), line: Some(1), message };
+        let expected = "a\u{fffd}.yaml:1: error: template: a.yaml:1:3: \u{fffd}]0;title\u{fffd}\nfix it\n";
+        assert_eq!(report(&[found], false), format!("{expected}1 error, 0 warnings"));
     }
 
     #[test]

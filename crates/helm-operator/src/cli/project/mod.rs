@@ -24,6 +24,7 @@ pub(crate) use init::Init;
 pub(crate) use lint::Lint;
 
 use crate::manager::Operator;
+use crate::terminal::plain_lines;
 use crate::{pull, watches};
 
 /// The reason why a command fails.
@@ -93,7 +94,7 @@ fn edit(work: impl FnOnce(&mut Project) -> Result<Vec<String>, Error>) -> Result
     disk::write(folder, &project)?;
     let notes = notes.into_iter().map(|note| format!("note: {note}"));
     let lines: Vec<String> = changes(&project).into_iter().chain(notes).collect();
-    super::print(&if lines.is_empty() { "nothing to do".to_owned() } else { lines.join("\n") });
+    super::print(&if lines.is_empty() { "nothing to do".to_owned() } else { plain_lines(&lines.join("\n")) });
     Ok(())
 }
 
@@ -143,9 +144,6 @@ pub(super) fn lint(args: &Lint, natives: &[rbac::Native]) -> ExitCode {
 fn exit(result: Result<(), Error>) -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("Error: {}", chain(&error));
-            ExitCode::FAILURE
-        }
+        Err(error) => super::fail(&chain(&error)),
     }
 }

@@ -33,6 +33,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::charts::previews::Previews;
 use crate::plan::diff::{Colour, coloured};
+use crate::terminal::plain_lines;
 use crate::watches::{self, Watch};
 use entries::Entries;
 use preview::Preview;
@@ -191,7 +192,7 @@ fn wait(
                 AfterSave::Reload(change) => {
                     tracing::info!(chart = %watch.chart.display(), "The chart was saved: serving it");
                     let change = releases::changes(watch, previews).unwrap_or(change);
-                    super::print(&coloured(&change, Colour::of(&io::stdout())));
+                    super::print(&coloured(&plain_lines(&change), Colour::of(&io::stdout())));
                     reloads = true;
                 }
             }

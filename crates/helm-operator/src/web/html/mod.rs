@@ -14,7 +14,8 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::address::{PROCESS, SCRIPT as SCRIPT_ADDRESS, STYLE as STYLE_ADDRESS, link};
 use crate::inspect::model::{Health, Name, State};
-use crate::inspect::text::{duration, plain};
+use crate::inspect::text::duration;
+use crate::terminal::plain;
 
 pub(crate) const STYLE: &str = include_str!("../../../assets/style.css");
 
