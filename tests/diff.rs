@@ -420,6 +420,36 @@ fn an_offline_comparison_and_a_render_contain_what_the_watch_adds() {
     assert!(code == Some(0) && text.matches("patched: \"yes\"").count() >= 1, "{text}");
 }
 
+#[test]
+fn an_offline_comparison_shows_no_override_value_and_no_word_of_a_secret() {
+    let folder = tempfile::tempdir().unwrap();
+    let watch = json!([{
+        "group": "test.my.domain", "version": "v1", "kind": "Shop", "chart": "before", "overrideValues": {"token": "$SHOP_TOKEN"},
+    }]);
+    fs::write(folder.path().join("watches.yaml"), watch.to_string()).unwrap();
+    let shop = json!({"apiVersion": "test.my.domain/v1", "kind": "Shop", "metadata": {"name": "web"}, "spec": {}});
+    fs::write(folder.path().join("web.yaml"), shop.to_string()).unwrap();
+    for (chart, copied) in [("before", "none"), ("after", "'{{ .Values.token }} hunter22'")] {
+        let templates = folder.path().join(chart).join("templates");
+        fs::create_dir_all(&templates).unwrap();
+        fs::write(templates.with_file_name("Chart.yaml"), "apiVersion: v2\nname: shop\nversion: 1.0.0\n").unwrap();
+        let secret = "apiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: hunter22}\n---\n";
+        let map = format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: m}}\ndata: {{copied: {copied}}}\n");
+        fs::write(templates.join("all.yaml"), format!("{secret}{map}")).unwrap();
+    }
+    for form in ["text", "json", "markdown"] {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_memcached-operator"));
+        command
+            .args(["diff", "--offline", "-f", "web.yaml", "--chart", "after", "-o", form])
+            .current_dir(folder.path());
+        let output = command.env("KUBECONFIG", "/nothing").env("SHOP_TOKEN", "t0ken-9").output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{form}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(text.contains("**** ****"), "{form}: {text}");
+        assert!(!text.contains("t0ken-9") && !text.contains("hunter22"), "{form}: {text}");
+    }
+}
+
 /// Returns a Role, a RoleBinding to it, and a ConfigMap that is applied after both.
 fn bound() -> [Value; 3] {
     let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get"]});

@@ -4,7 +4,9 @@ use controller::report::chain;
 use go_template::Map;
 use helm::engine::{Capabilities, Engine, ReleaseOptions, Rendered, Request};
 use helm::manifest;
+use serde_json::Value as Json;
 
+use crate::mask::Mask;
 use crate::rendering::metadata::{self, Added};
 use crate::rendering::patches;
 use crate::watches::Watch;
@@ -30,6 +32,14 @@ pub(super) fn documents(
     let rendered = decorated(watch, rendered, namespace)?;
     let manifests = rendered.manifests.into_iter().map(|manifest| manifest.content);
     Ok(manifests.chain(rendered.hooks.into_iter().map(|hook| hook.manifest)).collect())
+}
+
+/// Returns a mask that redacts the watch's override values, and the contents of Secrets among a chart's objects.
+pub(super) fn mask<'o>(watch: &Watch, objects: impl Iterator<Item = &'o Json>) -> Mask {
+    let mut mask = Mask::default();
+    watch.overrides.add_to(&mut mask);
+    objects.filter(|object| object["kind"] == "Secret").for_each(|secret| mask.add_data(secret));
+    mask
 }
 
 /// Applies the watch's patches, and adds its labels and annotations, to a render, in the order in which the operator

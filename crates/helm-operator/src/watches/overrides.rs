@@ -12,6 +12,8 @@ use helm::origins::Layer;
 use helm::{strvals, values};
 use serde::{Deserialize, Serialize};
 
+use crate::mask::Mask;
+
 /// How the text of an override value becomes a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OverrideValuesType {
@@ -131,6 +133,12 @@ impl Overrides {
     /// Returns the values that the texts set, as strings: without backslashes, and each item of a list by itself.
     pub(crate) fn strings(&self) -> serde_json::Value {
         json::to_serde(&Value::Map(self.strings.clone()))
+    }
+
+    /// Adds the values to what a mask redacts, because they may come from the operator's environment.
+    pub(crate) fn add_to(&self, mask: &mut Mask) {
+        mask.add_values(&serde_json::json!(self.texts));
+        mask.add_values(&self.strings());
     }
 
     /// Returns a resource's values with the override values on top. Consumes `spec`: typed values are set in it, so

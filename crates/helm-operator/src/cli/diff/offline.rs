@@ -15,7 +15,6 @@ use super::{Diff, inputs};
 use crate::charts::rehearsals::Rehearsed;
 use crate::cli::rendered;
 use crate::manager::operator::Operator;
-use crate::mask::Mask;
 use crate::plan::{Name, compare, revisions};
 use crate::pull;
 use crate::watches::Watch;
@@ -56,8 +55,9 @@ fn one(diff: &Diff, watch: &Watch, chart: &Path, document: &Json) -> Result<Rehe
         })?;
         objects(watch, &pulled, &resource, &document["spec"])
     };
-    let plan = compare(resource.clone(), &render(watch)?, &render(&next)?);
-    Ok(Rehearsed { plan, mask: Mask::default() })
+    let (before, after) = (render(watch)?, render(&next)?);
+    let mask = rendered::mask(watch, before.iter().chain(&after));
+    Ok(Rehearsed { plan: compare(resource.clone(), &before, &after), mask })
 }
 
 fn objects(watch: &Watch, chart: &Path, resource: &Name, spec: &Json) -> Result<Vec<Json>, Failure> {

@@ -191,7 +191,8 @@ fn wait(
                 }
                 AfterSave::Reload(change) => {
                     tracing::info!(chart = %watch.chart.display(), "The chart was saved: serving it");
-                    let change = releases::changes(watch, previews).unwrap_or(change);
+                    let hidden = || served.mask(&saved, watch).hide(change);
+                    let change = releases::changes(watch, previews).unwrap_or_else(hidden);
                     super::print(&coloured(&plain_lines(&change), Colour::of(&io::stdout())));
                     reloads = true;
                 }

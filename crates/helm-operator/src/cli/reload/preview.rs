@@ -12,6 +12,7 @@ use helm::engine::Engine;
 
 use super::{AfterSave, diff};
 use crate::cli::rendered;
+use crate::mask::Mask;
 use crate::plan::revisions;
 use crate::watches::Watch;
 
@@ -62,6 +63,12 @@ impl Preview {
             // Only resources in the cluster have the values that it needs.
             (_, Err(_), Err(error)) => AfterSave::Reload(format!("cannot show what changes: {error}\n")),
         }
+    }
+
+    /// Returns a mask for what this chart and a saved one render for a watch.
+    pub(super) fn mask(&self, saved: &Preview, watch: &Watch) -> Mask {
+        let objects = [self, saved].into_iter().flat_map(|chart| chart.objects.iter());
+        rendered::mask(watch, objects.flat_map(|objects| objects.values()))
     }
 
     /// Records what was saved, so that the same error is reported once.
@@ -177,6 +184,27 @@ mod tests {
         save(folder.path(), &map("'{{ required \"x\" .Values.x }}!'"));
         let AfterSave::Reload(change) = served.next(&Preview::of(&watch)) else { panic!("not served") };
         assert!(change.starts_with("cannot show what changes"), "{change}");
+    }
+
+    #[test]
+    fn what_changes_shows_no_override_value_and_no_word_of_a_secret() {
+        let folder = tempfile::tempdir().unwrap();
+        let secret = "---\napiVersion: v1\nkind: Secret\nmetadata: {name: s}\nstringData: {p: hunter22}\n";
+        let template = |data: &str| format!("{}{secret}", map(data));
+        save(folder.path(), &template("one"));
+        let text = format!(
+            "- {{group: g, version: v1, kind: K, chart: {}, overrideValues: {{x: $TOKEN}}}}",
+            folder.path().display()
+        );
+        let read = crate::watches::parse(&text, |name| (name == "TOKEN").then(|| "t0ken-9".to_owned()));
+        let watch = read.unwrap().watches.remove(0);
+        let served = Preview::of(&watch);
+        save(folder.path(), &template("'{{ .Values.x }} hunter22'"));
+        let saved = Preview::of(&watch);
+        let AfterSave::Reload(change) = served.next(&saved) else { panic!("not served") };
+        assert!(change.contains("t0ken-9") && change.contains("hunter22"), "{change}");
+        let shown = served.mask(&saved, &watch).hide(change);
+        assert!(shown.contains("-  x: one\n+  x: **** ****\n"), "{shown}");
     }
 
     #[test]

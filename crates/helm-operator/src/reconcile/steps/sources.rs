@@ -102,8 +102,7 @@ impl StepContext<'_> {
     pub(crate) fn secrets_and_overrides(&self) -> Mask {
         let mut mask = self.secrets();
         if let Some(overrides) = self.shared.renderer.overrides() {
-            mask.add_values(&json!(overrides.texts()));
-            mask.add_values(&overrides.strings());
+            overrides.add_to(&mut mask);
         }
         mask
     }
