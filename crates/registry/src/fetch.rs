@@ -91,12 +91,12 @@ impl Source {
         self.wanted.as_ref().is_none_or(Wanted::moves)
     }
 
-    /// Returns a name of the source in the cache.
+    /// Returns a name of the source in the cache. Without encryption it is another source, because anyone in the network
+    /// may decide what that has.
     fn name(&self) -> String {
-        match &self.wanted {
-            Some(wanted) => format!("{} {wanted}", self.location),
-            None => self.location.to_string(),
-        }
+        let wanted = self.wanted.as_ref().map(|wanted| format!(" {wanted}")).unwrap_or_default();
+        let how = if self.plain { " without encryption" } else { "" };
+        format!("{}{wanted}{how}", self.location)
     }
 
     /// Returns the chart that was last kept, without any request. It is checked as if it had just been fetched.

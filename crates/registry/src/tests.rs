@@ -217,6 +217,17 @@ async fn the_newest_version_in_a_range_is_fetched_once_and_serves_while_the_regi
 }
 
 #[tokio::test]
+async fn what_came_without_encryption_is_not_served_for_an_encrypted_source() {
+    let (server, (_folder, cache)) = (Server::start().await, cache());
+    server.push("1.0.0", b"one");
+    server.tags(&["1.0.0"]);
+    let plain = server.source("^1");
+    let encrypted = Source { plain: false, ..plain.clone() };
+    let fetched = kept(&plain, &cache, Access::default()).await;
+    assert_eq!((plain.cached(&cache, None), encrypted.cached(&cache, None)), (Some(fetched), None));
+}
+
+#[tokio::test]
 async fn a_registry_that_lost_versions_takes_nothing_back() {
     let (server, (_folder, cache)) = (Server::start().await, cache());
     server.push("1.9.0", b"one");
