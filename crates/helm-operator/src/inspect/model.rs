@@ -149,7 +149,7 @@ pub(crate) struct Node {
     pub(crate) owns: Vec<Node>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Health {
     Ready,

@@ -1,6 +1,7 @@
 //! A release with all that the process knows of it: its objects, revisions, hooks and drift.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 
 use controller::server::{Access, Right};
 use helm_release::kube::{Error, ObjectKey};
@@ -96,6 +97,27 @@ pub(crate) async fn detail(found: &FoundRelease, access: &dyn Access, now: Times
     }
     let drifted = drifted(controller, primary, &mut rights).await?;
     Ok(Detail { release: shown, revisions, drifted, actions: Vec::new() })
+}
+
+/// Returns a digest of what the release's page shows the caller, as far as it can change.
+///
+/// # Errors
+/// The API server does not say what the caller may read.
+pub(crate) async fn version(found: &FoundRelease, access: &dyn Access) -> Result<u64, Error> {
+    let FoundRelease { controller, primary, records } = found;
+    let mut digest = DefaultHasher::new();
+    (primary.uid(), primary.resource_version()).hash(&mut digest);
+    for (version, revision) in records.iter().flat_map(|release| release.revisions.iter()) {
+        (version, revision.resource_version).hash(&mut digest);
+    }
+    let mut rights = ReadRights { controller, access, known: BTreeMap::new() };
+    if let Some(marks) = records.as_ref().and_then(|release| release.deployed_marks()) {
+        for object in marks.objects.iter().take(MAX_ENTRIES) {
+            let node = node(controller, primary, object, &mut rights).await?;
+            (node.health, node.why).hash(&mut digest);
+        }
+    }
+    Ok(digest.finish())
 }
 
 impl Detail {

@@ -108,11 +108,13 @@ impl Web {
         let Some(found) = sight::find(&self.running.all(), visit.access, wanted).await? else {
             return Ok(notice(visit, StatusCode::NOT_FOUND, NOTHING));
         };
-        let (version, now) = (found.version(), outside::now());
+        let now = outside::now();
         // The semaphore is never closed.
         let _permit = if view == View::Whole { None } else { self.large.acquire().await.ok() };
         match view {
             View::Whole => {
+                // First, so that the page follows what changes while it is made.
+                let version = detail::version(&found, visit.access).await?;
                 let mut detail = detail::detail(&found, visit.access, now).await?;
                 if visit.takes_forms {
                     detail = detail.with_actions(&found, visit.access).await?;
@@ -181,10 +183,10 @@ impl Web {
                 let listed = sight::listed(&controllers, visit.access, &filter).await?;
                 Ok(sight::version(&listed, self.caches()))
             }
-            Address::Release(wanted, View::Whole) => {
-                let found = sight::find(&controllers, visit.access, &wanted).await?;
-                Ok(found.map(|found| found.version()).unwrap_or_default())
-            }
+            Address::Release(wanted, View::Whole) => match sight::find(&controllers, visit.access, &wanted).await? {
+                Some(found) => detail::version(&found, visit.access).await,
+                None => Ok(0),
+            },
             _ => Ok(0),
         }
     }

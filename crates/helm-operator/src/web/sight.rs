@@ -192,21 +192,4 @@ impl FoundRelease {
             name: self.primary.name().to_owned(),
         }
     }
-
-    /// Returns a digest of what the release's page is made of.
-    pub(crate) fn version(&self) -> u64 {
-        let mut digest = DefaultHasher::new();
-        (self.primary.uid(), self.primary.resource_version()).hash(&mut digest);
-        for (version, revision) in self.records.iter().flat_map(|release| release.revisions.iter()) {
-            (version, revision.resource_version).hash(&mut digest);
-        }
-        let marks = self.records.as_ref().and_then(|release| release.deployed_marks());
-        for object in marks.iter().flat_map(|marks| &marks.objects) {
-            let dependent = self.controller.cache.dependent(&object.key);
-            let unready =
-                dependent.as_ref().map(|one| one.unready.as_ref().map(|unready| (unready.failed, &unready.why)));
-            unready.hash(&mut digest);
-        }
-        digest.finish()
-    }
 }

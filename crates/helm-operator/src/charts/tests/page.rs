@@ -304,6 +304,27 @@ async fn a_version_differs_after_changes_that_the_caller_may_see_and_after_no_ot
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_version_differs_by_why_an_object_is_not_ready_only_for_those_who_may_get_it() {
+    let world = World::new(json!({"deployments": ["app"]}));
+    world.reconcile().await;
+    world.feed();
+    let web = web(&world);
+    let version = async |caller: &Caller| {
+        let path = "/Memcached.cache.my.domain/ns/web";
+        web.version(Visit { path, query: "", as_json: false, takes_forms: false, access: caller }).await.unwrap()
+    };
+    let (few, all) = (Caller::of(READ, &["ns"]), Caller::of(READ, &["ns"]).reading(&["deployments"]));
+    let (of_few, of_all) = (version(&few).await, version(&all).await);
+    let path = "/apis/apps/v1/namespaces/ns/deployments/app";
+    let mut app = world.server.object(path).unwrap();
+    app["status"] = json!({"observedGeneration": app["metadata"]["generation"], "replicas": 1, "updatedReplicas": 1});
+    world.server.put(path, app, "kube-controller-manager");
+    world.feed();
+    assert_eq!(version(&few).await, of_few);
+    assert_ne!(version(&all).await, of_all);
+}
+
+#[tokio::test(start_paused = true)]
 async fn values_have_origins_and_those_of_secrets_are_masked() {
     let chart = Chart::from_files([
         ("Chart.yaml", "apiVersion: v2\nname: memcached\nversion: 0.1.0\n"),
