@@ -8,6 +8,7 @@ use tracing::field::{Field, Visit};
 use tracing::{Event, Level};
 
 use super::{Encoder, TimeEncoding, logger};
+use crate::terminal::plain;
 
 /// Returns the line, including its line break. The field `logger` names the logger; without it, the module decides.
 /// `kind` is put before a resource's name.
@@ -39,12 +40,13 @@ fn json_line(level: &str, ts: &Value, logger: &str, fields: &Fields) -> String {
     line + "}\n"
 }
 
+/// Returns a line for a terminal, which neither the message nor the fields control.
 fn console_line(level: &str, ts: &Value, logger: &str, fields: &Fields) -> String {
     let ts = ts.as_str().map_or_else(|| ts.to_string(), str::to_owned);
-    let mut line = format!("{ts}\t{}\t{logger}\t{}", level.to_uppercase(), fields.message);
+    let mut line = format!("{ts}\t{}\t{logger}\t{}", level.to_uppercase(), plain(&fields.message));
     if !fields.rest.is_empty() {
         let pairs: Vec<_> = fields.rest.iter().map(|(name, value)| format!("{}: {value}", json!(name))).collect();
-        let _ = write!(line, "\t{{{}}}", pairs.join(", "));
+        let _ = write!(line, "\t{{{}}}", plain(&pairs.join(", ")));
     }
     line + "\n"
 }
@@ -183,6 +185,14 @@ mod tests {
     fn control_characters_of_charts_and_users_are_escaped() {
         let log = || tracing::error!(logger = "cmd", error = "\x1b[2J\r", "Failed");
         let expected = "2026-01-02T03:04:05.678Z\tERROR\tcmd\tFailed\t{\"error\": \"\\u001b[2J\\r\"}\n";
+        check(Encoder::Console, TimeEncoding::Iso8601, log, expected);
+    }
+
+    #[test]
+    fn a_message_for_a_terminal_stays_on_its_line_and_controls_nothing() {
+        let log = || tracing::warn!(logger = "cmd", path = "a\u{9b}2J", "{}", "lookup \u{1b}[2J\nin a.yaml");
+        let expected =
+            "2026-01-02T03:04:05.678Z\tWARN\tcmd\tlookup \u{fffd}[2J\u{fffd}in a.yaml\t{\"path\": \"a\u{fffd}2J\"}\n";
         check(Encoder::Console, TimeEncoding::Iso8601, log, expected);
     }
 
