@@ -34,11 +34,18 @@ pub(super) fn documents(
     Ok(manifests.chain(rendered.hooks.into_iter().map(|hook| hook.manifest)).collect())
 }
 
-/// Returns a mask that redacts the watch's override values, and the contents of Secrets among a chart's objects.
+/// Returns a mask that redacts the watch's override values, and the contents of Secrets among a chart's objects. It
+/// keeps the objects' names, because an override value may be part of them.
 pub(super) fn mask<'o>(watch: &Watch, objects: impl Iterator<Item = &'o Json>) -> Mask {
     let mut mask = Mask::default();
     watch.overrides.add_to(&mut mask);
-    objects.filter(|object| object["kind"] == "Secret").for_each(|secret| mask.add_data(secret));
+    for object in objects {
+        let (kind, metadata) = (&object["kind"], &object["metadata"]);
+        mask.keep([kind, &metadata["name"], &metadata["namespace"]].into_iter().filter_map(Json::as_str));
+        if kind == "Secret" {
+            mask.add_data(object);
+        }
+    }
     mask
 }
 
@@ -62,4 +69,21 @@ pub(super) fn decorated(watch: &Watch, rendered: Rendered, namespace: &str) -> R
     }
     let (manifests, hooks) = manifest::documents(&stream).map_err(|error| chain(&error))?;
     Ok(Rendered { manifests, hooks, ..rendered })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_mask_hides_override_values_and_keeps_the_names_of_objects() {
+        let text = "- {group: g, version: v1, kind: K, chart: a, overrideValues: {name: memcached, token: t0ken-9}}";
+        let watch = crate::watches::parse(text, |_| None).unwrap().watches.remove(0);
+        let object = json!({"kind": "Deployment", "metadata": {"name": "memcached-sample"}});
+        let mask = mask(&watch, [&object].into_iter());
+        let shown = mask.hide("--- Deployment memcached-sample\n+  token: t0ken-9\n".to_owned());
+        assert_eq!(shown, "--- Deployment memcached-sample\n+  token: ****\n");
+    }
 }
