@@ -3,23 +3,24 @@
 use super::text::{differences, line};
 use super::{Change, Plan};
 use crate::mask::Mask;
+use crate::terminal::plain_lines;
 
 /// The maximum size of a comment, in bytes: GitHub's limit is 65,536 characters.
 const MAX_BYTES: usize = 60_000;
 
 /// Returns plans as one comment below 60 kB: a heading for each resource, and its changes, folded. Differences that do
-/// not fit are left out, and the comment says how many.
+/// not fit are left out, and the comment says how many. What objects and messages contain controls no terminal.
 pub(crate) fn markdown<'p>(plans: impl Iterator<Item = (&'p Plan, &'p Mask)>) -> String {
     let (mut text, mut left_out) = (String::new(), 0);
     for (plan, mask) in plans {
-        let heading = heading(plan, mask);
+        let heading = plain_lines(&heading(plan, mask));
         if text.len() + heading.len() > MAX_BYTES - LAST {
             left_out += plan.changes.len().max(1);
             continue;
         }
         text.push_str(&heading);
         for change in &plan.changes {
-            let block = block(change, mask);
+            let block = plain_lines(&block(change, mask));
             match text.len() + block.len() > MAX_BYTES - LAST {
                 true => left_out += 1,
                 false => text.push_str(&block),

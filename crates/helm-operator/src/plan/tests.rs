@@ -271,6 +271,9 @@ fn a_printed_plan_controls_no_terminal() {
     assert!(!printed.contains(|c: char| c.is_control() && c != '\n'), "{printed:?}");
     assert!(printed.contains("no \u{fffd}]0;title\u{fffd}\nfor \u{fffd}2J it"), "{printed:?}");
     assert!(printed.contains("+ ConfigMap n/a\u{fffd}[2J\n"), "{printed:?}");
+    let comment = markdown([(&plan, &Mask::default())].into_iter());
+    assert!(!comment.contains(|c: char| c.is_control() && c != '\n'), "{comment:?}");
+    assert!(comment.contains("<summary>+ ConfigMap n/a\u{fffd}[2J</summary>"), "{comment:?}");
 }
 
 #[test]
