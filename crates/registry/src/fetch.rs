@@ -91,11 +91,12 @@ impl Source {
         self.wanted.as_ref().is_none_or(Wanted::moves)
     }
 
-    /// Returns a name of the source in the cache. Without encryption it is another source, because anyone in the network
-    /// may decide what that has.
+    /// Returns a name of the source in the cache. A version without encryption is another source, because anyone in the
+    /// network may decide what that has. A digest names one chart either way, and an archive's URL has its scheme.
     fn name(&self) -> String {
         let wanted = self.wanted.as_ref().map(|wanted| format!(" {wanted}")).unwrap_or_default();
-        let how = if self.plain { " without encryption" } else { "" };
+        let is_open = self.plain && matches!(self.wanted, Some(Wanted::Version(_) | Wanted::Range { .. }));
+        let how = if is_open { " without encryption" } else { "" };
         format!("{}{wanted}{how}", self.location)
     }
 

@@ -219,12 +219,15 @@ async fn the_newest_version_in_a_range_is_fetched_once_and_serves_while_the_regi
 #[tokio::test]
 async fn what_came_without_encryption_is_not_served_for_an_encrypted_source() {
     let (server, (_folder, cache)) = (Server::start().await, cache());
-    server.push("1.0.0", b"one");
+    let digest = server.push("1.0.0", b"one").to_string();
     server.tags(&["1.0.0"]);
-    let plain = server.source("^1");
-    let encrypted = Source { plain: false, ..plain.clone() };
-    let fetched = kept(&plain, &cache, Access::default()).await;
-    assert_eq!((plain.cached(&cache, None), encrypted.cached(&cache, None)), (Some(fetched), None));
+    for (wanted, is_shared) in [("^1", false), ("1.0.0", false), (&*digest, true)] {
+        let plain = server.source(wanted);
+        let encrypted = Source { plain: false, ..plain.clone() };
+        let fetched = kept(&plain, &cache, Access::default()).await;
+        let shared = is_shared.then(|| fetched.clone());
+        assert_eq!((plain.cached(&cache, None), encrypted.cached(&cache, None)), (Some(fetched), shared), "{wanted}");
+    }
 }
 
 #[tokio::test]
