@@ -8,8 +8,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 use test_cluster::TestCluster;
 
-use crate::chart::{get, set, wait_ready};
+use crate::chart::{set, wait_ready};
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 
 /// How the names of the operator's metrics begin.
 const PREFIXES: [&str; 5] = ["controller_runtime_", "helm_operator_", "leader_election_", "rest_client_", "workqueue_"];

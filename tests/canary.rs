@@ -11,9 +11,10 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::chart_kinds::define;
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 use crate::resource::Kind;
 
 const WIDGET: Kind = Kind("Widget");

@@ -8,6 +8,7 @@ use test_cluster::{Namespace, TestCluster};
 
 use crate::account::is_operators;
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 
 pub(crate) fn set(namespace: &Namespace<'_>, name: &str, spec: Value) {
     namespace.apply(&memcached(name, &spec).to_string()).unwrap();
@@ -15,11 +16,6 @@ pub(crate) fn set(namespace: &Namespace<'_>, name: &str, spec: Value) {
 
 fn memcached(name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": {"name": name}, "spec": spec})
-}
-
-pub(crate) fn get(namespace: &Namespace<'_>, what: [&str; 2]) -> Value {
-    let answer = namespace.kubectl(["get", what[0], what[1], "-o", "json", "--ignore-not-found"]).unwrap();
-    serde_json::from_str(&answer).unwrap_or_default()
 }
 
 pub(crate) fn condition<'a>(resource: &'a Value, kind: &str) -> &'a Value {

@@ -5,9 +5,10 @@ use std::process::Command;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::operator::{Operator, eventually};
 use crate::ownership::{HOLDER, install_kind};
+use crate::reader::get;
 
 /// A chart with a test Pod that runs first, and a test Job that ends as the value `fate` says.
 const CHECKED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/checked");

@@ -7,8 +7,9 @@ use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
 use crate::account::is_operators;
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 use crate::resource::Kind;
 
 const ODD: Kind = Kind("Odd");

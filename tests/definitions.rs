@@ -5,9 +5,9 @@ use std::fs;
 use serde_json::{Value, json};
 use test_cluster::TestCluster;
 
-use crate::chart::get;
 use crate::operator::{Operator, eventually};
 use crate::ownership::{HOLDER, install_kind};
+use crate::reader::get;
 use crate::resource::Kind;
 
 const VASE: Kind = Kind("Vase");

@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use test_cluster::{Namespace, Request, TestCluster};
 
 use crate::account::{self, copy};
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::hooks::{finish, pod_of};
 use crate::operator::{Operator, eventually};
 use crate::ownership::{HOLDER, install_kind};
+use crate::reader::get;
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/quiet");
 

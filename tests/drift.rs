@@ -4,10 +4,11 @@ use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
 use crate::account::is_operators;
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::client_side::whole;
 use crate::operator::{Operator, eventually};
 use crate::ownership::{HOLDER, install_kind};
+use crate::reader::get;
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/quiet");
 

@@ -6,9 +6,10 @@ use serde_json::{Value, json};
 use test_cluster::{Component, Namespace, Options, TestCluster};
 
 use crate::account::is_operators;
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::chart_kinds::{define, events_of, serve, set, start, wait_for, writes};
 use crate::operator::eventually;
+use crate::reader::get;
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/widget");
 const HOOK_TIMEOUT: &str = "helm.sdk.operatorframework.io/hook-timeout";

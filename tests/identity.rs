@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use test_cluster::{Namespace, Request, TestCluster};
 
 use crate::account::{self, is_operator};
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 use crate::scopes;
 
 /// A chart whose value `extra` is a template.

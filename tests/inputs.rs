@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
 use crate::account::is_operators;
-use crate::chart::{condition, get, set, wait_ready};
+use crate::chart::{condition, set, wait_ready};
 use crate::operator::{Operator, eventually, install_kinds};
+use crate::reader::get;
 use crate::scopes;
 
 const PREFIX: &str = "helm.sdk.operatorframework.io";

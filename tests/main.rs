@@ -46,6 +46,7 @@ mod policies;
 mod publishable;
 mod quiet;
 mod ranges;
+mod reader;
 mod ready;
 mod recorded;
 mod records;

@@ -7,8 +7,9 @@ use std::path::Path;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 
 const MAP: &str =
     "{apiVersion: v1, kind: ConfigMap, metadata: {name: '{{ .Release.Name }}'}, data: {size: '{{ .Values.size }}'}}";

@@ -7,6 +7,7 @@ use test_cluster::{Namespace, TestCluster};
 
 use crate::account::is_operators;
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 
 const METRICS: &str = "Serving metrics server";
 const PROBES: &str = "Serving health probes";
@@ -14,11 +15,6 @@ const PROBES: &str = "Serving health probes";
 fn set_size(namespace: &Namespace<'_>, name: &str, size: i32) {
     let backup = json!({"apiVersion": "cache.my.domain/v1", "kind": "MemcachedBackup", "metadata": {"name": name}, "spec": {"size": size}});
     namespace.apply(&backup.to_string()).unwrap();
-}
-
-fn get(namespace: &Namespace<'_>, what: [&str; 2]) -> Value {
-    let answer = namespace.kubectl(["get", what[0], what[1], "-o", "json", "--ignore-not-found"]).unwrap();
-    serde_json::from_str(&answer).unwrap_or_default()
 }
 
 /// Waits until the backup is ready and its nodes are the existing pods, this many; returns its status.

@@ -5,8 +5,9 @@ use serde_json::{Value, json};
 use test_cluster::{Component, Namespace, Options, TestCluster};
 
 use crate::account::is_operators;
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 use crate::resource::Kind;
 
 pub(crate) const HOLDER: Kind = Kind("Holder");

@@ -13,9 +13,10 @@ use test_cluster::{Namespace, TestCluster, eventually};
 
 use crate::account;
 use crate::browser::{Browser, Screen};
-use crate::chart::{condition, get, set, wait_ready};
+use crate::chart::{condition, set, wait_ready};
 use crate::operator::Operator;
 use crate::page::watches;
+use crate::reader::get;
 
 /// The pictures in docs/web.md. The others are only taken.
 const SHOWN: [&str; 7] =

@@ -7,9 +7,10 @@ use std::path::Path;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::operator::{Operator, eventually};
 use crate::ownership::{HOLDER, install_kind};
+use crate::reader::get;
 
 const QUIET: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/quiet");
 

@@ -11,10 +11,11 @@ use tempfile::TempDir;
 use test_cluster::{Namespace, Options, TestCluster};
 
 use crate::account::is_operators;
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::client_side::{operations, whole};
 use crate::operator::{Operator, eventually, install_kinds};
 use crate::ownership::{HOLDER, install_kind};
+use crate::reader::get;
 use crate::webhook::Webhook;
 
 const CHART: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/charts/quiet");

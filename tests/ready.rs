@@ -4,8 +4,9 @@
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
-use crate::chart::{condition, get, set, wait_ready};
+use crate::chart::{condition, set, wait_ready};
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 
 /// Waits until `Ready` is false and its message contains every word.
 pub(crate) fn told(namespace: &Namespace<'_>, name: &str, words: &[&str]) -> Value {

@@ -13,8 +13,9 @@ use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
 use crate::account::is_operator;
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 use crate::scopes;
 
 const TENANT: &str = "--as=ed";

@@ -3,8 +3,9 @@
 use serde_json::{Value, json};
 use test_cluster::Namespace;
 
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::operator::eventually;
+use crate::reader::get;
 
 /// A kind of the group `test.my.domain`.
 pub(crate) struct Kind(pub(crate) &'static str);

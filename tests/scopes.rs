@@ -7,8 +7,9 @@ use std::sync::Once;
 use serde_json::{Value, json};
 use test_cluster::{Namespace, Options, TestCluster};
 
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 
 pub(crate) fn define(cluster: &TestCluster) {
     static ONCE: Once = Once::new();

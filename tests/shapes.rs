@@ -8,8 +8,8 @@ use std::process::Command;
 use serde_json::{Value, json};
 use test_cluster::TestCluster;
 
-use crate::chart::get;
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_memcached-operator");
 

@@ -8,12 +8,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use test_cluster::{Component, Namespace, Options, TestCluster, eventually_within};
 
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::chart_kinds::{define, events_of, serve, set, start, wait_for, writes};
 use crate::hooks::{finish, pod_of, wait_said};
 use crate::operator::{Operator, eventually};
 use crate::ownership::{HOLDER, install_kind};
 use crate::quiet::INJECTED;
+use crate::reader::get;
 
 fn uid(object: &Value) -> &str {
     object["metadata"]["uid"].as_str().unwrap_or_default()

@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
 use crate::account::is_operators;
-use crate::chart::{condition, get, wait_ready};
+use crate::chart::{condition, wait_ready};
 use crate::operator::{Operator, eventually, install_kinds};
+use crate::reader::get;
 
 const NAME: &str = "memcached-sample";
 

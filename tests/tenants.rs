@@ -11,9 +11,10 @@ use test_cluster::{Namespace, Request, TestCluster};
 
 use crate::account::is_operators;
 use crate::attacks::{chart, create_as, let_create, refused};
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::operator::{Operator, eventually};
 use crate::ownership::{HOLDER, install_kind};
+use crate::reader::get;
 
 const ED: &str = "--as=ed";
 

@@ -3,8 +3,9 @@
 use serde_json::json;
 use test_cluster::TestCluster;
 
-use crate::chart::{condition, get, set, wait_ready};
+use crate::chart::{condition, set, wait_ready};
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 
 #[test]
 fn after_its_uninstall_a_resource_kept_by_other_finalizers_says_so_and_is_left_alone() {

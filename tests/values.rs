@@ -12,10 +12,11 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_cluster::{Namespace, TestCluster};
 
-use crate::chart::{condition, get};
+use crate::chart::condition;
 use crate::chart_kinds::define;
 use crate::operator::{Operator, eventually};
 use crate::ownership::install_kind;
+use crate::reader::get;
 
 /// Writes a chart with these templates.
 fn chart(templates: &[(&str, &str)]) -> TempDir {

@@ -35,10 +35,7 @@ impl Http {
     /// Returns the response, or `null` if there is no such object. Waits for an API server that is down.
     pub(crate) fn send(&self, method: &str, path: &str, body: &Value) -> Value {
         eventually("answer", || {
-            let text = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-            let kind = if method == "PATCH" { MERGE } else { "application/json" };
-            let request = Request::builder().method(method).uri(path).header("content-type", kind).body(text).unwrap();
-            match self.runtime.block_on(self.client.request::<Value>(request)) {
+            match self.runtime.block_on(self.client.request::<Value>(request(method, path, body))) {
                 Ok(answer) => Ok(answer),
                 Err(kube::Error::Api(status)) if status.code == 404 => Ok(Value::Null),
                 Err(kube::Error::Api(status)) if status.code == 409 && method == "POST" => Ok(Value::Null),
@@ -57,7 +54,13 @@ impl Http {
     }
 }
 
-fn client(runtime: &Runtime, kubeconfig: &str) -> Client {
+pub(crate) fn request(method: &str, path: &str, body: &Value) -> Request<Vec<u8>> {
+    let text = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
+    let kind = if method == "PATCH" { MERGE } else { "application/json" };
+    Request::builder().method(method).uri(path).header("content-type", kind).body(text).unwrap()
+}
+
+pub(crate) fn client(runtime: &Runtime, kubeconfig: &str) -> Client {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).unwrap();
     runtime.block_on(async {
         let config = kube::Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await.unwrap();

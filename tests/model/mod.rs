@@ -6,7 +6,7 @@
 //! it, `make model MINUTES=30` tries new seeds for that long.
 
 mod check;
-mod http;
+pub(crate) mod http;
 #[allow(clippy::module_inception, reason = "the reference model itself")]
 mod model;
 mod proxy;

@@ -14,8 +14,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use test_cluster::{Namespace, TestCluster};
 
-use crate::chart::{condition, get, left, set, wait_ready};
+use crate::chart::{condition, left, set, wait_ready};
 use crate::operator::{Operator, eventually};
+use crate::reader::get;
 use crate::ready::told;
 
 const PORT: u16 = 11211;

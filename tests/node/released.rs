@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 use test_cluster::{Namespace, eventually};
 
 use super::{addresses, ask, cluster};
-use crate::chart::{get, set, wait_ready};
+use crate::chart::{set, wait_ready};
 use crate::own_chart::{DEFINITIONS, OPERATOR, RIGHTS, chart_before_its_last_change, in_namespace, restricted};
+use crate::reader::get;
 
 const NAME: &str = "rel-hybrid-helm-operator";
 

@@ -30,6 +30,12 @@ impl<'a> Namespace<'a> {
         &self.name
     }
 
+    /// Returns the namespace's cluster.
+    #[must_use]
+    pub fn cluster(&self) -> &'a TestCluster {
+        self.cluster
+    }
+
     /// Runs kubectl in this namespace, as [`TestCluster::kubectl`] does.
     ///
     /// # Errors
