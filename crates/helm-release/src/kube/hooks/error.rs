@@ -54,7 +54,7 @@ pub enum HookError {
     )]
     Undeleted {
         path: String,
-        object: String,
+        object: Box<str>,
         #[source]
         source: Error,
     },
@@ -216,7 +216,7 @@ impl HookError {
     pub(super) fn of_obstacle(self, object: String) -> HookError {
         match self {
             HookError::Api { path, source: source @ Error::Refused { purpose: Purpose::Write, .. } } => {
-                HookError::Undeleted { path, object, source }
+                HookError::Undeleted { path, object: object.into(), source }
             }
             error => error,
         }
