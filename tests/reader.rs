@@ -85,7 +85,10 @@ impl Reader {
         }
         let discovery = Discovery::new(self.client.clone()).run_aggregated().await.ok()?;
         let all = discovery.groups().flat_map(|group| group.recommended_resources());
-        let mut found = all.filter(|(resource, _)| [&*resource.kind.to_lowercase(), &resource.plural].contains(&name));
+        let names = |resource: &ApiResource| {
+            [&resource.kind, &resource.plural].iter().any(|one| one.eq_ignore_ascii_case(name))
+        };
+        let mut found = all.filter(|(resource, _)| names(resource));
         let (resource, capabilities) = found.next().filter(|_| found.next().is_none())?;
         let found = (resource, capabilities.scope);
         self.kinds.lock().unwrap_or_else(PoisonError::into_inner).insert(name.to_owned(), found.clone());

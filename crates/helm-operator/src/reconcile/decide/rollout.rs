@@ -340,7 +340,7 @@ pub(crate) fn unfinished(release: &ReleaseRecords, own: &str, status: &Status) -
         // It was ready and left its slot, unless only the status was written late.
         before.map(|_| Before::Unready)
     } else {
-        before.filter(|_| !status.find_true(condition::READY).is_some())
+        before.filter(|_| status.find_true(condition::READY).is_none())
     };
     unfinished.filter(|_| inputs::has_own(replaced, own))
 }
