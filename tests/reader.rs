@@ -1,5 +1,5 @@
-//! Reads objects as `kubectl get` does, without a process for each: tests ask again and again while they wait, which took a
-//! quarter of their processor time.
+//! Reads objects as `kubectl get` does, without a process for each: tests ask again and again while they wait, and a process
+//! takes 0.07 s of a processor.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
