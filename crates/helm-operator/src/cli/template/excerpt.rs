@@ -3,6 +3,7 @@
 use helm::engine::Position;
 
 use crate::plan::diff::Colour;
+use crate::terminal::{plain, plain_lines};
 
 /// How many lines to show before and after.
 const AROUND: usize = 2;
@@ -36,7 +37,7 @@ impl Excerpt<'_> {
         let arrow = self.paint(BLUE, "-->");
         let bar = self.paint(BLUE, "|");
         let mut shown =
-            format!("{:gutter$}{arrow} {}:{line}{column_text}\n{:gutter$} {bar}\n", "", printable(template), "");
+            format!("{:gutter$}{arrow} {}:{line}{column_text}\n{:gutter$} {bar}\n", "", plain(template), "");
         let first = line.saturating_sub(AROUND).max(1);
         for (number, text) in (1..).zip(self.text.lines()).skip(first - 1).take(last + 1 - first) {
             let start = self.window(number, text);
@@ -84,16 +85,7 @@ fn characters_before(text: &str, column: usize) -> usize {
 }
 
 fn cut(text: &str, start: usize) -> String {
-    text.chars().skip(start).take(WIDTH).map(visible).collect()
-}
-
-fn printable(text: &str) -> String {
-    text.chars().map(visible).collect()
-}
-
-/// Replaces control characters, because a chart's text must not control the terminal.
-fn visible(c: char) -> char {
-    if c.is_control() && c != '\t' { '\u{fffd}' } else { c }
+    plain_lines(&text.chars().skip(start).take(WIDTH).collect::<String>())
 }
 
 fn blank(c: char) -> char {
