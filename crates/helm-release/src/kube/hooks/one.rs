@@ -180,8 +180,8 @@ impl Applier {
         room
     }
 
-    /// Deletes what is in the place of an object, so that this run can create its own. Gives up once the server has rejected
-    /// that for [`REFUSED_LIMIT`]: it may never accept it, and the hook has not begun.
+    /// Deletes what is in the place of an object, so that this run can create its own. Gives up after the server has
+    /// rejected the deletion for [`REFUSED_LIMIT`]: it may never accept it. The hook has not begun, so nothing is undone.
     pub(super) async fn clear_place(
         &self,
         object: &Object,
@@ -189,13 +189,13 @@ impl Applier {
         clock: &Clock<'_>,
     ) -> Result<(), HookError> {
         let name = called(object, whose.1, clock.run.decoration);
-        match self.delete_hook(object, whose, &clock.refused_for(REFUSED_LIMIT)).await {
-            Err(error @ HookError::Api { .. }) if error.is_outage() && error.reached_server() => {
-                clock.check(&format!("{name} to be deleted"))?;
-                Err(error.of_obstacle(name))
-            }
-            deleted => deleted.map_err(|error| error.of_obstacle(name)),
+        let deleted = self.delete_hook(object, whose, &clock.refused_for(REFUSED_LIMIT)).await;
+        let was_rejected =
+            |error: &HookError| matches!(error, HookError::Api { .. }) && error.is_outage() && error.reached_server();
+        if deleted.as_ref().is_err_and(was_rejected) {
+            clock.check(&format!("{name} to be deleted"))?;
         }
+        deleted.map_err(|error| error.of_obstacle(name))
     }
 
     /// Deletes an earlier run's object with this object's name, if the hook's policy says so.
