@@ -437,12 +437,17 @@ async fn a_worker_reads_no_chart_that_was_not_admitted() {
     assert!(workers.render(job(&inside, &digest), &Arc::default(), &lookup).await.is_ok());
 }
 
-#[tokio::test]
-async fn new_capabilities_reach_a_running_worker() {
-    let (folder, digest) = chart("a: {{ .Capabilities.APIVersions.Has \"x/v1\" }}");
+/// Returns a chart that asks whether this is served, its digest, and workers and a lookup to render it.
+fn asking_for(entry: &str) -> (TempDir, String, Arc<Workers>, ClusterLookup) {
+    let (folder, digest) = chart(&format!("a: {{{{ .Capabilities.APIVersions.Has {entry:?} }}}}"));
     let workers = workers(LIMIT);
     workers.admit(folder.path());
-    let lookup = lookup_in(Arc::new(MemoryApi::new()));
+    (folder, digest, workers, lookup_in(Arc::new(MemoryApi::new())))
+}
+
+#[tokio::test]
+async fn new_capabilities_reach_a_running_worker() {
+    let (folder, digest, workers, lookup) = asking_for("x/v1");
     let render = async |capabilities: &Arc<Capabilities>| {
         workers.render(job(folder.path(), &digest), capabilities, &lookup).await.unwrap().done().unwrap().manifest
     };
@@ -455,10 +460,7 @@ async fn new_capabilities_reach_a_running_worker() {
 
 #[tokio::test]
 async fn a_worker_judges_no_chart_that_asks_for_a_kind_of_a_silent_server() {
-    let (folder, digest) = chart("a: {{ .Capabilities.APIVersions.Has \"x.y/v1/Route\" }}");
-    let workers = workers(LIMIT);
-    workers.admit(folder.path());
-    let lookup = lookup_in(Arc::new(MemoryApi::new()));
+    let (folder, digest, workers, lookup) = asking_for("x.y/v1/Route");
     let silent = Arc::new(vec!["x.y/v1".into()]);
     let silent = Arc::new(Capabilities { silent, ..Capabilities::default() });
     let error = workers.render(job(folder.path(), &digest), &silent, &lookup).await.err().unwrap();
