@@ -22,7 +22,7 @@ static RUNTIME: LazyLock<Runtime> = LazyLock::new(|| Runtime::new().unwrap());
 /// One for each cluster, by the path of its kubeconfig.
 static READERS: LazyLock<Mutex<HashMap<PathBuf, Arc<Reader>>>> = LazyLock::new(Mutex::default);
 
-/// Returns an object, given as its kind and name, as for kubectl; `Null` if there is none.
+/// Returns the object that `kubectl get` finds by this kind and name; `Null` if there is none.
 pub(crate) fn get(namespace: &Namespace<'_>, [kind, name]: [&str; 2]) -> Value {
     read(namespace, kind, name).unwrap_or_else(|| {
         let answer = namespace.kubectl(["get", kind, name, "-o", "json", "--ignore-not-found"]).unwrap();
@@ -43,7 +43,7 @@ fn read(namespace: &Namespace<'_>, kind: &str, name: &str) -> Option<Value> {
 
 struct Reader {
     client: kube::Client,
-    /// The paths of kinds, without a namespace and a name, and whether their objects have a namespace.
+    /// The kinds that were found, by the names that tests use.
     kinds: Mutex<HashMap<String, (ApiResource, Scope)>>,
 }
 

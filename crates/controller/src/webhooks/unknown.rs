@@ -44,7 +44,7 @@ pub(super) fn keep<B: Kind>(
         return Ok(());
     }
     let Some(expected) = print::<B>(converted) else {
-        // The type cannot read the object with or without them, so it cannot tell which of them it declares.
+        // The type cannot read this object at all, so it does not show which fields it declares: all stay.
         fields.iter().for_each(|(path, value)| insert(converted, path, value));
         return Ok(());
     };

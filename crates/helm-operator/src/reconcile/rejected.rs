@@ -3,10 +3,10 @@
 //!
 //! Other operators use the same finalizer, so only a release record shows which one installed the release. If that was
 //! another operator, it also owns the status, so the status is not written here. Its records may be in another
-//! `storageNamespace`, where this operator does not look. A resource that this operator has not recorded is therefore not
-//! uninstalled: another operator may be about to delete its objects, after its hooks. It only loses the finalizer, once no
-//! operator seems to be working on it: there may be none left to remove it. The same holds if the status names a newer
-//! revision than the records here: another operator has imported the release elsewhere, under the next number.
+//! `storageNamespace`, which this operator does not read. So a resource that this operator has not recorded is not
+//! uninstalled: another operator may be about to run its hooks and delete its objects. This operator removes only the
+//! finalizer, and only when no operator seems to be at work: there may be none left to do so. The same holds if the status
+//! names a newer revision than the records here: another operator has imported the release, under the next number.
 
 use std::time::Duration;
 
@@ -84,7 +84,7 @@ fn whose(shared: &ControllerContext, primary: &Primary) -> Whose {
     let has_lost_own = memory.release.lost_own(&owner).is_some_and(|lost| lost.was_recorded_for(&owner));
     let named = primary.status.newest_revision();
     let is_newest = |release: &ReleaseRecords| release.newest().is_some_and(|(version, _)| version >= named);
-    // An uninstall deletes the record of its own revision last, after those of later revisions that failed.
+    // An uninstall deletes its own revision's record last, after those of later, failed revisions.
     let is_last = |release: &ReleaseRecords| is_newest(release) || !release.uninstalling().is_empty();
     let is_recorded = [recorded, beside].iter().flatten().any(|one| one.was_recorded_for(&owner) && is_last(one));
     // A reconcile that cannot see the records reports that, and deletes nothing.
@@ -92,7 +92,7 @@ fn whose(shared: &ControllerContext, primary: &Primary) -> Whose {
     if is_ours { Whose::Ours } else { Whose::Unproven }
 }
 
-/// Removes the finalizer once the status has not changed for long enough.
+/// Removes the finalizer after a long enough time without a change in the status.
 async fn wait(shared: &ControllerContext, key: &ResourceKey, primary: &Primary) -> ReconcileResult {
     let Some(remaining) = look(shared, primary, UNPROVEN) else { return ReconcileResult::Success };
     if !remaining.is_zero() {

@@ -10,7 +10,7 @@ const RBAC: &str = "rbac.authorization.k8s.io";
 /// one, may then allow more than either.
 pub(super) fn is_whole(object: &Object) -> bool {
     match object.group() {
-        // OpenShift serves the same roles and bindings in a group of its own.
+        // OpenShift also serves roles and bindings in its own group.
         RBAC | "authorization.openshift.io" => true,
         "" => matches!(&*object.kind, "LimitRange" | "ResourceQuota"),
         "networking.k8s.io" => object.kind == "NetworkPolicy",
