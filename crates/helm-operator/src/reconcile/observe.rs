@@ -27,6 +27,10 @@ use crate::view::release::{Holder, ReleaseRecords};
 const ADOPT_REFUSED: &str = "annotation helm.sdk.operatorframework.io/adopt: the operator's watches.yaml says adopt: never, \
     so remove the annotation, or ask whoever runs the operator";
 
+/// The reason why the annotation `adopt` of a cluster-scoped resource has no effect.
+const ADOPT_UNGRANTED: &str = "annotation helm.sdk.operatorframework.io/adopt: a cluster-scoped resource takes over nothing unless the operator's \
+    watches.yaml says adopt: released or adopt: any, so remove the annotation, or ask whoever runs the operator";
+
 /// Whether to read the objects whose drift no watch reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reading {
@@ -125,13 +129,29 @@ impl StepContext<'_> {
 
     /// Returns what the annotation of the resource requests, as far as the watch grants it.
     fn requested(&self, primary: &Primary) -> Adopt {
-        if primary.annotations.adopt() { self.shared.settings.adopt } else { Adopt::Never }
+        if primary.annotations.adopt() { self.adoptable(primary) } else { Adopt::Never }
+    }
+
+    /// Returns what the watch lets the resource take over. Without the key, a cluster-scoped resource takes over nothing:
+    /// its release is in the operator's own namespace or a shared one, where its author need not have rights.
+    fn adoptable(&self, primary: &Primary) -> Adopt {
+        match self.shared.settings.adopt {
+            Adopt::Unowned if primary.own_namespace().is_empty() => Adopt::Never,
+            granted => granted,
+        }
+    }
+
+    /// Returns why the annotation `adopt` of the resource has no effect.
+    fn adoption_fault(&self, primary: &Primary) -> Option<&'static str> {
+        if !primary.annotations.adopt() || self.adoptable(primary) != Adopt::Never {
+            return None;
+        }
+        Some(if self.shared.settings.adopt == Adopt::Never { ADOPT_REFUSED } else { ADOPT_UNGRANTED })
     }
 
     /// Returns why an annotation of the resource is invalid, or not granted.
     pub(crate) fn annotation_fault(&self, primary: &Primary) -> Option<String> {
-        let is_refused = primary.annotations.adopt() && self.shared.settings.adopt == Adopt::Never;
-        let own = primary.annotations.fault().or_else(|| is_refused.then(|| ADOPT_REFUSED.to_owned()));
+        let own = primary.annotations.fault().or_else(|| self.adoption_fault(primary).map(str::to_owned));
         let own = own.or_else(|| self.pin_fault(primary));
         own.or_else(|| self.shared.annotated(primary).err().map(|why| format!("annotation {PREFIX}depends-on: {why}")))
     }

@@ -126,7 +126,8 @@ pub struct Watch {
     pub patches: Patches,
     /// The policy for drift.
     pub drift: Drift,
-    /// What a resource with the annotation `adopt` may take over. Default: [`Adopt::Unowned`].
+    /// What a resource with the annotation `adopt` may take over. Default: [`Adopt::Unowned`], which is nothing for a
+    /// cluster-scoped resource.
     pub adopt: Adopt,
     /// The remediation after a failed install or upgrade.
     pub on_failure: OnFailure,

@@ -282,6 +282,40 @@ async fn a_cluster_scoped_resource_has_its_release_in_the_configured_namespace()
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_cluster_scoped_resource_takes_over_no_object_of_the_operators_namespace_unless_the_watch_says_so() {
+    let server = Arc::new(MemoryApi::new());
+    server.serve_cluster_scoped("cache.my.domain/v1", "Memcached", "memcacheds");
+    let annotations = json!({"helm.sdk.operatorframework.io/adopt": "true"});
+    let metadata = json!({"name": "web", "generation": 1, "annotations": annotations});
+    let primary =
+        json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": metadata, "spec": spec()});
+    server.put(CLUSTER_SCOPED, primary, "user");
+    let path = format!("{MAPS}/a");
+    let own = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"key": "value"}});
+    server.put(&path, own, "kubectl");
+    let before = server.object(&path);
+    let world = cluster_scoped(server);
+    world.reconcile().await;
+    assert_eq!((world.maps(), world.server.object(&path)), (vec!["a".to_owned()], before));
+    let condition = world.condition("Irreconcilable").unwrap();
+    assert!(condition.starts_with("True/InvalidAnnotation/") && condition.contains("adopt: released"), "{condition}");
+
+    let acceptance = Acceptance { release_namespace: Some("ns".into()), ..Acceptance::default() };
+    let world = World::start(
+        world.server,
+        Arc::new(Stub::default()),
+        Events::default(),
+        ChartObjects::Watched,
+        |settings| settings.adopt = helm_release::kube::Adopt::Released,
+        acceptance,
+        Extensions::default(),
+    );
+    tokio::time::advance(Duration::from_secs(600)).await;
+    world.reconcile().await;
+    assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_upgrade_of_a_cluster_scoped_resource_reads_and_writes_no_object_that_it_does_not_change() {
     let world = cluster_scoped_release().await;
     let mut edited = world.server.object(CLUSTER_SCOPED).unwrap();
