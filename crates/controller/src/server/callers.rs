@@ -85,6 +85,8 @@ pub(super) enum Use {
 pub(super) struct User {
     info: UserInfo,
     digest: Question,
+    /// A digest of the name alone. What the API server adds differs for each token, and anyone may request many.
+    name: Question,
 }
 
 /// A caller whose token was reviewed.
@@ -130,7 +132,7 @@ impl Callers {
             Use::Follow => &self.followed,
         };
         Ok(match self.users.judge(client, question([token.as_bytes()]), self.review(token)).await? {
-            gate::Verdict::Allowed(user) => match shares.begin(user.digest) {
+            gate::Verdict::Allowed(user) => match shares.begin(user.name) {
                 Some(share) => Called::Known(Caller { all: self.clone(), user, _share: share }),
                 None => Called::Busy,
             },
@@ -142,7 +144,8 @@ impl Callers {
     async fn review(&self, token: &str) -> Result<gate::Verdict<Arc<User>>, Error> {
         let Some(info) = authenticate(&*self.api, token).await? else { return Ok(gate::Verdict::Unauthenticated) };
         let digest = question([&*serde_json::to_vec(&info).map_err(Error::Json)?]);
-        Ok(gate::Verdict::Allowed(Arc::new(User { info, digest })))
+        let name = question([info.username.as_deref().unwrap_or_default().as_bytes()]);
+        Ok(gate::Verdict::Allowed(Arc::new(User { info, digest, name })))
     }
 
     async fn ask(&self, user: &User, words: &[&str], asked: SubjectAccessReviewSpec) -> Result<bool, Error> {

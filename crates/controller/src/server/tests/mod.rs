@@ -445,6 +445,18 @@ struct Reviewer {
     asked: Mutex<Vec<Value>>,
     /// Whether reviews of unknown tokens never end.
     slow: AtomicBool,
+    /// Whether reviews tell a user's tokens apart, as API servers do.
+    names_tokens: AtomicBool,
+}
+
+impl Reviewer {
+    fn user(&self, name: &str, token: &Value) -> Value {
+        let mut user = json!({"username": name, "groups": ["g"], "uid": "u"});
+        if self.names_tokens.load(Relaxed) {
+            user["extra"] = json!({"authentication.kubernetes.io/credential-id": [token]});
+        }
+        user
+    }
 }
 
 impl Api for Reviewer {
@@ -454,7 +466,7 @@ impl Api for Reviewer {
         let spec = &body["spec"];
         let status = match call.path.as_str() {
             "/apis/authentication.k8s.io/v1/tokenreviews" => match self.users.get(spec["token"].as_str().unwrap()) {
-                Some(user) => json!({"authenticated": true, "user": {"username": user, "groups": ["g"], "uid": "u"}}),
+                Some(user) => json!({"authenticated": true, "user": self.user(user, &spec["token"])}),
                 None => json!({"authenticated": false, "error": "invalid bearer token"}),
             },
             "/apis/authorization.k8s.io/v1/subjectaccessreviews" => {
@@ -482,7 +494,7 @@ impl Api for Reviewer {
 }
 
 fn reviewer() -> Arc<Reviewer> {
-    let users = HashMap::from([("good", "prometheus"), ("weak", "nobody")]);
+    let users = HashMap::from([("good", "prometheus"), ("renewed", "prometheus"), ("weak", "nobody")]);
     Arc::new(Reviewer { users, allowed: Mutex::new(vec!["prometheus"]), ..Reviewer::default() })
 }
 

@@ -249,6 +249,22 @@ async fn one_user_cannot_keep_others_waiting() {
     assert!(matches!(callers.identify(CLIENT, "good", Use::View).await.unwrap(), Called::Known(_)));
 }
 
+#[tokio::test]
+async fn all_tokens_of_a_user_share_one_limit() {
+    let api = reviewer();
+    api.names_tokens.store(true, Relaxed);
+    let callers = Arc::new(Callers::new(api));
+    for (used, most) in [(Use::View, 4), (Use::Follow, 20)] {
+        let mut held = Vec::new();
+        for _ in 0..most {
+            held.push(callers.identify(CLIENT, "good", used).await.unwrap());
+        }
+        assert!(held.iter().all(|called| matches!(called, Called::Known(_))));
+        assert!(matches!(callers.identify(CLIENT, "renewed", used).await.unwrap(), Called::Busy), "{used:?}");
+        assert!(matches!(callers.identify(CLIENT, "weak", used).await.unwrap(), Called::Known(_)), "{used:?}");
+    }
+}
+
 const EVENTS: &str = "Accept: text/event-stream\r\n";
 
 /// An open stream of events.
