@@ -204,6 +204,14 @@ fn several_replicas_or_shards_are_spread_and_evicted_one_at_a_time() {
 }
 
 #[test]
+fn a_pod_with_a_claim_ends_before_the_next_one_starts() {
+    let strategy = |flags: &[&str]| deployment(&objects(flags))["spec"]["strategy"].clone();
+    assert_eq!(strategy(&[]), Value::Null);
+    let claimed = strategy(&["--set", "chartCache.existingClaim=charts"]);
+    assert_eq!(claimed["rollingUpdate"], json!({"maxSurge": 0, "maxUnavailable": 1}), "another node waits for it");
+}
+
+#[test]
 fn shards_are_replicas_that_share_a_ring_instead_of_a_leader() {
     let objects = objects(&["--set", "shards=3", "--set-json", RING]);
     let installed = deployment(&objects);
