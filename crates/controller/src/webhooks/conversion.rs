@@ -396,6 +396,17 @@ mod tests {
         assert_eq!(convert(&two, "v1").unwrap()["spec"]["doors"], doors);
     }
 
+    /// Types that convert a chart's kind may have no status, which the operator writes.
+    #[test]
+    fn fields_beside_the_spec_that_no_version_knows_stay() {
+        let mut one = shop("v1", &metadata(json!({"theirs": "1"})), &json!({"owner": "ada"}));
+        one["status"] = json!({"conditions": [{"type": "Ready", "status": "True"}]});
+        one["theirs"] = json!({"deep": [1, null]});
+        let three = convert(&one, "v3").unwrap();
+        assert_eq!((&three["status"], &three["theirs"]), (&one["status"], &one["theirs"]));
+        assert_eq!(convert(&three, "v1").unwrap(), one);
+    }
+
     #[test]
     fn versions_are_converted_over_others_and_a_forgotten_label_stays() {
         let one = shop("v1", &metadata(json!({OTHERS: "alan", "theirs": "1"})), &json!({"owner": "ada"}));

@@ -15,6 +15,9 @@ use crate::reconciler::Kind;
 /// fail, because that would fail its whole list.
 const TRIES: usize = 128;
 
+/// The fields that every conversion sets by itself.
+const HEAD: [&str; 3] = ["apiVersion", "kind", "metadata"];
+
 #[derive(Clone, Debug, PartialEq)]
 enum Part {
     Key(String),
@@ -36,10 +39,8 @@ pub(super) fn keep<B: Kind>(
     abandoned: &CancellationToken,
 ) -> Result<(), Abandoned> {
     let mut fields = Vec::new();
-    for part in ["spec", "status"] {
-        let mut path = vec![Part::Key(part.to_owned())];
-        collect([&original[part], &known[part], &converted[part]], &mut path, &mut fields);
-    }
+    collect([original, known, &*converted], &mut Vec::new(), &mut fields);
+    fields.retain(|(path, _)| !is_of_head(path));
     if fields.is_empty() {
         return Ok(());
     }
@@ -49,6 +50,10 @@ pub(super) fn keep<B: Kind>(
         return Ok(());
     };
     add(converted, fields, |candidate| print::<B>(candidate).as_ref() == Some(&expected), abandoned)
+}
+
+fn is_of_head(path: &[Part]) -> bool {
+    matches!(path.first(), Some(Part::Key(key)) if HEAD.contains(&key.as_str()))
 }
 
 fn print<B: Kind>(object: &Value) -> Option<Value> {
