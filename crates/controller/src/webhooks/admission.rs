@@ -22,6 +22,7 @@ pub type Warnings = Vec<String>;
 ///
 /// # Limits
 /// An answer that takes longer than 8 seconds, or that panics, fails like one of [`Rejection::failed`].
+/// Code that blocks its thread goes on nevertheless: after five minutes, `/healthz` fails.
 pub trait Validate: Send + Sync + 'static {
     /// The kind, in the version that [`validate`](Self::validate) reads. Requests in other versions are converted.
     type Resource: Kind;

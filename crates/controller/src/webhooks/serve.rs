@@ -41,6 +41,9 @@ const MAX_CONVERSIONS: usize = 2 * MAX_CONVERSION + MAX_WEIGHT;
 /// How long an admission may take in total. The API server waits for [`super::configuration::TIMEOUT`].
 const ADMISSION_LIMIT: Duration = Duration::from_secs(8);
 
+/// How long until an admission is taken for one that blocks its thread. Any other has been dropped by then.
+const ADMISSION_BLOCKS: Duration = Duration::from_secs(10);
+
 /// How long a conversion may take. The API server waits for 30 seconds.
 const CONVERSION_LIMIT: Duration = Duration::from_secs(25);
 
@@ -124,15 +127,19 @@ impl Served {
         }
         // A separate task, so that a panic or a blocking call affects only this request. Work that blocks its thread
         // outlives its time limit. It keeps its share until it ends, and a conversion ends soon unless the author's code
-        // never returns.
+        // never returns. The threads of admissions are those of the controllers: once all of them are blocked, this
+        // process does nothing but renew its lease.
         let (client, liveness, abandoned) = (self.client.clone(), self.liveness.clone(), CancellationToken::new());
         let _abandons_when_dropped = abandoned.clone().drop_guard();
         let work = match asked {
-            Asked::Admission(hook) => AbortOnDropHandle::new(tokio::spawn(async move {
-                let (_share, body) = (share, body);
-                let asked = AssertUnwindSafe(hook.review(&body, client)).catch_unwind().await;
-                asked.unwrap_or_else(|_| Err(Failure::Webhook(PANICKED.into()))).map_err(refusal)
-            })),
+            Asked::Admission(hook) => {
+                let work = liveness.begin(hook.path(), ADMISSION_BLOCKS);
+                AbortOnDropHandle::new(tokio::spawn(async move {
+                    let (_share, _work, body) = (share, work, body);
+                    let asked = AssertUnwindSafe(hook.review(&body, client)).catch_unwind().await;
+                    asked.unwrap_or_else(|_| Err(Failure::Webhook(PANICKED.into()))).map_err(refusal)
+                }))
+            }
             Asked::Conversion(versions) => AbortOnDropHandle::new(tokio::task::spawn_blocking(move || {
                 let (_share, body) = (share, body);
                 let _work = liveness.begin(versions.path_of_webhook(), CONVERSION_LIMIT);

@@ -252,6 +252,23 @@ async fn a_panic_a_failure_and_a_hang_end_one_request() {
     assert_eq!(validate(3).await.1["response"]["warnings"], json!(["a warning"]));
 }
 
+/// A blocked thread cannot drop its admission. Here, nobody asks for the answer, so nothing drops it either.
+#[tokio::test(start_paused = true)]
+async fn an_admission_that_keeps_its_thread_makes_the_process_restart() {
+    let liveness = Liveness::default();
+    let router = serve::router(webhooks(), Server::new().client(), Metrics::default(), liveness.clone());
+    let body = Body::from(review("CREATE", object(json!({"size": 98})), Value::Null));
+    let mut asked = Box::pin(router.oneshot(Http::post("/validate/example.com/v1/shops").body(body).unwrap()));
+    assert!(futures::FutureExt::now_or_never(&mut asked).is_none());
+    tokio::time::sleep(OVERDUE).await;
+    assert_eq!(liveness.failure(), None, "it may still end");
+    tokio::time::sleep(Duration::from_secs(10)).await;
+    assert!(liveness.failure().is_some(), "only a restart helps");
+    assert_eq!(asked.await.unwrap().status(), StatusCode::INTERNAL_SERVER_ERROR);
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(liveness.failure(), None, "it has ended");
+}
+
 #[tokio::test(start_paused = true)]
 async fn whatever_else_is_sent_is_refused_within_limits() {
     let path = "/validate/example.com/v1/shops";
