@@ -36,6 +36,15 @@ impl Names<'_> {
         is_owner.then(|| owner_manager(self.present, self.uid))
     }
 
+    /// Returns whether an apply under one of the names is among the writes to an object with this metadata.
+    pub(super) fn applied(&self, metadata: &ObjectMeta) -> bool {
+        let is_ours = |entry: &ManagedFieldsEntry| {
+            let manager = entry.manager.as_deref().unwrap_or_default();
+            entry.operation.as_deref() == Some("Apply") && (manager == self.present || self.former.contains(&manager))
+        };
+        metadata.managed_fields.iter().flatten().any(is_ours)
+    }
+
     /// Returns whether something moves in an object with this metadata.
     pub(super) fn move_in(&self, metadata: &ObjectMeta) -> bool {
         let has_former =

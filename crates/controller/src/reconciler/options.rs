@@ -26,7 +26,8 @@ pub enum Ownership {
     #[default]
     Controller,
     /// The resource is one of the object's owners: the garbage collector deletes the object after the last of them.
-    /// Objects with other owners are also written. Each resource's reference has its own field manager, `<name of the
+    /// Objects with other owners are also written, but not one without any that the reconciler has never applied: it
+    /// would be deleted with the resource. Each resource's reference has its own field manager, `<name of the
     /// reconciler>-<uid>`, and is written after the object.
     Owner,
     /// The object has no owner reference: it may be in any namespace and outlives the resource. Objects with other

@@ -170,8 +170,8 @@ impl<'a, R: Kind> Scope<'a, R> {
     ///
     /// # Errors
     /// Fails if an object of that name has another controller, or none, if the resource cannot own the object there, or
-    /// if the server rejects the object. When a foreign object that `cache` contains changes or is deleted, the
-    /// resource is reconciled again.
+    /// if the server rejects the object; [`Ownership`] has the rules for objects without a controller. When a foreign
+    /// object that `cache` contains changes or is deleted, the resource is reconciled again.
     pub async fn apply<K: Kind>(&self, cache: &Cache<K>, apply: impl Into<Apply<K>>) -> Result<Applied<K>, WriteError> {
         let apply = self.placed(apply.into())?;
         let cached = cache.newest(&ResourceKey::of(&apply.object));
@@ -279,8 +279,17 @@ impl<'a, R: Kind> Scope<'a, R> {
         owners.any(|owner| owner.controller == Some(true) && Some(&*owner.uid) == uid)
     }
 
+    /// Returns whether an apply may write an object in this state. One that nothing owns and that this reconciler has
+    /// never applied is somebody else's: with an owner reference, the garbage collector would delete it one day.
     fn may_write<K>(&self, apply: &Apply<K>, live: &ObjectMeta) -> bool {
-        apply.ownership != Ownership::Controller || self.owns(live)
+        match apply.ownership {
+            Ownership::Controller => self.owns(live),
+            Ownership::Owner => {
+                let has_owner = live.owner_references.as_ref().is_some_and(|owners| !owners.is_empty());
+                has_owner || self.names().applied(live)
+            }
+            Ownership::None => true,
+        }
     }
 
     /// Returns whether an apply moves fields of the object to the reconciler's present name.

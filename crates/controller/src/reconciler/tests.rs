@@ -1666,6 +1666,40 @@ async fn an_object_of_several_resources_has_a_reference_to_each_whoever_writes_i
     assert_eq!(again.change, Change::Unchanged);
 }
 
+/// The garbage collector would delete it with its first owner.
+#[tokio::test]
+async fn an_object_that_somebody_made_gets_no_owner_unless_it_has_one_or_the_reconciler_has_applied_it() {
+    let theirs = json!({"metadata": {"name": "a", "namespace": "ns"}, "data": {"text": "theirs"}});
+    let owner = json!({"apiVersion": "v1", "kind": "ConfigMap", "name": "other", "uid": "1"});
+    let mut owned = theirs.clone();
+    owned["metadata"]["ownerReferences"] = json!([owner]);
+    for (live, is_cached, applied_as, expected) in [
+        (&theirs, true, None, Err("ObjectConflict")),
+        (&theirs, false, None, Err("ObjectConflict")),
+        (&theirs, true, Some("other"), Err("ObjectConflict")),
+        (&theirs, true, Some(FORMER[0]), Ok(1)),
+        (&theirs, false, Some(MANAGER), Ok(1)),
+        (&owned, true, None, Ok(2)),
+        (&owned, false, None, Ok(2)),
+    ] {
+        let world = World::new();
+        let (note, empty) = (world.add("a", "one"), world.cached());
+        world.server.put(MAP, live.clone(), "user");
+        if let Some(manager) = applied_as {
+            let scope = Scope::new(&world.context, &note, manager);
+            scope.apply(&world.cached(), Apply::from(map("one")).owned(Ownership::None)).await.unwrap();
+        }
+        let before = world.server.object(MAP).unwrap();
+        let scope = Scope::new(&world.context, &note, MANAGER).formerly(FORMER);
+        let cache = if is_cached { world.cached() } else { empty };
+        let applied = scope.apply(&cache, Apply::from(map("ours")).owned(Ownership::Owner)).await;
+        let owners = applied.map(|applied| applied.object.owner_references().len()).map_err(|error| error.reason());
+        assert_eq!(owners, expected, "{applied_as:?} {is_cached}");
+        let live = world.server.object(MAP).unwrap();
+        assert_eq!(live == before, expected.is_err(), "{live}");
+    }
+}
+
 #[tokio::test]
 async fn a_conflict_ends_when_the_foreign_object_goes() {
     let world = World::new();
