@@ -34,6 +34,9 @@ use crate::report::Reason;
 /// Each call reads the whole state and does what is missing, regardless of what triggered it. Any `.await` may be the
 /// last, so each write must be idempotent, as [`Scope::apply`] and [`Scope::status`] are. The caches may lag behind the
 /// reconciler's own writes, but those two compare with the last write.
+///
+/// A cache that lacks an object does not show that it does not exist. An object whose content is generated, such as a
+/// password, is therefore applied with [`Apply::create_only`](super::Apply::create_only).
 pub trait Reconciler: Send + Sync + Sized + 'static {
     /// The type of the custom resource.
     type Resource: Kind;

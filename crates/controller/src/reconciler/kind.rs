@@ -82,7 +82,22 @@ pub(super) async fn apply<K: Kind>(
     params: &PatchParams,
     content: &Value,
 ) -> kube::Result<K> {
-    match Decoded::of(client::apply(api, what, params, content).await?) {
+    typed(client::apply(api, what, params, content).await?)
+}
+
+/// Reads an object, as watches read objects.
+pub(super) async fn get<K: Kind>(api: Api<K>, name: &str) -> kube::Result<K> {
+    let (requests, params) = (Request::new(api.resource_url()), GetParams::default());
+    let request = match K::metadata_api() {
+        true => requests.get_metadata(name, &params),
+        false => requests.get(name, &params),
+    };
+    let found: Untyped = api.into_client().request(request.map_err(kube::Error::BuildRequest)?).await?;
+    typed(found)
+}
+
+fn typed<K: Kind>(object: Untyped) -> kube::Result<K> {
+    match Decoded::of(object) {
         Decoded::Valid(object) => Ok(object),
         Decoded::Invalid(invalid) => Err(kube::Error::SerdeError(serde_json::Error::custom(invalid.cause))),
     }

@@ -16,6 +16,7 @@ pub struct Apply<K> {
     pub(super) ownership: Ownership,
     pub(super) conflicts: Conflicts,
     pub(super) dry_run: bool,
+    pub(super) create_only: bool,
 }
 
 /// The owner reference of an applied object.
@@ -47,7 +48,8 @@ pub enum Conflicts {
 
 impl<K> From<K> for Apply<K> {
     fn from(object: K) -> Apply<K> {
-        Apply { object, ownership: Ownership::default(), conflicts: Conflicts::default(), dry_run: false }
+        let (ownership, conflicts) = (Ownership::default(), Conflicts::default());
+        Apply { object, ownership, conflicts, dry_run: false, create_only: false }
     }
 }
 
@@ -63,6 +65,14 @@ impl<K> Apply<K> {
     #[must_use]
     pub fn on_conflict(self, conflicts: Conflicts) -> Apply<K> {
         Apply { conflicts, ..self }
+    }
+
+    /// Leaves an object that exists as it is, and returns it, whether or not the cache has seen it yet. What is
+    /// generated, such as a password, needs this: a cache that lags behind the last write lacks the object, and the
+    /// next reconcile would replace it with another one.
+    #[must_use]
+    pub fn create_only(self) -> Apply<K> {
+        Apply { create_only: true, ..self }
     }
 
     /// Makes the apply a dry run: the server returns the object that it would store, and stores nothing.

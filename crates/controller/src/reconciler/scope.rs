@@ -181,7 +181,7 @@ impl<'a, R: Kind> Scope<'a, R> {
                 cache.wake_on_change(&live, ResourceKey::of(&**self.resource));
                 Err(foreign(&apply.object))
             }
-            Some(live) if live.meta().deletion_timestamp.is_some() => Ok(unchanged(live)),
+            Some(live) if apply.create_only || live.meta().deletion_timestamp.is_some() => Ok(unchanged(live)),
             Some(live)
                 if !self.is_renamed(&apply, live.meta()) && !differs(&wanted, &encode(&*live)?, self.manager) =>
             {
@@ -304,6 +304,10 @@ impl<'a, R: Kind> Scope<'a, R> {
         let found = kind::metadata(self.api_of(object), &object.name_any()).await;
         match found.map_err(|source| failed(object, source))? {
             Some(found) if !self.may_write(apply, &found) => Err(foreign(object)),
+            Some(_) if apply.create_only => {
+                let found = kind::get(self.api_of(object), &object.name_any()).await;
+                Ok(unchanged(Arc::new(found.map_err(|source| failed(object, source))?)))
+            }
             Some(found) => self.write(apply, wanted, &found).await.map(updated),
             None => {
                 let created = self.send(apply, wanted, &ObjectMeta::default()).await;

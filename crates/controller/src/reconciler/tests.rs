@@ -168,6 +168,26 @@ async fn an_object_that_the_cache_has_not_seen_yet_is_not_created_twice() {
     assert_eq!(world.server.object(MAP).unwrap()["data"]["text"], "two");
 }
 
+/// The status that a reconcile writes may wake the next one before the cache has seen what it created.
+#[tokio::test]
+async fn what_is_generated_once_stays_whether_or_not_the_cache_has_seen_it() {
+    let world = World::new();
+    let (note, other) = (world.add("a", "one"), world.add("b", "one"));
+    let scope = Scope::new(&world.context, &note, MANAGER);
+    let generated = |text: &str| Apply::from(map(text)).create_only();
+    let empty = world.cached();
+    assert_eq!(scope.apply(&empty, generated("first")).await.unwrap().change, Change::Created);
+    for (cache, asked) in [(&world.cached(), 0), (&empty, 2)] {
+        world.asked();
+        let again = scope.apply(cache, generated("second")).await.unwrap();
+        assert_eq!((again.change, again.object.data.as_ref().unwrap()["text"].as_str()), (Change::Unchanged, "first"));
+        assert_eq!(world.asked(), vec![format!("GET {MAP}"); asked]);
+        let others = Scope::new(&world.context, &other, MANAGER).apply(cache, generated("theirs")).await;
+        assert_eq!(others.unwrap_err().reason(), "ObjectConflict");
+    }
+    assert_eq!(world.server.object(MAP).unwrap()["data"]["text"], "first");
+}
+
 #[tokio::test]
 async fn an_object_of_somebody_else_or_of_nobody_is_never_written() {
     let world = World::new();
