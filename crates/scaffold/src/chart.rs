@@ -12,6 +12,9 @@ use crate::{Error, Project, dockerfile};
 /// The folder of a project's charts.
 pub(crate) const FOLDER: &str = "helm-charts";
 
+/// The version of an entry that names none.
+const NEWEST: &str = "*";
+
 /// The files of a chart to add to a project.
 #[derive(Clone, Debug)]
 pub struct ChartFiles {
@@ -70,7 +73,7 @@ impl ChartFiles {
 /// to the project. Returns the given path for a chart that the project does not have.
 pub(crate) fn path(project: &Project, given: &str) -> String {
     // A chart that is fetched has its URL as its path.
-    if given.contains("://") {
+    if is_fetched(given) {
         return given.to_owned();
     }
     let plain = if given.starts_with('/') { given.trim_end_matches('/').to_owned() } else { joined("", given) };
@@ -81,6 +84,21 @@ pub(crate) fn path(project: &Project, given: &str) -> String {
     let in_image = dockerfile::source(project, given);
     let by_name = given.strip_prefix("/opt/helm/").map(|path| joined("", path)).filter(|path| exists(path));
     in_image.or(by_name).unwrap_or(plain)
+}
+
+/// Returns whether a chart in watches.yaml is a URL.
+pub(crate) fn is_fetched(given: &str) -> bool {
+    given.contains("://")
+}
+
+/// Returns where a project has the chart that was fetched from a URL. `wanted` is its version or digest: entries of
+/// watches.yaml may name one URL with several.
+pub fn fetched_place(url: &str, wanted: Option<&str>) -> String {
+    match wanted.filter(|wanted| *wanted != NEWEST) {
+        Some(digest) if digest.starts_with("sha256:") => format!("{url}@{digest}"),
+        Some(version) => format!("{url}:{version}"),
+        None => url.to_owned(),
+    }
 }
 
 /// Loads a project's chart, which is a folder or an archive.

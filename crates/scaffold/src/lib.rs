@@ -43,7 +43,7 @@ pub mod disk;
 mod error;
 mod lookups;
 
-pub use chart::ChartFiles;
+pub use chart::{ChartFiles, fetched_place};
 pub use create_api::{CreateApi, Native, Source, create_api};
 pub use error::Error;
 pub use gvk::Gvk;

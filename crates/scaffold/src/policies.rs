@@ -110,7 +110,7 @@ fn of_resources(watch: &Watch, plural: &str) -> [Json; 2] {
 fn of_objects(project: &Project, watches: &[Watch], account: &str) -> Result<[Json; 2], Error> {
     let (mut namespaces, mut kinds) = (Some(BTreeSet::new()), Some(BTreeSet::new()));
     for watch in watches {
-        let spelled = spelled_out(&*chart::of(project, &watch.chart)?);
+        let spelled = spelled_out(&*chart::of(project, &watch.place)?);
         join(&mut namespaces, &watch.objects["namespaces"], &spelled.namespaces);
         join(&mut kinds, &watch.objects["clusterScoped"], &spelled.kinds);
     }

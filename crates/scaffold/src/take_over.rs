@@ -127,7 +127,7 @@ fn roles(project: &mut Project) -> Result<Vec<String>, Error> {
     let has_roles = kustomize::path(project, "config/rbac").is_some();
     let (mut notes, mut done) = (Vec::new(), Vec::new());
     for (at, watch) in watches::read(project)?.into_iter().enumerate() {
-        if let Err(error) = chart::of(project, &watch.chart) {
+        if let Err(error) = chart::of(project, &watch.place) {
             let line = lines.line(&[&at.to_string(), "chart"]).map(|line| format!(":{line}")).unwrap_or_default();
             notes.push(format!("{}{line}: {error}; it is checked and gets a role once it is here", watches::PATH));
         } else if has_roles && !done.contains(&watch.gvk.lower()) {
@@ -167,7 +167,7 @@ fn closed_lookups(project: &Project) -> Result<Vec<String>, Error> {
     let lines = Lines::of(project.text(watches::PATH).unwrap_or_default(), 0);
     let note = |(at, watch): (usize, &watches::Watch)| {
         // A chart that does not load has been reported together with its role.
-        let closed = lookups::closed(watch, &*chart::of(project, &watch.chart).ok()?)?;
+        let closed = lookups::closed(watch, &*chart::of(project, &watch.place).ok()?)?;
         let line = lines.line(&[&at.to_string(), "chart"]).map(|line| format!(":{line}")).unwrap_or_default();
         Some(format!("{}{line}: {closed}", watches::PATH))
     };
@@ -206,7 +206,7 @@ fn override_types(project: &mut Project) -> Result<Vec<String>, Error> {
 fn objects(project: &mut Project) -> Result<Vec<String>, Error> {
     let mut notes = Vec::new();
     for (at, watch) in watches::read(project)?.into_iter().enumerate().rev() {
-        let Ok(chart) = chart::of(project, &watch.chart) else { continue };
+        let Ok(chart) = chart::of(project, &watch.place) else { continue };
         let spelled = spelled_out(&chart);
         let Some(place) = spelled.computed.iter().find(|computed| watch.leaves_open(computed.what)) else { continue };
         let key = format!("objects: {}", spelled.grant(|what| watch.leaves_open(what)));

@@ -13,8 +13,10 @@ pub(crate) const PATH: &str = "watches.yaml";
 #[derive(Clone, Debug)]
 pub(crate) struct Watch {
     pub(crate) gvk: Gvk,
-    /// The chart's folder or archive in the project.
+    /// The chart's folder or archive in the project, or its URL.
     pub(crate) chart: String,
+    /// Where the project has the chart: a chart that is fetched has a place of its own for each version of its URL.
+    pub(crate) place: String,
     /// Dotted paths and values that always apply.
     pub(crate) overrides: Vec<(String, String)>,
     /// Whether the entry says how its overrides are typed.
@@ -63,9 +65,11 @@ fn watch(project: &Project, entry: &Json) -> Watch {
     let sources = entry["valuesFrom"].as_array().map(Vec::as_slice).unwrap_or_default();
     let annotation = entry["valuesFromAnnotation"].as_bool().unwrap_or(entry["valuesFromAnnotation"].is_object());
     let overrides = entry["overrideValues"].as_object();
+    let chart = chart::path(project, &text("chart"));
     Watch {
         gvk: Gvk { group: text("group"), version: text("version"), kind: text("kind") },
-        chart: chart::path(project, &text("chart")),
+        place: place(&chart, &entry["pull"]),
+        chart,
         overrides: overrides.map(flat).unwrap_or_default(),
         has_overrides_type: !entry["overrideValuesType"].is_null(),
         reads_config_maps: annotation || sources.iter().any(|source| source["kind"] == "ConfigMap"),
@@ -86,6 +90,12 @@ fn watch(project: &Project, entry: &Json) -> Watch {
         undecided: undecided(|key| !entry[key].is_null()),
         grant: grant(&entry["lookup"]),
     }
+}
+
+/// Returns where the project has an entry's chart.
+fn place(chart: &str, pull: &Json) -> String {
+    let wanted = pull["digest"].as_str().or_else(|| pull["version"].as_str());
+    if chart::is_fetched(chart) { chart::fetched_place(chart, wanted) } else { chart.to_owned() }
 }
 
 /// Returns the group and kind of objects that an entry's resources, or their annotations, may depend on.

@@ -127,8 +127,8 @@ fn may_close(project: &Project, versions: &[&Watch], old: Option<&Json>) -> Resu
 }
 
 fn version(project: &Project, watch: &Watch, depth: usize, may_close: bool) -> Result<Json, Error> {
-    let loaded = chart::of(project, &watch.chart)?;
-    let texts = chart::text(project, &watch.chart);
+    let loaded = chart::of(project, &watch.place)?;
+    let texts = chart::text(project, &watch.place);
     let mut spec = values::describe(&loaded, &texts, Extent { has_others: watch.has_other_values, depth });
     spec["description"] = format!("The chart's values; {}/values.yaml has the defaults.", watch.chart).into();
     spec.as_object_mut().map(|spec| spec.remove("nullable"));

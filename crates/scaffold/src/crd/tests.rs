@@ -291,3 +291,38 @@ fn a_definition_that_became_too_large_leaves_subcharts_out() {
     let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"]["properties"];
     assert_eq!(spec["db"], json!({"x-kubernetes-preserve-unknown-fields": true, "nullable": true}));
 }
+
+#[test]
+fn kinds_with_two_versions_of_a_fetched_chart_get_the_fields_of_their_own() {
+    let entry = |kind: &str, pull: &str| {
+        format!("- {{group: web.my.domain, version: v1, kind: {kind}, chart: 'oci://r.io/web', pull: {{{pull}}}}}\n")
+    };
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let kinds = [
+        ("Old", "version: ^1".to_owned(), "oci://r.io/web:^1".to_owned()),
+        ("Pinned", format!("digest: '{digest}'"), format!("oci://r.io/web@{digest}")),
+        ("New", String::new(), "oci://r.io/web".to_owned()),
+    ];
+    let watches: String = kinds.iter().map(|(kind, pull, _)| entry(kind, pull)).collect();
+    let mut project = Project::from_files([("watches.yaml", watches)]);
+    for (kind, _, place) in &kinds {
+        let field = kind.to_lowercase();
+        let template = format!("{{{{ .Values.{field} }}}}");
+        let files = [
+            ("Chart.yaml", CHART.to_owned()),
+            ("values.yaml", format!("{field}: 1\n")),
+            ("templates/a.yaml", template),
+        ];
+        files.into_iter().for_each(|(name, text)| project.lend(format!("{place}/{name}"), text));
+    }
+    generate(&mut project, &[], Existing::Keep).unwrap();
+    for (kind, ..) in &kinds {
+        let field = kind.to_lowercase();
+        let path = format!("config/crd/bases/web.my.domain_{field}s.yaml");
+        let crd = yaml::parse(project.text(&path).unwrap()).unwrap();
+        let spec = &crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["spec"];
+        let fields: Vec<&String> = spec["properties"].as_object().unwrap().keys().collect();
+        // Other fields would be dropped, because only the chart reads the resource.
+        assert_eq!(fields, ["global", field.as_str()], "{spec}");
+    }
+}

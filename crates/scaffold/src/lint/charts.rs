@@ -26,7 +26,7 @@ pub(super) fn check(
     all: &[Document],
     line: Option<usize>,
 ) -> Result<Vec<Finding>, Error> {
-    let chart = chart::of(project, &watch.chart)?;
+    let chart = chart::of(project, &watch.place)?;
     let missing = chart.missing_dependencies();
     if !missing.is_empty() {
         let message = format!("subcharts of {} are missing: {}", watch.chart, missing.join(", "));

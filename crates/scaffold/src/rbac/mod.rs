@@ -108,8 +108,8 @@ pub(crate) fn kinds(project: &Project, watch: &Watch) -> Result<Vec<(String, Str
 
 /// Returns the objects that a watch's chart can render.
 fn seen(project: &Project, watch: &Watch) -> Result<render::Seen, Error> {
-    let chart = chart::of(project, &watch.chart)?;
-    let own = project.below(&watch.chart).filter(|(path, _)| path.starts_with("ci/") && path.ends_with("-values.yaml"));
+    let chart = chart::of(project, &watch.place)?;
+    let own = project.below(&watch.place).filter(|(path, _)| path.starts_with("ci/") && path.ends_with("-values.yaml"));
     let examples: Vec<(&str, &[u8])> = own.collect();
     let report = |done, planned| project.progress.report(Step { chart: &watch.chart, done, planned });
     Ok(render::all(chart, watch, &examples, &report))

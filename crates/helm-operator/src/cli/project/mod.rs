@@ -16,7 +16,7 @@ use std::process::ExitCode;
 
 use controller::report::chain;
 use scaffold::library::FOLDER as COPY;
-use scaffold::{Change, Project, disk, rbac};
+use scaffold::{Change, Project, disk, fetched_place, rbac};
 
 pub(crate) use create::Create;
 pub(crate) use generate::Generate;
@@ -25,6 +25,7 @@ pub(crate) use lint::Lint;
 
 use crate::manager::Operator;
 use crate::terminal::plain_lines;
+use crate::watches::Watch;
 use crate::{pull, watches};
 
 /// The reason why a command fails.
@@ -78,10 +79,16 @@ fn read(folder: &Path) -> Result<Project, Error> {
         let fetched = pull::archive(&watch)
             .map_err(|source| Error::Pull { kind: watch.kind.clone(), source: Box::new(source) })?;
         if let Some(archive) = fetched {
-            project.lend(watch.chart.display().to_string(), archive);
+            project.lend(place(&watch), archive);
         }
     }
     Ok(project)
+}
+
+/// Returns where the project has the fetched chart of a watch.
+fn place(watch: &Watch) -> String {
+    let wanted = watch.pull.as_ref().and_then(|pull| pull.source.wanted.as_ref()).map(ToString::to_string);
+    fetched_place(&watch.chart.display().to_string(), wanted.as_deref())
 }
 
 /// Reads the project, edits it and writes what changed. Prints each file and note.

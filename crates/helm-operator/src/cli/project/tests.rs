@@ -3,7 +3,9 @@
 use clap::FromArgMatches as _;
 
 use super::init::options;
+use super::place;
 use crate::cli::{Cli, Command, command};
+use crate::watches;
 
 fn parse(line: &str) -> Result<Command, String> {
     let matches = command("helm-operator").try_get_matches_from(line.split_whitespace()).map_err(|e| e.to_string())?;
@@ -54,4 +56,20 @@ fn the_tutorials_apis_parse() {
     ] {
         parse(line).unwrap();
     }
+}
+
+#[test]
+fn each_version_of_a_url_has_a_place_of_its_own_in_the_project() {
+    let digest = format!("sha256:{}", "0".repeat(64));
+    let placed = |chart: &str, pull: &str| {
+        let text = format!("- {{group: g, version: v1, kind: Shop, chart: '{chart}', pull: {{{pull}}}}}");
+        place(&watches::parse(&text, |_| None).unwrap().watches.remove(0))
+    };
+    let shop = "oci://r.io/shop";
+    assert_eq!(placed(shop, "version: ^1.2"), "oci://r.io/shop:^1.2");
+    assert_eq!(placed(shop, "version: 2.0.0"), "oci://r.io/shop:2.0.0");
+    assert_eq!(placed(shop, &format!("digest: '{digest}'")), format!("oci://r.io/shop@{digest}"));
+    // The default, written out or not.
+    assert_eq!((placed(shop, ""), placed(shop, "version: '*'")), (shop.to_owned(), shop.to_owned()));
+    assert_eq!(placed("https://r.io/shop.tgz", ""), "https://r.io/shop.tgz");
 }
