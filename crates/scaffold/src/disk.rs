@@ -18,7 +18,8 @@ use crate::{Change, Error, Project};
 /// Folders at a project's root that are never part of it.
 const BUILT: [&str; 3] = ["bin", "dist", "target"];
 
-/// Folders that are part of neither a project nor a chart.
+/// Folders that are part of neither a project nor a chart, and files of these names. Git runs the programs that the
+/// configuration of any repository names, so a chart must not bring one along.
 const FOREIGN: [&str; 2] = [".git", "node_modules"];
 
 /// The limits of a project. Broken links and sockets, such as editors leave behind, are not part of it.
@@ -33,7 +34,8 @@ pub fn read(folder: &Path) -> Result<Project, Error> {
         return Ok(Project::default());
     }
     let skips = |name: &str, about: &fs::Metadata| match about.is_dir() {
-        true => BUILT.contains(&name) || is_foreign(name),
+        _ if is_foreign(name) => true,
+        true => BUILT.contains(&name),
         // No chart or manifest is that large.
         false => about.len() > MAX_CHART_BYTES,
     };
@@ -57,8 +59,9 @@ pub fn read_built(folder: &Path, built: &str, project: &mut Project) -> Result<(
 /// Writes the changed files, and deletes the removed ones.
 ///
 /// # Errors
-/// Fails, without writing anything, if a file would be written through a link that leaves the folder, or is no longer
-/// what was read. Fails if a file or folder cannot be written; earlier files have been written then.
+/// Fails, without writing anything, if a file would be written through a link that leaves the folder or among the files
+/// of another tool, or is no longer what was read. Fails if a file or folder cannot be written; earlier files have been
+/// written then.
 pub fn write(folder: &Path, project: &Project) -> Result<(), Error> {
     for (name, _) in project.changes() {
         check(folder, name, project.before(name))?;
@@ -84,6 +87,10 @@ pub fn write(folder: &Path, project: &Project) -> Result<(), Error> {
 fn check(folder: &Path, name: &str, before: Option<&[u8]>) -> Result<(), Error> {
     if let Some(link) = leaving(folder, name) {
         return Err(Error::Leaves { link, folder: folder.display().to_string() });
+    }
+    // The name of a chart is the name of its folder.
+    if name.split('/').any(is_foreign) {
+        return Err(Error::Foreign(name.to_owned()));
     }
     let path = folder.join(name);
     let now = match fs::read(&path) {
@@ -176,14 +183,13 @@ fn is_remote(path: &str) -> bool {
 
 /// Reads the files of a folder from elsewhere, with the limits of a chart.
 fn files_below(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    let skips = |name: &str, about: &fs::Metadata| about.is_dir() && is_foreign(name);
-    let files = read_folder(folder, CHART_BOUNDS, &skips).map_err(|cause| refused(folder, cause))?;
+    let files = read_folder(folder, CHART_BOUNDS, &|name, _| is_foreign(name)).map_err(|cause| refused(folder, cause))?;
     Ok(files.into_iter().map(|file| (file.name, file.data.to_vec())).collect())
 }
 
-/// Returns whether the last part of the path is a folder of other tools.
+/// Returns whether the last part of the path belongs to other tools. On some disks, the case of letters does not matter.
 fn is_foreign(name: &str) -> bool {
-    name.rsplit('/').next().is_some_and(|last| FOREIGN.contains(&last))
+    name.rsplit('/').next().is_some_and(|last| FOREIGN.iter().any(|foreign| last.eq_ignore_ascii_case(foreign)))
 }
 
 /// Converts a read error; for a link that leaves the folder the error names the remedy.
@@ -207,7 +213,8 @@ fn archive(path: &str) -> Result<Vec<(String, Vec<u8>)>, Error> {
         return Err(Error::chart(path, "the archive is too large"));
     }
     let files = Chart::unpack(&bytes).map_err(|error| Error::chart(path, error))?;
-    Ok(files.into_iter().map(|file| (file.name, file.data.to_vec())).collect())
+    let own = files.into_iter().filter(|file| !file.name.split('/').any(is_foreign));
+    Ok(own.map(|file| (file.name, file.data.to_vec())).collect())
 }
 
 /// Returns the first link on the path of a project's file that leaves the project, or whose target does not exist.
@@ -422,6 +429,38 @@ mod tests {
         let files = read_chart(chart.to_str().unwrap()).unwrap();
         let names: Vec<_> = files.files().map(|(name, _)| name.to_owned()).collect();
         assert_eq!(names, ["Chart.yaml", "bin/run.sh", "dist/a.js"]);
+    }
+
+    #[test]
+    fn the_files_of_other_tools_come_from_no_folder_and_no_archive() {
+        let (around, chart) = chart();
+        for name in [".git/config", "files/.GIT", "files/node_modules/a.js"] {
+            let file = chart.join(name);
+            fs::create_dir_all(file.parent().unwrap()).unwrap();
+            fs::write(file, "x").unwrap();
+        }
+        let archive = around.path().join("app.tgz");
+        let packs = ["czf", archive.to_str().unwrap(), "-C", around.path().to_str().unwrap(), "app"];
+        assert!(std::process::Command::new("tar").args(packs).status().unwrap().success());
+        for path in [&chart, &archive] {
+            let files = read_chart(path.to_str().unwrap()).unwrap();
+            let names: Vec<_> = files.files().map(|(name, _)| name.to_owned()).collect();
+            assert_eq!(names, ["Chart.yaml"], "{}", path.display());
+        }
+        assert!(!read(&chart).unwrap().contains("files/.GIT"));
+    }
+
+    #[test]
+    fn nothing_is_written_among_the_files_of_other_tools() {
+        let folder = tempfile::tempdir().unwrap();
+        for name in ["helm-charts/.git/config", ".git/hooks/pre-commit", "helm-charts/app/.Git"] {
+            let mut project = Project::default();
+            project.create("a", "x");
+            project.create(name, "x");
+            let error = write(folder.path(), &project).unwrap_err().to_string();
+            assert!(error.starts_with(&format!("{name} is of git ")), "{error}");
+            assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
+        }
     }
 
     fn all_of(error: &dyn std::error::Error) -> String {

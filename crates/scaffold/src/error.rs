@@ -77,6 +77,9 @@ pub enum Error {
         "the link {link} leaves {folder}: remove it, or put what it links to in its place; of a chart whose files you trust, 'helm package' makes an archive that holds them"
     )]
     Leaves { link: String, folder: String },
+    /// A chart has the name of another tool's folder.
+    #[error("{0} is of git or of another tool; nothing is written: give the chart another name")]
+    Foreign(String),
     /// A file has another content than when the project was read, or is new.
     #[error(
         "{0} changed while the command ran, or is too large to be read; nothing is written: run the command again, or move the file away"
