@@ -92,21 +92,24 @@ impl Source {
     }
 
     /// Returns a name of the source in the cache. A version without encryption is another source, because anyone in the
-    /// network may decide what that has. A digest names one chart either way, and an archive's URL has its scheme.
-    fn name(&self) -> String {
+    /// network may decide what that has. A digest names one chart either way, and an archive's URL has its scheme. With a
+    /// key, it is another source again: what is kept without one, which nobody vouches for, does not take its place.
+    fn name(&self, key: Option<&Key>) -> String {
         let wanted = self.wanted.as_ref().map(|wanted| format!(" {wanted}")).unwrap_or_default();
         let is_open = self.plain && matches!(self.wanted, Some(Wanted::Version(_) | Wanted::Range { .. }));
         let how = if is_open { " without encryption" } else { "" };
-        format!("{}{wanted}{how}", self.location)
+        let signed = if key.is_some() { " with a signature" } else { "" };
+        format!("{}{wanted}{how}{signed}", self.location)
     }
 
     /// Returns the chart that was last kept, without any request. It is checked as if it had just been fetched.
     pub fn cached(&self, cache: &Cache, key: Option<&Key>) -> Option<Fetched> {
-        let entry = cache.entry(&self.name())?;
+        let name = self.name(key);
+        let entry = cache.entry(&name)?;
         self.check(&entry, key).ok()?;
         let digest = archive_of(&entry).ok()?;
         let archive = cache.archive(&digest)?;
-        cache.serve(&self.name(), &digest);
+        cache.serve(&name, &digest);
         Some(Fetched::new(archive, digest, entry))
     }
 
@@ -145,7 +148,7 @@ impl Source {
         let version = match &self.wanted {
             Some(Wanted::Range { text, constraint }) => {
                 let found = registry.newest(text, constraint).await?;
-                self.not_older(cache, text, &found)?;
+                self.not_older((cache, key), text, &found)?;
                 Some(found)
             }
             Some(Wanted::Version(version)) => Some(tag(version)),
@@ -164,7 +167,7 @@ impl Source {
         let content = manifest::chart(&manifest)?;
         let manifest = String::from_utf8(manifest).map_err(|_| Error::Manifest("a manifest that is not text"))?;
         let entry = Entry {
-            source: self.name(),
+            source: self.name(key),
             version: version.map(|tag| tag.replace('_', "+")),
             manifest: Some(manifest),
             signatures,
@@ -181,8 +184,8 @@ impl Source {
     /// Fails if the newest version in a range is older than the one that was kept before. A registry that lost tags,
     /// by a restore or a list that was cut, would otherwise take every release back, and what the newer chart added
     /// with it.
-    fn not_older(&self, cache: &Cache, range: &str, found: &str) -> Result<(), Error> {
-        let Some(before) = cache.entry(&self.name()).and_then(|entry| entry.version) else { return Ok(()) };
+    fn not_older(&self, (cache, key): (&Cache, Option<&Key>), range: &str, found: &str) -> Result<(), Error> {
+        let Some(before) = cache.entry(&self.name(key)).and_then(|entry| entry.version) else { return Ok(()) };
         match is_older(found, &before) {
             false => Ok(()),
             true => Err(Error::Older { range: range.to_owned(), found: found.replace('_', "+"), before }),
@@ -202,7 +205,7 @@ impl Source {
         let digest = Digest::of(&content);
         let (version, manifest) = (None, None);
         let entry =
-            Entry { source: self.name(), version, manifest, signatures: Vec::new(), archive: digest.to_string() };
+            Entry { source: self.name(key), version, manifest, signatures: Vec::new(), archive: digest.to_string() };
         self.check(&entry, key)?;
         Ok((entry, cache.put_archive(&digest, &content)?))
     }

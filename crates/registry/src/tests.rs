@@ -351,6 +351,23 @@ async fn with_a_key_only_a_signed_chart_is_used_from_the_registry_or_the_cache()
 }
 
 #[tokio::test]
+async fn what_is_kept_without_a_key_does_not_take_the_place_of_a_signed_chart() {
+    let (server, (_folder, cache), pair) = (Server::start().await, cache(), Pair::new());
+    let (source, key) = (server.source("^1"), pair.public());
+    server.sign(&server.push("1.0.0", b"one"), &pair);
+    server.tags(&["1.0.0"]);
+    let signed = kept(&source, &cache, with(&key)).await;
+    server.push("1.1.0", b"two");
+    server.tags(&["1.0.0", "1.1.0"]);
+    let unsigned = kept(&source, &cache, Access::default()).await;
+    assert!(source.fetch(&cache, with(&key)).await.unwrap_err().is_unverified());
+    assert_eq!(source.cached(&cache, Some(&key)), Some(signed.clone()), "it serves on");
+    assert_eq!(source.cached(&cache, None), Some(unsigned));
+    server.tags(&["1.0.0"]);
+    assert_eq!(source.fetch(&cache, with(&key)).await.unwrap(), signed, "nothing newer was there before");
+}
+
+#[tokio::test]
 async fn a_registry_sees_a_token_and_nobody_else_sees_it() {
     let (server, elsewhere, (_folder, cache)) = (Server::start().await, Server::start().await, cache());
     let config = json!({"auths": {&server.host: {"username": "me", "password": "s3cret"}}}).to_string();
