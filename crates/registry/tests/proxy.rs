@@ -130,6 +130,14 @@ async fn a_chart_comes_through_the_proxy_that_the_environment_names() {
             assert!(head.to_lowercase().contains("proxy-authorization: basic bwu6cznjcmv0\r\n"), "{behaviour}: {head}");
         }
     }
+    // The tunnel is asked for in plain text, so no other proxy gets the password.
+    for scheme in ["https", "socks5"] {
+        let other = format!("{scheme}://me:s3cret@127.0.0.1:{through}");
+        let (is_fetched, said) = fetch(folder.path(), port, &[("HTTPS_PROXY", &*other)]).await;
+        let expected = format!("the proxy {scheme}://127.0.0.1:{through}/ is not asked: only one at http:// is");
+        assert!(!is_fetched && said.contains(&expected) && !said.contains("s3cret"), "{said}");
+        assert_eq!(*asked.lock().unwrap(), [""; 0]);
+    }
     // A proxy that is away is an error that does not quote its password.
     let (is_fetched, said) = fetch(folder.path(), port, &[("HTTPS_PROXY", "http://me:s3cret@127.0.0.1:1")]).await;
     assert!(!is_fetched && said.contains("localhost") && !said.contains("s3cret"), "{said}");

@@ -1,5 +1,6 @@
 //! Opens connections: over TLS, and through the proxy that the environment names (`HTTPS_PROXY`, `NO_PROXY`).
 
+use std::future::ready;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::uri::Scheme;
 use http::{Request, Response, Uri};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt as _, Empty};
@@ -87,6 +89,11 @@ impl Service<Uri> for Proxied {
             let connecting = self.direct.call(to);
             return Box::pin(async move { connecting.await.map_err(Into::into) });
         };
+        // The tunnel speaks plain HTTP: a proxy behind TLS or of another protocol would get the password in the clear.
+        if proxy.uri().scheme() != Some(&Scheme::HTTP) {
+            let refused = format!("the proxy {} is not asked: only one at http:// is", proxy.uri());
+            return Box::pin(ready(Err(BoxError::from(refused))));
+        }
         let mut tunnel = Tunnel::new(proxy.uri().clone(), self.direct.clone());
         if let Some(authorization) = proxy.basic_auth() {
             tunnel = tunnel.with_auth(authorization.clone());
