@@ -2,43 +2,101 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kube::Object;
+use crate::kube::{MANAGED_BY_LABEL, Object};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
-/// Returns whether an object grants or limits something. A mixture of the chart's and the live one, or a part of the live
-/// one, may then allow more than either.
+/// The ends of the names of kinds that grant or limit something, of whichever API group: also `ReferenceGrant` and
+/// `AuthorizationPolicy`. Less of such an object may allow more.
+const GRANTS: [&str; 9] = [
+    "Role",
+    "Binding",
+    "Policy",
+    "Grant",
+    "Quota",
+    "LimitRange",
+    "Constraints",
+    "Authentication",
+    "WebhookConfiguration",
+];
+
+/// The fields below which a chart may generate texts: certificates, checksums, passwords in the environment.
+const GENERATED: [&str; 3] = ["caBundle", "annotations", "env"];
+
+/// Returns whether an object must be the chart's or the live one as a whole: a mixture may allow more than either, such as
+/// the live image with the chart's privileges. The entries of a Secret or ConfigMap are independent, and any of them may
+/// be generated.
 pub(super) fn is_whole(object: &Object) -> bool {
-    match object.group() {
-        // OpenShift also serves roles and bindings in its own group.
-        RBAC | "authorization.openshift.io" => true,
-        "" => matches!(&*object.kind, "LimitRange" | "ResourceQuota"),
-        "networking.k8s.io" => object.kind == "NetworkPolicy",
-        _ => false,
-    }
+    !(object.group().is_empty() && matches!(&*object.kind, "Secret" | "ConfigMap"))
 }
 
-/// Returns whether a recorded object is the rendered or the live one as a whole. Of its metadata, only the labels of a
-/// ClusterRole count: they add its rules to roles that aggregate others.
+/// Returns whether a recorded object is the rendered or the live one as a whole. Of the rendered one, generated texts may
+/// differ; of the live one, a grant or limit lacks nothing, and other objects lack what the server sets by default. Of the
+/// metadata, only labels count: they select objects, and decide what a namespace allows.
 pub(super) fn is_as_whole(recorded: &Value, rendered: Option<&Value>, live: &Value) -> bool {
-    let wanted = content(recorded);
-    if rendered.is_some_and(|rendered| content(rendered) == wanted && has_labels(recorded, rendered)) {
+    if rendered.is_some_and(|rendered| shape(recorded) == shape(rendered) && has_labels(recorded, rendered)) {
         return true;
     }
     // Drops what the server sets in a ClusterRole that aggregates others.
     let Ok(live) = Object::new(live.clone()).map(|live| live.as_sent()) else { return false };
     let all = content(&live);
-    is_covered(&wanted, Some(&all), Some(&all)) && has_labels(recorded, &live)
+    let needed = is_grant(recorded).then_some(&all);
+    is_covered(&content(recorded), needed, Some(&all)) && has_labels(recorded, &live)
 }
 
-/// Returns whether another object has all labels of a recorded ClusterRole.
+fn is_grant(object: &Value) -> bool {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    GRANTS.iter().any(|end| kind.ends_with(end))
+}
+
+/// Returns whether another object has all labels of a recorded one. Every writer of a release sets the omitted one.
 fn has_labels(recorded: &Value, other: &Value) -> bool {
     fn labels(object: &Value) -> Option<&Map<String, Value>> {
         object.pointer("/metadata/labels")?.as_object()
     }
-    let is_role = recorded["kind"] == "ClusterRole";
-    let has = |(name, value): (&String, &Value)| labels(other).and_then(|labels| labels.get(name)) == Some(value);
-    !is_role || labels(recorded).into_iter().flatten().all(has)
+    let has = |(name, value): (&String, &Value)| {
+        name == MANAGED_BY_LABEL || labels(other).and_then(|labels| labels.get(name)) == Some(value)
+    };
+    labels(recorded).into_iter().flatten().all(has)
+}
+
+/// Returns an object's content without the texts that the chart may have generated.
+fn shape(object: &Value) -> Value {
+    // The policies of some controllers match annotations.
+    let names = if is_grant(object) { &GENERATED[..1] } else { &GENERATED[..] };
+    let mut shape = content(object);
+    hide_below(&mut shape, names);
+    shape
+}
+
+/// Hides the texts below fields of these names.
+fn hide_below(value: &mut Value, names: &[&str]) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match names.contains(&name.as_str()) {
+                    true => hide_texts(value),
+                    false => hide_below(value, names),
+                }
+            }
+        }
+        Value::Array(items) => items.iter_mut().for_each(|item| hide_below(item, names)),
+        _ => {}
+    }
+}
+
+/// Hides a text, those of a map, or the values of a list of variables.
+fn hide_texts(value: &mut Value) {
+    let hide = |value: &mut Value| {
+        if value.is_string() {
+            *value = Value::Null;
+        }
+    };
+    match value {
+        Value::Object(texts) => texts.values_mut().for_each(hide),
+        Value::Array(variables) => variables.iter_mut().filter_map(|one| one.get_mut("value")).for_each(hide),
+        text => hide(text),
+    }
 }
 
 /// Returns an object without its metadata and status, as the server would store it: an empty list equals a missing one,
@@ -96,7 +154,8 @@ fn set_policy_defaults(spec: &mut Map<String, Value>) {
     }
 }
 
-/// Returns whether each part of a recorded value is rendered or live, and no rendered part is missing.
+/// Returns whether each part of a recorded value is rendered or live, and no rendered part is missing. Items of a live list
+/// count only under their own names.
 pub(super) fn is_covered(recorded: &Value, rendered: Option<&Value>, live: Option<&Value>) -> bool {
     if rendered == Some(recorded) {
         return true;
@@ -117,7 +176,8 @@ pub(super) fn is_covered(recorded: &Value, rendered: Option<&Value>, live: Optio
             let (rendered, live) = (rendered.filter(|_| same_length(rendered)), live.filter(|_| same_length(live)));
             (rendered.is_some() || live.is_some())
                 && items.iter().enumerate().all(|(at, item)| {
-                    is_covered(item, rendered.and_then(|all| all.get(at)), live.and_then(|all| all.get(at)))
+                    let live = live.and_then(|all| all.get(at)).filter(|live| live.get("name") == item.get("name"));
+                    is_covered(item, rendered.and_then(|all| all.get(at)), live)
                 })
         }
         Value::Null => live.is_none_or(Value::is_null),
@@ -137,19 +197,96 @@ mod tests {
     }
 
     #[test]
-    fn what_grants_or_limits_something_is_whole() {
+    fn everything_but_the_entries_of_secrets_and_config_maps_is_whole() {
         for (api_version, kind, expected) in [
-            ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", true),
-            ("authorization.openshift.io/v1", "Role", true),
-            ("networking.k8s.io/v1", "NetworkPolicy", true),
-            ("networking.k8s.io/v1", "Ingress", false),
-            ("v1", "ResourceQuota", true),
-            ("v1", "LimitRange", true),
             ("v1", "Secret", false),
-            ("example.com/v1", "ResourceQuota", false),
+            ("v1", "ConfigMap", false),
+            ("v1", "Namespace", true),
+            ("apps/v1", "Deployment", true),
+            ("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", true),
+            ("example.com/v1", "Secret", true),
         ] {
             let object = Object::new(object(api_version, kind, json!({}))).unwrap();
             assert_eq!(is_whole(&object), expected, "{api_version} {kind}");
+        }
+    }
+
+    #[test]
+    fn what_grants_or_limits_something_lacks_nothing_of_the_live_one() {
+        for (kind, expected) in [
+            ("ClusterRole", true),
+            ("RoleBinding", true),
+            ("NetworkPolicy", true),
+            ("AuthorizationPolicy", true),
+            ("MutatingAdmissionPolicyBinding", true),
+            ("ValidatingWebhookConfiguration", true),
+            ("ReferenceGrant", true),
+            ("ResourceQuota", true),
+            ("LimitRange", true),
+            ("SecurityContextConstraints", true),
+            ("Deployment", false),
+            ("Service", false),
+        ] {
+            let with = |spec: Value| object("example.com/v1", kind, json!({"spec": spec}));
+            let (part, all) = (with(json!({"a": "1"})), with(json!({"a": "1", "only": "x"})));
+            assert_eq!(is_as_whole(&part, None, &all), !expected, "{kind}");
+            assert!(is_as_whole(&all, None, &all), "{kind}");
+        }
+    }
+
+    #[test]
+    fn a_workload_is_the_charts_apart_from_generated_texts_or_the_live_one() {
+        let pod = |image: &str, privileged: bool, checksum: &str, password: &str| {
+            let context = json!({"privileged": privileged});
+            let env = json!([{"name": "PASSWORD", "value": password}]);
+            let container = json!({"name": "a", "image": image, "securityContext": context, "env": env});
+            let metadata = json!({"annotations": {"checksum": checksum}});
+            let template = json!({"metadata": metadata, "spec": {"containers": [container]}});
+            object("apps/v1", "Deployment", json!({"spec": {"replicas": 1, "template": template}}))
+        };
+        let (live, chart) = (pod("users", false, "1", "old"), pod("charts", true, "2", "new"));
+        let mut scaled = pod("charts", true, "1", "old");
+        scaled["spec"]["replicas"] = 3.into();
+        for (behaviour, recorded, live, expected) in [
+            ("the chart's", &chart, &live, true),
+            ("the live one", &live, &live, true),
+            ("the chart's with generated texts", &pod("charts", true, "1", "old"), &scaled, true),
+            ("the live image with the chart's privileges", &pod("users", true, "1", "old"), &live, false),
+        ] {
+            assert_eq!(is_as_whole(recorded, Some(&chart), live), expected, "{behaviour}");
+            assert!(is_covered(recorded, Some(&chart), Some(live)), "{behaviour}");
+        }
+    }
+
+    #[test]
+    fn a_webhook_may_have_a_generated_certificate_but_no_parts_of_two() {
+        let webhook = |policy: &str, path: &str, bundle: &str| {
+            let service = json!({"name": "s", "namespace": "ns", "path": path});
+            let config = json!({"service": service, "caBundle": bundle});
+            let webhooks = json!([{"name": "a.b.c", "failurePolicy": policy, "clientConfig": config}]);
+            let kind = "ValidatingWebhookConfiguration";
+            object("admissionregistration.k8s.io/v1", kind, json!({"webhooks": webhooks}))
+        };
+        let (live, chart) = (webhook("Ignore", "/old", "b2xk"), webhook("Fail", "/new", "bmV3"));
+        assert!(is_as_whole(&webhook("Fail", "/new", "b2xk"), Some(&chart), &live));
+        assert!(!is_as_whole(&webhook("Ignore", "/new", "b2xk"), Some(&chart), &live));
+    }
+
+    #[test]
+    fn the_labels_of_a_namespace_are_the_charts_or_live_as_a_whole() {
+        let namespace = |enforce: &str, version: &str| {
+            let labels = json!({
+                "pod-security.kubernetes.io/enforce": enforce, "pod-security.kubernetes.io/enforce-version": version,
+                "app.kubernetes.io/managed-by": "chart",
+            });
+            object("v1", "Namespace", json!({"metadata": {"name": "x", "labels": labels}}))
+        };
+        let (mut live, chart) = (namespace("baseline", "v1.20"), namespace("restricted", "latest"));
+        live["metadata"]["labels"]["app.kubernetes.io/managed-by"] = "Helm".into();
+        for (recorded, expected) in
+            [(namespace("baseline", "v1.20"), true), (chart.clone(), true), (namespace("restricted", "v1.20"), false)]
+        {
+            assert_eq!(is_as_whole(&recorded, Some(&chart), &live), expected, "{recorded}");
         }
     }
 
@@ -249,6 +386,13 @@ mod tests {
             ("one item more", &roles(&["a", "b"]), Some(&roles(&["a"])), Some(&roles(&["a"])), false),
             ("one item more, all live", &roles(&["a", "b"]), Some(&roles(&["a"])), Some(&roles(&["a", "b"])), true),
             ("no items", &roles(&[]), Some(&roles(&["a"])), Some(&roles(&["a"])), false),
+            (
+                "the live value of another name",
+                &json!([{"name": "A", "value": "2"}]),
+                Some(&json!([{"name": "A", "value": "1"}])),
+                Some(&json!([{"name": "B", "value": "2"}])),
+                false,
+            ),
         ] {
             assert_eq!(is_covered(recorded, rendered, live), expected, "{behaviour}");
         }

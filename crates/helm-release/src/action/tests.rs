@@ -2594,6 +2594,29 @@ async fn a_role_of_parts_of_the_charts_and_the_live_one_is_refused() {
 }
 
 #[tokio::test]
+async fn a_pod_of_parts_of_the_charts_and_the_live_one_is_refused() {
+    let world = World::new();
+    world.server.serve("example.com/v1", "Runner", "runners");
+    let runner = |image: &str, privileged: bool, checksum: &str| {
+        let mut runner = object("example.com/v1", "Runner", "r");
+        let (annotations, pod) = (json!({"checksum": checksum}), json!({"image": image, "privileged": privileged}));
+        runner["spec"] = json!({"template": {"metadata": {"annotations": annotations}, "spec": pod}});
+        runner
+    };
+    world.install(&candidate(&[runner("users", false, "1")])).await;
+    let chart = candidate(&[runner("charts", true, "2")]);
+    for (recorded, is_admitted) in [
+        (runner("users", true, "1"), false),
+        (runner("charts", true, "3"), false),
+        (runner("charts", true, "1"), true),
+        (runner("users", false, "1"), true),
+    ] {
+        let admission = judged_with(&world, &chart, &[recorded]).await;
+        assert_eq!(matches!(admission, Admission::Admitted(_)), is_admitted, "{admission:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_test_that_the_chart_does_not_have_is_not_sealed() {
     let world = World::new();
     let chart = Candidate { hooks: vec![sample::hook("t", &[HookEvent::Test])], ..candidate(&[map("a", "1")]) };

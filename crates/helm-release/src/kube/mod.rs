@@ -62,7 +62,7 @@ pub use writes::write::{ApplyMethod, Policy};
 
 pub(crate) use hooks::{HookRun, Journal, JournalError, Patience};
 pub(crate) use live_state::ownership::Rule;
-pub(crate) use objects::decorate::is_kept;
+pub(crate) use objects::decorate::{MANAGED_BY_LABEL, is_kept};
 pub(crate) use objects::documents::without_objects;
 pub(crate) use objects::duplicate::last_of_each;
 pub(crate) use objects::object::recorded_objects;
