@@ -5,7 +5,8 @@
 //! intentional, so the chart's value wins.
 //!
 //! An object that can be compared with nothing is left out of what is admitted: a later rollback would create it. Its kind
-//! is not served, or it would be deleted once it finished.
+//! is not served, or it would be deleted once it finished. If the chart renders it as well, the chart's form takes its
+//! place: otherwise the record would lack it when it is compared again.
 
 use super::compare::{is_as_whole, is_covered, is_whole};
 use super::keys::served;
@@ -97,13 +98,29 @@ pub async fn admit(
     let is_whole = !all.iter().any(is_left_out);
     let manifest =
         if is_whole { Some(release.manifest.clone()) } else { without_objects(&release.manifest, is_left_out)? };
-    let Some(manifest) = manifest else {
+    let Some(mut manifest) = manifest else {
         return Ok(Admission::Refused("a list in it has objects that nothing proves, besides others".into()));
     };
+    let replaced: Vec<ObjectKey> =
+        all.iter().filter(|object| is_left_out(object)).map(|object| object.key(namespace)).collect();
+    add_rendered(&mut manifest, candidate, |object| replaced.contains(&object.key(namespace)))?;
     let has_hooks = run_the_same(&release.hooks, &candidate.hooks);
     let hooks = if has_hooks { release.hooks.clone() } else { not_run(&candidate.hooks) };
     let release = Sealed::new(Release { manifest, hooks, ..release.clone() }, recorded.content());
     Ok(Admission::Admitted(Admitted { release, is_as_stored: is_whole && has_hooks }))
+}
+
+/// Adds the chart's documents of these objects to a manifest, unless one of them is in a list with others.
+fn add_rendered(manifest: &mut String, candidate: &Candidate, is_added: impl Fn(&Object) -> bool) -> Result<(), Error> {
+    if !candidate.objects.iter().any(&is_added) {
+        return Ok(());
+    }
+    let Some(rendered) = without_objects(&candidate.manifest, |object| !is_added(object))? else { return Ok(()) };
+    if !manifest.is_empty() && !manifest.ends_with('\n') {
+        manifest.push('\n');
+    }
+    manifest.push_str(&rendered);
+    Ok(())
 }
 
 /// Returns the keys, as written, of the recorded objects if each is what the chart renders or what is live. Leaves out those

@@ -2563,7 +2563,29 @@ async fn a_finished_object_is_sealed_only_with_the_charts_metadata() {
             panic!("it is refused");
         };
         let sealed = kube::recorded_objects(&admitted.release.get().manifest, "ns").unwrap();
-        assert_eq!((sealed.len() == 1, admitted.is_as_stored), (is_kept, is_kept));
+        let queues: Vec<_> = sealed.iter().map(|job| job.body["metadata"]["labels"]["queue"].as_str()).collect();
+        assert_eq!((queues, admitted.is_as_stored), (vec![Some("a")], is_kept));
+    }
+}
+
+#[tokio::test]
+async fn a_finished_job_that_each_render_changes_stays_in_a_record_that_loses_its_proof_twice() {
+    let render = |parallelism: u32| {
+        let mut job = object("batch/v1", "Job", "load");
+        job["spec"] = json!({"ttlSecondsAfterFinished": 5, "parallelism": parallelism});
+        candidate(&[map("a", "1"), job])
+    };
+    let world = World::new();
+    world.install(&render(1)).await;
+    world.server.remove("/apis/batch/v1/namespaces/ns/jobs/load");
+    let mut manifest = render(1).manifest;
+    for again in 2..4 {
+        let admission = judged(&world, &render(again), |release| release.manifest = manifest).await;
+        let Admission::Admitted(admitted) = admission else { panic!("render {again}: {admission:?}") };
+        manifest = admitted.release.get().manifest.clone();
+        let sealed = kube::recorded_objects(&manifest, "ns").unwrap();
+        let found: Vec<_> = sealed.iter().map(|one| (&*one.name, one.body["spec"]["parallelism"].as_u64())).collect();
+        assert_eq!(found, [("a", None), ("load", Some(u64::from(again)))], "in the chart's form");
     }
 }
 
