@@ -101,8 +101,8 @@ fn untyped_overrides(watch: &Watch) -> Option<String> {
     }
     Some(format!(
         "override values {} are numbers, booleans or null here, and strings in operator-sdk: set overrideValuesType in watches.yaml, to string or typed; \
-         until then each release that operator-sdk made keeps strings, and users who may write a release's record can make it look like one: the string \"false\" \
-         is true for a template",
+         until then each release that operator-sdk made keeps strings, and users who may write a resource's status can make it look like one: the string \
+         \"false\" is true for a template",
         keys.join(", ")
     ))
 }
@@ -192,7 +192,7 @@ mod tests {
         let keys = ", overrideValues: {a: '1', b: text, c.d: 'false'}";
         let found = findings(keys, "", "{}");
         assert!(found[0].starts_with("override values a, c.d are numbers, booleans or null here"), "{found:?}");
-        assert!(found[0].contains("users who may write a release's record can make it look like one"), "{found:?}");
+        assert!(found[0].contains("users who may write a resource's status can make it look like one"), "{found:?}");
         assert_eq!(findings(&format!("{keys}, overrideValuesType: typed"), "", "{}"), [""; 0]);
     }
 }

@@ -263,6 +263,7 @@ mod tests {
                 revision: 3,
                 chart: "shop-0.2.0".into(),
                 app_version: "1.6".into(),
+                override_values_are_strings: false,
             }),
             next_attempt: Timestamp::from_second(72).ok(),
             remarks: vec!["Drifted: x".into()],

@@ -209,7 +209,7 @@ impl StepContext<'_> {
         // The chart's digest, which comes first, also covers the override values.
         let others = NamedInput::iter().filter(|input| !matches!(input, NamedInput::Chart | NamedInput::Overrides));
         all.extend(others.filter_map(|input| self.input(input)));
-        all.extend(self.keeps_strings().then(|| json!("override values are strings")));
+        all.extend(self.keeps_strings(primary).then(|| json!("override values are strings")));
         inputs::with_scheme(&digest_json(&all.into()), &inputs::own_digest(primary))
     }
 

@@ -219,7 +219,7 @@ impl StepContext<'_> {
             first_deployed: release.first_deployed(),
             interrupted: interrupted.map(|marks| marks.inputs.clone()),
             taken_over: release.is_taken_over(),
-            string_overrides: release.has_string_overrides(),
+            string_overrides: release.has_string_overrides(primary),
         })
     }
 

@@ -102,6 +102,10 @@ pub(crate) struct DeployedRelease {
     /// The chart's `appVersion`.
     #[serde(default, deserialize_with = "interned")]
     pub(crate) app_version: Arc<str>,
+    /// Whether override values are strings in this release, because operator-sdk created it. The records show it as well,
+    /// but users may write them.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) override_values_are_strings: bool,
 }
 
 /// Decodes an interned string: most conditions have the same content, and those of one resource share their times.
@@ -505,6 +509,7 @@ mod tests {
             revision: 1,
             chart: "memcached-0.1.0".into(),
             app_version: "1.6".into(),
+            override_values_are_strings: false,
         };
         let objects = ObjectCount { ready: 4, total: 4 };
         Facts { generation: 1, release: Some(release), notes: Some("hello\n".into()), objects, ..Facts::default() }

@@ -95,7 +95,7 @@ mod tests {
 
     fn facts(revision: u32, objects: usize) -> Facts {
         let (name, chart) = ("a".into(), "shop-0.2.0".into());
-        let release = DeployedRelease { name, revision, chart, app_version: "".into() };
+        let release = DeployedRelease { name, revision, chart, ..DeployedRelease::default() };
         let objects = ObjectCount { ready: objects, total: objects };
         Facts { generation: 1, release: Some(release), objects, ..Facts::default() }
     }

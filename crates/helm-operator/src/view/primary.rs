@@ -94,6 +94,13 @@ impl Primary {
         self.status.deployed_release.as_ref().map_or(0, |release| release.revision)
     }
 
+    /// Returns whether the status confirms that override values may be strings in its release: operator-sdk wrote it, or this
+    /// operator has found it before.
+    pub(crate) fn may_have_string_overrides(&self) -> bool {
+        let is_known = self.status.deployed_release.as_ref().is_some_and(|release| release.override_values_are_strings);
+        self.has_manifest || is_known
+    }
+
     /// Returns the namespace of its release: its own, or the configured one for a cluster-scoped resource.
     pub(crate) fn namespace(&self) -> &str {
         &self.key.namespace

@@ -114,7 +114,7 @@ async fn traced(
     contents: Contents,
 ) -> Result<(Vec<Row>, Vec<String>), String> {
     let (renderer, spec) = (found.controller.renderer.clone(), found.primary.spec.clone());
-    let keeps_strings = found.records.as_ref().is_some_and(|release| release.has_string_overrides());
+    let keeps_strings = found.records.as_ref().is_some_and(|release| release.has_string_overrides(&found.primary));
     let work = move || {
         let Some(chart) = renderer.chart_with_lines() else {
             return Err("The chart is not known here: it changed on the disk, or it is code.".to_owned());

@@ -53,6 +53,7 @@ pub(super) async fn upstreams(kind: OverrideValuesType) -> Arc<MemoryApi> {
         (entry["manager"], entry["operation"]) = ("memcached-operator".into(), "Update".into());
     }
     server.restore(&path, map);
+    world.edit(|primary| primary["status"]["deployedRelease"] = json!({"name": "web", "manifest": ""}));
     server
 }
 
@@ -85,8 +86,6 @@ async fn a_release_of_operator_sdk_that_moves_to_another_namespace_for_records_k
     let before = uid(&server);
     let recording = |settings: &mut Settings| settings.home = Home::in_namespace("records");
     let world = configured(server, None, recording).await;
-    // As operator-sdk writes it.
-    world.edit(|primary| primary["status"]["deployedRelease"] = json!({"name": "web", "manifest": ""}));
     world.reconcile().await;
     assert_eq!((world.history(), world.value_of("a")), (vec!["2 deployed".to_owned()], json!("string 1")));
     assert_eq!(uid(&world.server), before);
@@ -97,6 +96,29 @@ async fn a_release_of_operator_sdk_that_moves_to_another_namespace_for_records_k
     world.edit(|primary| primary["spec"]["size"] = 2.into());
     world.reconcile().await;
     assert_eq!(world.value_of("a"), json!("string 2"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_looks_like_one_of_operator_sdk_makes_no_strings_without_its_status() {
+    for status in [json!({}), json!({"deployedRelease": {"name": "web", "revision": 1}})] {
+        let server = upstreams(OverrideValuesType::String).await;
+        let world = operator(server, None).await;
+        world.edit(|primary| primary["status"] = status.clone());
+        world.reconcile().await;
+        assert_eq!((world.history().len(), world.value_of("a")), (2, json!("bool 1")), "{status}");
+        tokio::time::sleep(SECOND).await;
+        assert!(!said(&world.server), "{status}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_status_says_that_override_values_are_strings_and_loses_the_manifest_that_confirmed_it() {
+    let world = operator(upstreams(OverrideValuesType::String).await, None).await;
+    world.reconcile().await;
+    world.reconcile().await;
+    let primary = world.server.object(PRIMARY).unwrap();
+    let release = &primary["status"]["deployedRelease"];
+    assert_eq!((&release["overrideValuesAreStrings"], &release["manifest"]), (&json!(true), &Value::Null));
 }
 
 #[tokio::test(start_paused = true)]

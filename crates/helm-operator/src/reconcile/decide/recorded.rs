@@ -8,6 +8,7 @@ use helm_release::storage::{Maker, MarkedObject, Marks, PATIENCE, former_owners,
 use jiff::Timestamp;
 
 use super::state::Recorded;
+use crate::view::primary::Primary;
 use crate::view::release::{Holder, ReleaseRecords, Revision, Trust};
 
 /// Whether the resource had a release before.
@@ -173,9 +174,13 @@ impl ReleaseRecords {
         self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.taken_over))
     }
 
-    /// Returns whether override values are strings in this release, because operator-sdk created it.
-    pub(crate) fn has_string_overrides(&self) -> bool {
-        self.revisions.values().any(|r| r.marks.as_ref().is_some_and(|m| m.string_overrides))
+    /// Returns whether override values are strings in this release, because operator-sdk created it. A record that this
+    /// operator did not write shows it only if the resource's status confirms it: users may write the record, but not the
+    /// status.
+    pub(crate) fn has_string_overrides(&self, primary: &Primary) -> bool {
+        let is_confirmed = primary.may_have_string_overrides();
+        let counts = |revision: &&Revision| is_confirmed || revision.is_sealed();
+        self.revisions.values().filter(counts).any(|r| r.marks.as_ref().is_some_and(|m| m.string_overrides))
     }
 
     /// Returns when revision 1 was created, if the marks record it.
@@ -360,6 +365,31 @@ mod tests {
             revisions: (1..).zip(revisions.iter().map(revision)).collect(),
             packed: None,
             competitor: None,
+        }
+    }
+
+    #[test]
+    fn a_record_of_others_makes_override_values_strings_only_if_the_status_confirms_it() {
+        let primary = |status: &str| {
+            let text = format!(r#"{{"metadata":{{"name":"web"}},"status":{status}}}"#);
+            serde_json::from_str::<crate::view::primary::Received>(&text).unwrap().primary
+        };
+        let strings = Marks { string_overrides: true, ..ours(&[]).unwrap() };
+        let sealed = release(&[(Deployed, Some(strings))]);
+        let mut broken = sealed.clone();
+        broken.revisions.iter_mut().for_each(|(_, revision)| revision.trust = Trust::Broken);
+        for (behaviour, status, expected) in [
+            ("a new resource", "{}", false),
+            ("typed, as this operator reported", r#"{"deployedRelease":{"name":"web","revision":1}}"#, false),
+            ("of operator-sdk", r#"{"deployedRelease":{"name":"web","manifest":"---"}}"#, true),
+            (
+                "strings, as this operator reported",
+                r#"{"deployedRelease":{"name":"web","revision":1,"overrideValuesAreStrings":true}}"#,
+                true,
+            ),
+        ] {
+            assert_eq!(broken.has_string_overrides(&primary(status)), expected, "{behaviour}");
+            assert!(sealed.has_string_overrides(&primary(status)), "{behaviour}");
         }
     }
 

@@ -256,6 +256,7 @@ fn deployed_release(context: &StepContext<'_>, primary: &Primary, version: u32) 
     if let Some(later) = later.filter(|_| release.is_put_back(version, primary.reported())) {
         return later;
     }
+    let override_values_are_strings = release.has_string_overrides(primary);
     let packed = release.record(version);
     let known =
         primary.status.deployed_release.clone().filter(|known| known.revision == version && !known.chart.is_empty());
@@ -267,11 +268,13 @@ fn deployed_release(context: &StepContext<'_>, primary: &Primary, version: u32) 
                 revision: version,
                 chart: intern(&format!("{}-{}", chart.name, chart.version)),
                 app_version: intern(&chart.app_version),
+                override_values_are_strings,
             }
         }
-        (None, Some(known)) => known,
+        (None, Some(known)) => DeployedRelease { override_values_are_strings, ..known },
         (None, None) => {
-            DeployedRelease { name: intern(primary.name()), revision: version, ..DeployedRelease::default() }
+            let (name, revision) = (intern(primary.name()), version);
+            DeployedRelease { name, revision, override_values_are_strings, ..DeployedRelease::default() }
         }
     }
 }
@@ -287,6 +290,10 @@ async fn write_status(
     let is_ready = health == Health::Ready;
     let (facts, fault) = facts(context, (primary, generation), health, objects);
     report_field_fault(context, primary, fault.filter(|_| is_ready && facts.release.is_some()));
+    // Before anything else: once the release is recorded, nothing else of the status may change.
+    if primary.has_manifest && !context.needs_manifest(primary) {
+        drop_manifest(context, primary).await;
+    }
     let Some(status) = primary.status.next(&facts, outside::now()) else {
         return written(context);
     };
@@ -297,9 +304,6 @@ async fn write_status(
     }
     if memory.status.unwritten.is_some_and(|unwritten| unwritten.holds(Instant::now())) {
         return;
-    }
-    if primary.has_manifest {
-        drop_manifest(context, primary).await;
     }
     match apply(context.shared, primary, &status).await {
         Ok(None) => {

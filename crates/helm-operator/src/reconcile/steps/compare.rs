@@ -71,7 +71,7 @@ async fn read(context: &StepContext<'_>, primary: &Primary, version: u32) -> Res
 
 /// Returns whether a record proves that it was made from the resource's chart and values.
 pub(crate) fn is_made_from(context: &StepContext<'_>, primary: &Primary, record: &Release) -> bool {
-    let sources = context.shared.renderer.sources(&context.effective_spec(primary), context.overrides_type());
+    let sources = context.shared.renderer.sources(&context.effective_spec(primary), context.overrides_type(primary));
     let Some((chart, values)) = sources else { return false };
     let difference = record.differs_from(&chart, &values);
     match &difference {

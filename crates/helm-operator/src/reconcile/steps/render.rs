@@ -287,7 +287,7 @@ impl StepContext<'_> {
             name: primary.name().into(),
             namespace: primary.namespace().into(),
             spec: self.effective_spec(primary),
-            overrides_type: self.overrides_type(),
+            overrides_type: self.overrides_type(primary),
             revision,
             inputs: self.recorded_inputs(primary),
             priority: self.priority,

@@ -237,6 +237,7 @@ async fn take(
     admitted: Admitted,
 ) -> Result<(), Failed> {
     let mut env = context.environment(primary, Action::Upgrade);
+    let marks = &context.without_claimed_strings(primary, marks);
     let mut whole = marks.taken_by(&primary.owner());
     // The record may have had other hooks than the chart, which count.
     whole.delete_hooks = admitted.has_delete_hooks();
