@@ -20,8 +20,8 @@ pub trait LiveView: Send + Sync {
     /// does nothing.
     fn deleted(&self, _: &ObjectKey, _uid: &str) {}
 
-    /// Reports that an object of the release is not deleted, because only Helm's annotations name the release, outside its
-    /// namespace. Default: nothing.
+    /// Reports that an object of the release is not deleted, because only Helm's annotations name the release, which does not
+    /// suffice there. Default: nothing.
     fn left_unnamed(&self, _: &ObjectKey) {}
 
     /// Returns whether an object is ready, which was applied before. Default: unknown.

@@ -249,15 +249,20 @@ fn cluster_scoped(server: Arc<MemoryApi>) -> World {
     releasing_in("ns", server)
 }
 
-/// Creates a cluster-scoped resource with a release in the namespace `ns`.
-async fn cluster_scoped_release() -> World {
+/// Creates a server that has a cluster-scoped resource with these annotations.
+fn with_cluster_scoped(annotations: Value) -> Arc<MemoryApi> {
     let server = Arc::new(MemoryApi::new());
     server.serve_cluster_scoped("cache.my.domain/v1", "Memcached", "memcacheds");
-    let metadata = json!({"name": "web", "generation": 1});
+    let metadata = json!({"name": "web", "generation": 1, "annotations": annotations});
     let primary =
         json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": metadata, "spec": spec()});
     server.put(CLUSTER_SCOPED, primary, "user");
-    let world = cluster_scoped(server);
+    server
+}
+
+/// Creates a cluster-scoped resource with a release in the namespace `ns`.
+async fn cluster_scoped_release() -> World {
+    let world = cluster_scoped(with_cluster_scoped(json!({})));
     world.reconcile().await;
     world
 }
@@ -283,13 +288,7 @@ async fn a_cluster_scoped_resource_has_its_release_in_the_configured_namespace()
 
 #[tokio::test(start_paused = true)]
 async fn a_cluster_scoped_resource_takes_over_no_object_of_the_operators_namespace_unless_the_watch_says_so() {
-    let server = Arc::new(MemoryApi::new());
-    server.serve_cluster_scoped("cache.my.domain/v1", "Memcached", "memcacheds");
-    let annotations = json!({"helm.sdk.operatorframework.io/adopt": "true"});
-    let metadata = json!({"name": "web", "generation": 1, "annotations": annotations});
-    let primary =
-        json!({"apiVersion": "cache.my.domain/v1", "kind": "Memcached", "metadata": metadata, "spec": spec()});
-    server.put(CLUSTER_SCOPED, primary, "user");
+    let server = with_cluster_scoped(json!({"helm.sdk.operatorframework.io/adopt": "true"}));
     let path = format!("{MAPS}/a");
     let own = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": {"key": "value"}});
     server.put(&path, own, "kubectl");
@@ -313,6 +312,26 @@ async fn a_cluster_scoped_resource_takes_over_no_object_of_the_operators_namespa
     tokio::time::advance(Duration::from_secs(600)).await;
     world.reconcile().await;
     assert_eq!((world.maps().len(), world.history()), (3, vec!["1 deployed".to_owned()]));
+}
+
+/// The records of that release need not be in its namespace: those of a HelmRelease of Flux are in its own.
+#[tokio::test(start_paused = true)]
+async fn a_cluster_scoped_resource_imports_no_object_of_a_release_of_helms_that_has_its_name() {
+    let server = with_cluster_scoped(json!({}));
+    let path = format!("{MAPS}/a");
+    let annotations = json!({"meta.helm.sh/release-name": "web", "meta.helm.sh/release-namespace": "ns"});
+    let labels = json!({"app.kubernetes.io/managed-by": "Helm"});
+    let metadata = json!({"name": "a", "annotations": annotations, "labels": labels});
+    server.put(&path, json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata}), "helm");
+    let before = server.object(&path);
+    let world = cluster_scoped(server);
+    world.reconcile().await;
+    assert_eq!(world.server.object(&path), before);
+    let condition = world.condition("ReleaseFailed").unwrap();
+    assert!(condition.contains("missing key \"operator-sdk/primary-resource\": must be set to \"web\""), "{condition}");
+    delete_cluster_scoped(&world);
+    world.reconcile().await;
+    assert_eq!(world.server.object(&path), before, "the uninstall leaves it, too");
 }
 
 #[tokio::test(start_paused = true)]

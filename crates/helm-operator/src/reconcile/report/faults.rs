@@ -117,7 +117,7 @@ impl StepContext<'_> {
             return;
         }
         let note = format!(
-            "left {left}: only Helm's annotations name the release there, which prove nothing outside its namespace; delete yourself what nobody needs"
+            "left {left}: only Helm's annotations name the release there, which prove nothing outside its namespace or for a cluster-scoped resource; delete yourself what nobody needs"
         );
         self.shared.publish(primary, Outcome::warning("ObjectLeft", "Delete", note));
     }

@@ -29,9 +29,9 @@ pub enum NotOurs {
     /// Its metadata names no owner.
     #[error("its metadata does not mark it as part of this release")]
     Unclaimed,
-    /// It is outside the release's namespace, and only Helm's annotations name the release.
+    /// Only Helm's annotations name the release, and it is outside the release's namespace, or the owner is cluster-scoped.
     #[error(
-        "only Helm's annotations mark it as part of this release, which prove nothing outside the release's namespace"
+        "only Helm's annotations mark it as part of this release, which prove nothing outside the release's namespace or for a cluster-scoped resource"
     )]
     Unnamed,
     /// Somebody else made it while an attempt ran that did not succeed.
@@ -192,12 +192,17 @@ impl Decoration {
         }
     }
 
-    /// Checks that an object of this release names the owner if it is outside the release's namespace. There, Helm's
-    /// annotations alone prove nothing: a person's release may have the same name, and whoever may create resources in
-    /// the namespace chooses theirs. What this operator or an upstream applied names the owner.
+    /// Returns the owner if Helm's annotations alone do not prove that an object in this namespace belongs to the release. A
+    /// person's release may have the same name, and whoever may create resources chooses theirs: of namespaced ones, only
+    /// those who may write in the release's namespace anyway. What this operator or an upstream applied names the owner.
+    fn owner_to_name(&self, namespace: &str) -> Option<&Owner> {
+        self.owner.as_ref().filter(|owner| namespace != self.namespace || owner.namespace.is_empty())
+    }
+
+    /// Checks that an object of this release names the owner where it must.
     fn check_named(&self, live: &Live, namespace: &str) -> Result<(), String> {
-        match &self.owner {
-            Some(owner) if namespace != self.namespace && live.controller.is_none() && live.primary.is_none() => {
+        match self.owner_to_name(namespace) {
+            Some(owner) if live.controller.is_none() && live.primary.is_none() => {
                 Err(missing("annotation", PRIMARY_ANNOTATION, &owner.annotated_name()))
             }
             _ => Ok(()),
@@ -207,7 +212,7 @@ impl Decoration {
     /// Returns the annotations that mark an object in this namespace as the release's, for a message.
     pub(in crate::kube) fn marking(&self, namespace: &str) -> String {
         let release = format!("{RELEASE_NAME}={} and {RELEASE_NAMESPACE}={}", self.release, self.namespace);
-        match self.owner.as_ref().filter(|_| namespace != self.namespace) {
+        match self.owner_to_name(namespace) {
             Some(owner) => format!("{PRIMARY_ANNOTATION}={}, {release}", owner.annotated_name()),
             None => release,
         }
@@ -367,7 +372,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_its_namespace_a_release_has_only_what_names_its_owner() {
+    fn outside_its_owners_namespace_a_release_has_only_what_names_its_owner() {
         let helms = || annotated("web", "ns");
         let cluster_scoped = || Owner { namespace: String::new(), ..decoration().owner.unwrap() };
         for (behaviour, metadata, namespace, owner, proven) in [
@@ -375,9 +380,11 @@ mod tests {
             ("Helm's, in another namespace", helms(), "other", decoration().owner, false),
             ("Helm's, without a namespace", helms(), "", decoration().owner, false),
             ("Helm's, for a cluster-scoped owner", helms(), "other", Some(cluster_scoped()), false),
+            ("Helm's, for one whose release is there", helms(), "ns", Some(cluster_scoped()), false),
             ("Helm's, where no resource owns the release", helms(), "", None, true),
             ("named by annotation", for_primary("ns/web", "Memcached.cache.my.domain"), "", decoration().owner, true),
             ("controlled", with(helms(), "ownerReferences", OURS("Memcached")), "", Some(cluster_scoped()), true),
+            ("its kept object", for_primary("web", "Memcached.cache.my.domain"), "ns", Some(cluster_scoped()), true),
         ] {
             let decoration = Decoration { owner, ..decoration() };
             assert_eq!(decoration.prove(&live(metadata.clone()), namespace).is_ok(), proven, "{behaviour}");
