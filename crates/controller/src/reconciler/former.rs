@@ -36,11 +36,14 @@ impl Names<'_> {
         is_owner.then(|| owner_manager(self.present, self.uid))
     }
 
-    /// Returns whether an apply under one of the names is among the writes to an object with this metadata.
+    /// Returns whether an apply of the object under one of the names is among the writes to it, by its metadata. One of its
+    /// status is not: a reconciler also writes that of resources that somebody else has made.
     pub(super) fn applied(&self, metadata: &ObjectMeta) -> bool {
         let is_ours = |entry: &ManagedFieldsEntry| {
             let manager = entry.manager.as_deref().unwrap_or_default();
-            entry.operation.as_deref() == Some("Apply") && (manager == self.present || self.former.contains(&manager))
+            let is_whole = entry.subresource.as_deref().unwrap_or_default().is_empty();
+            let is_applied = is_whole && entry.operation.as_deref() == Some("Apply");
+            is_applied && (manager == self.present || self.former.contains(&manager))
         };
         metadata.managed_fields.iter().flatten().any(is_ours)
     }
@@ -159,6 +162,21 @@ mod tests {
 
     fn applied(manager: &str, fields: Value) -> Value {
         entry(manager, "Apply", "", fields)
+    }
+
+    #[test]
+    fn an_apply_of_the_object_under_one_of_the_names_counts_and_nothing_else() {
+        for (manager, operation, subresource, expected) in [
+            ("new", "Apply", "", true),
+            ("older", "Apply", "", true),
+            ("other", "Apply", "", false),
+            ("new", "Update", "", false),
+            ("new", "Apply", "status", false),
+        ] {
+            let entry = json!({"manager": manager, "operation": operation, "subresource": subresource});
+            let metadata: ObjectMeta = serde_json::from_value(json!({"managedFields": [entry]})).unwrap();
+            assert_eq!(NAMES.applied(&metadata), expected, "{entry}");
+        }
     }
 
     #[test]

@@ -67,9 +67,9 @@ impl<K> Apply<K> {
         Apply { conflicts, ..self }
     }
 
-    /// Leaves an object that exists as it is, and returns it, whether or not the cache has seen it yet. What is
-    /// generated, such as a password, needs this: a cache that lags behind the last write lacks the object, and the
-    /// next reconcile would replace it with another one.
+    /// Leaves an object that exists as it is, but for [`Ownership::Owner`]'s reference, and returns it, whether or not the
+    /// cache has seen it yet. What is generated, such as a password, needs this: a cache that lags behind the last
+    /// write lacks the object, and the next reconcile would replace it with another one.
     #[must_use]
     pub fn create_only(self) -> Apply<K> {
         Apply { create_only: true, ..self }

@@ -45,7 +45,7 @@ pub enum Change {
     Created,
     /// It updated the object.
     Updated,
-    /// It changed nothing: the object is as wanted, or is being deleted.
+    /// It changed nothing: the object is as wanted, is being deleted, or was only to be created and exists.
     Unchanged,
 }
 
