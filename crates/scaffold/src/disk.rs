@@ -183,7 +183,8 @@ fn is_remote(path: &str) -> bool {
 
 /// Reads the files of a folder from elsewhere, with the limits of a chart.
 fn files_below(folder: &Path) -> Result<Vec<(String, Vec<u8>)>, Error> {
-    let files = read_folder(folder, CHART_BOUNDS, &|name, _| is_foreign(name)).map_err(|cause| refused(folder, cause))?;
+    let files =
+        read_folder(folder, CHART_BOUNDS, &|name, _| is_foreign(name)).map_err(|cause| refused(folder, cause))?;
     Ok(files.into_iter().map(|file| (file.name, file.data.to_vec())).collect())
 }
 
