@@ -97,8 +97,12 @@ impl Primary {
     /// Returns whether the status confirms that override values may be strings in its release: operator-sdk wrote it, or this
     /// operator has found it before.
     pub(crate) fn may_have_string_overrides(&self) -> bool {
-        let is_known = self.status.deployed_release.as_ref().is_some_and(|release| release.override_values_are_strings);
-        self.has_manifest || is_known
+        self.has_manifest || self.reports_string_overrides()
+    }
+
+    /// Returns whether this operator has written into the status that override values are strings in its release.
+    pub(crate) fn reports_string_overrides(&self) -> bool {
+        self.status.deployed_release.as_ref().is_some_and(|release| release.override_values_are_strings)
     }
 
     /// Returns the namespace of its release: its own, or the configured one for a cluster-scoped resource.

@@ -31,7 +31,7 @@ pub(super) fn helm_writes(world: &World, version: u32, status: Status, manifest:
 }
 
 /// Writes a record with this manifest, these values and this version of the chart, as Helm does.
-fn helm_records(
+pub(super) fn helm_records(
     world: &World,
     version: u32,
     status: Status,

@@ -4,6 +4,7 @@ use helm::chart::Chart;
 use helm::engine::Engine;
 use helm_release::storage::OWNER_LABEL;
 
+use crate::charts::tests::helm_commands::{helm_records, helm_supersedes};
 use crate::charts::tests::*;
 use crate::rendering::discovered::Discovered;
 use crate::rendering::renderer::EngineRenderer;
@@ -119,6 +120,27 @@ async fn the_status_says_that_override_values_are_strings_and_loses_the_manifest
     let primary = world.server.object(PRIMARY).unwrap();
     let release = &primary["status"]["deployedRelease"];
     assert_eq!((&release["overrideValuesAreStrings"], &release["manifest"]), (&json!(true), &Value::Null));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_release_that_a_person_upgrades_with_helm_during_a_pause_keeps_strings() {
+    let world = operator(upstreams(OverrideValuesType::String).await, None).await;
+    world.reconcile().await;
+    world.edit(|p| p["metadata"]["annotations"] = json!({"helm.sdk.operatorframework.io/pause": "true"}));
+    world.reconcile().await;
+    let manifest = world.shared.storage.get("ns", "web", 1).await.unwrap().release.facts().manifest.clone();
+    helm_supersedes(&world, 1).await;
+    let values = json!({"size": 1, "on": "false"});
+    helm_records(&world, 2, Status::Deployed, (&manifest, values, "1.0.0"), 60 * SECOND);
+    world.reconcile().await;
+    let says_strings = || {
+        let primary = world.server.object(PRIMARY).unwrap();
+        primary["status"]["deployedRelease"]["overrideValuesAreStrings"] == true
+    };
+    assert!(says_strings(), "while nothing is read");
+    world.edit(|p| p["metadata"]["annotations"] = json!({}));
+    world.reconcile().await;
+    assert_eq!((world.value_of("a"), says_strings()), (json!("string 1"), true), "{:?}", world.history());
 }
 
 #[tokio::test(start_paused = true)]

@@ -183,6 +183,13 @@ impl ReleaseRecords {
         self.revisions.values().filter(counts).any(|r| r.marks.as_ref().is_some_and(|m| m.string_overrides))
     }
 
+    /// Returns whether the status names override values as strings. Helm drops the marks of the records that it writes. Until
+    /// those are read, which a pause prevents, the status stays as it is: it has to confirm what they show.
+    pub(crate) fn shows_string_overrides(&self, primary: &Primary) -> bool {
+        let is_unread = !self.unmarked().is_empty();
+        self.has_string_overrides(primary) || (is_unread && primary.reports_string_overrides())
+    }
+
     /// Returns when revision 1 was created, if the marks record it.
     pub(crate) fn first_deployed(&self) -> Option<Timestamp> {
         self.revisions.iter().rev().find_map(|(_, r)| r.marks.as_ref()?.first_deployed)
@@ -368,28 +375,42 @@ mod tests {
         }
     }
 
+    const TYPED: &str = r#"{"deployedRelease":{"name":"web","revision":1}}"#;
+    const STRINGS: &str = r#"{"deployedRelease":{"name":"web","revision":1,"overrideValuesAreStrings":true}}"#;
+
+    /// Returns a resource with this status.
+    fn primary(status: &str) -> Primary {
+        let text = format!(r#"{{"metadata":{{"name":"web"}},"status":{status}}}"#);
+        serde_json::from_str::<crate::view::primary::Received>(&text).unwrap().primary
+    }
+
     #[test]
     fn a_record_of_others_makes_override_values_strings_only_if_the_status_confirms_it() {
-        let primary = |status: &str| {
-            let text = format!(r#"{{"metadata":{{"name":"web"}},"status":{status}}}"#);
-            serde_json::from_str::<crate::view::primary::Received>(&text).unwrap().primary
-        };
         let strings = Marks { string_overrides: true, ..ours(&[]).unwrap() };
         let sealed = release(&[(Deployed, Some(strings))]);
         let mut broken = sealed.clone();
         broken.revisions.iter_mut().for_each(|(_, revision)| revision.trust = Trust::Broken);
         for (behaviour, status, expected) in [
             ("a new resource", "{}", false),
-            ("typed, as this operator reported", r#"{"deployedRelease":{"name":"web","revision":1}}"#, false),
+            ("typed, as this operator reported", TYPED, false),
             ("of operator-sdk", r#"{"deployedRelease":{"name":"web","manifest":"---"}}"#, true),
-            (
-                "strings, as this operator reported",
-                r#"{"deployedRelease":{"name":"web","revision":1,"overrideValuesAreStrings":true}}"#,
-                true,
-            ),
+            ("strings, as this operator reported", STRINGS, true),
         ] {
             assert_eq!(broken.has_string_overrides(&primary(status)), expected, "{behaviour}");
             assert!(sealed.has_string_overrides(&primary(status)), "{behaviour}");
+        }
+    }
+
+    #[test]
+    fn the_status_says_that_override_values_are_strings_until_the_records_of_helm_are_read() {
+        let helms = release(&[(Superseded, None), (Deployed, None)]);
+        let read = release(&[(Superseded, None), (Deployed, complete(&["a"]))]);
+        for (behaviour, records, status, expected) in [
+            ("not read", &helms, STRINGS, true),
+            ("not read, and typed before", &helms, TYPED, false),
+            ("read, and typed", &read, STRINGS, false),
+        ] {
+            assert_eq!(records.shows_string_overrides(&primary(status)), expected, "{behaviour}");
         }
     }
 

@@ -256,7 +256,7 @@ fn deployed_release(context: &StepContext<'_>, primary: &Primary, version: u32) 
     if let Some(later) = later.filter(|_| release.is_put_back(version, primary.reported())) {
         return later;
     }
-    let override_values_are_strings = release.has_string_overrides(primary);
+    let override_values_are_strings = release.shows_string_overrides(primary);
     let packed = release.record(version);
     let known =
         primary.status.deployed_release.clone().filter(|known| known.revision == version && !known.chart.is_empty());
