@@ -20,8 +20,10 @@ const GRANTS: [&str; 9] = [
     "WebhookConfiguration",
 ];
 
+const CA_BUNDLE: &str = "caBundle";
+
 /// The fields below which a chart may generate texts: certificates, checksums, passwords in the environment.
-const GENERATED: [&str; 3] = ["caBundle", "annotations", "env"];
+const GENERATED: [&str; 3] = [CA_BUNDLE, "annotations", "env"];
 
 /// Returns whether an object must be the chart's or the live one as a whole: a mixture may allow more than either, such as
 /// the live image with the chart's privileges. The entries of a Secret or ConfigMap are independent, and any of them may
@@ -69,12 +71,13 @@ fn shape(object: &Value) -> Value {
     shape
 }
 
-/// Hides the texts below fields of these names.
+/// Hides the texts below fields of these names. Labels and selectors may have these names, too, with a text as their value:
+/// only a CA bundle is itself a generated text.
 fn hide_below(value: &mut Value, names: &[&str]) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                match names.contains(&name.as_str()) {
+                match names.contains(&name.as_str()) && (name == CA_BUNDLE || !value.is_string()) {
                     true => hide_texts(value),
                     false => hide_below(value, names),
                 }
@@ -270,6 +273,18 @@ mod tests {
         let (live, chart) = (webhook("Ignore", "/old", "b2xk"), webhook("Fail", "/new", "bmV3"));
         assert!(is_as_whole(&webhook("Fail", "/new", "b2xk"), Some(&chart), &live));
         assert!(!is_as_whole(&webhook("Ignore", "/new", "b2xk"), Some(&chart), &live));
+    }
+
+    #[test]
+    fn a_label_named_env_is_no_generated_text() {
+        let service = |env: &str, app: &str| {
+            let selector = json!({"env": env, "app": app});
+            object("v1", "Service", json!({"spec": {"selector": selector}}))
+        };
+        let (live, chart) = (service("test", "old"), service("prod", "new"));
+        for (recorded, expected) in [(&live, true), (&chart, true), (&service("test", "new"), false)] {
+            assert_eq!(is_as_whole(recorded, Some(&chart), &live), expected, "{recorded}");
+        }
     }
 
     #[test]
