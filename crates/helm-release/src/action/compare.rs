@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::kube::{MANAGED_BY_LABEL, Object};
+use crate::kube::{MANAGED_BY_LABEL, Object, omits_applied};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 
@@ -33,17 +33,18 @@ pub(super) fn is_whole(object: &Object) -> bool {
 }
 
 /// Returns whether a recorded object is the rendered or the live one as a whole. Of the rendered one, generated texts may
-/// differ; of the live one, a grant or limit lacks nothing, and other objects lack what the server sets by default. Of the
-/// metadata, only labels count: they select objects, and decide what a namespace allows.
+/// differ; of the live one, a grant or limit lacks nothing, and other objects nothing that this operator applied, so that they
+/// lack only what the server sets by default. Of the metadata, only labels count: they select objects, and decide what a
+/// namespace allows.
 pub(super) fn is_as_whole(recorded: &Value, rendered: Option<&Value>, live: &Value) -> bool {
     if rendered.is_some_and(|rendered| shape(recorded) == shape(rendered) && has_labels(recorded, rendered)) {
         return true;
     }
     // Drops what the server sets in a ClusterRole that aggregates others.
-    let Ok(live) = Object::new(live.clone()).map(|live| live.as_sent()) else { return false };
-    let all = content(&live);
+    let Ok(sent) = Object::new(live.clone()).map(|live| live.as_sent()) else { return false };
+    let all = content(&sent);
     let needed = is_grant(recorded).then_some(&all);
-    is_covered(&content(recorded), needed, Some(&all)) && has_labels(recorded, &live)
+    is_covered(&content(recorded), needed, Some(&all)) && has_labels(recorded, &sent) && !omits_applied(recorded, live)
 }
 
 fn is_grant(object: &Value) -> bool {

@@ -2639,6 +2639,30 @@ async fn a_pod_of_parts_of_the_charts_and_the_live_one_is_refused() {
 }
 
 #[tokio::test]
+async fn a_live_object_without_what_was_applied_to_it_is_refused() {
+    let world = World::new();
+    world.server.serve("example.com/v1", "Runner", "runners");
+    let runner = |label: &str, spec: Value| {
+        let mut runner = object("example.com/v1", "Runner", "r");
+        (runner["metadata"]["labels"], runner["spec"]) = (json!({(label): "x"}), spec);
+        runner
+    };
+    let user = || json!({"image": "users", "runAsNonRoot": true});
+    world.install(&candidate(&[runner("guarded", user())])).await;
+    let chart = candidate(&[runner("guarded", json!({"image": "charts"}))]);
+    let mut unguarded = runner("guarded", user());
+    unguarded["metadata"]["labels"] = json!({});
+    for (chart, recorded, is_admitted) in [
+        (&chart, runner("guarded", user()), true),
+        (&chart, runner("guarded", json!({"image": "users"})), false),
+        (&candidate(&[object("example.com/v1", "Runner", "r")]), unguarded, false),
+    ] {
+        let admission = judged_with(&world, chart, &[recorded]).await;
+        assert_eq!(matches!(admission, Admission::Admitted(_)), is_admitted, "{admission:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_test_that_the_chart_does_not_have_is_not_sealed() {
     let world = World::new();
     let chart = Candidate { hooks: vec![sample::hook("t", &[HookEvent::Test])], ..candidate(&[map("a", "1")]) };

@@ -60,6 +60,7 @@ pub use writes::reach::{Allowed, Limit, OutOfReach, Reach};
 pub use writes::recreate::{DeletionError, Deletions, Guard};
 pub use writes::write::{ApplyMethod, Policy};
 
+pub(crate) use fields::omitted::omits_applied;
 pub(crate) use hooks::{HookRun, Journal, JournalError, Patience};
 pub(crate) use live_state::ownership::Rule;
 pub(crate) use objects::decorate::{MANAGED_BY_LABEL, is_kept};

@@ -2,6 +2,7 @@
 
 pub(in crate::kube) mod handover;
 pub(in crate::kube) mod migrate;
+pub(in crate::kube) mod omitted;
 pub(in crate::kube) mod ownership_loss;
 pub(in crate::kube) mod replaced;
 pub(in crate::kube) mod unapplied;
