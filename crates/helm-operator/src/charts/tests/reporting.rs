@@ -221,6 +221,26 @@ async fn operator_sdks_manifest_is_removed_from_the_status() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn while_the_server_refuses_the_status_operator_sdks_manifest_waits_like_the_rest() {
+    let server = World::new(spec()).server;
+    let mut primary = server.object(PRIMARY).unwrap();
+    primary["status"] = json!({"deployedRelease": {"name": "web", "manifest": "password: s3cret"}});
+    server.put(PRIMARY, primary, "operator-sdk");
+    let world = World::on(server);
+    let sent = Arc::new(AtomicUsize::new(0));
+    let counted = sent.clone();
+    world.server.refuse(move |call| {
+        let is_status = call.path.contains("/status");
+        counted.fetch_add(usize::from(is_status), Ordering::Relaxed);
+        is_status.then(|| Error::from_status(403, "Forbidden", "no"))
+    });
+    world.reconcile().await;
+    let before = sent.load(Ordering::Relaxed);
+    world.reconcile().await;
+    assert_eq!((before > 0, sent.load(Ordering::Relaxed) - before), (true, 0));
+}
+
+#[tokio::test(start_paused = true)]
 async fn somebody_elses_release_does_not_appear_in_the_status() {
     let world = World::new(spec());
     world.reconcile().await;

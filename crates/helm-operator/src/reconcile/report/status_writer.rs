@@ -291,7 +291,8 @@ async fn write_status(
     let (facts, fault) = facts(context, (primary, generation), health, objects);
     report_field_fault(context, primary, fault.filter(|_| is_ready && facts.release.is_some()));
     // Before anything else: once the release is recorded, nothing else of the status may change.
-    if primary.has_manifest && !context.needs_manifest(primary) {
+    let is_held = memory.status.unwritten.is_some_and(|unwritten| unwritten.holds(Instant::now()));
+    if primary.has_manifest && !is_held && !context.needs_manifest(primary) {
         drop_manifest(context, primary).await;
     }
     let Some(status) = primary.status.next(&facts, outside::now()) else {
@@ -302,7 +303,7 @@ async fn write_status(
     if !is_due && memory.status.written.as_deref() == Some(&(timeless_hash(&status), hash(&primary.status))) {
         return written(context);
     }
-    if memory.status.unwritten.is_some_and(|unwritten| unwritten.holds(Instant::now())) {
+    if is_held {
         return;
     }
     match apply(context.shared, primary, &status).await {
