@@ -2498,6 +2498,8 @@ async fn what_is_out_of_reach_and_the_releases_own_is_still_deleted() {
 async fn judged(world: &World, chart: &Candidate, change: impl FnOnce(&mut Release)) -> Admission {
     let mut forged = world.storage.get("ns", "web", 1).await.unwrap().release.facts().clone();
     change(&mut forged);
+    // The seal holds for a record that says just the same.
+    forged.info.description.push('.');
     world.storage.rewrite(&forged, Status::Deployed).await.unwrap();
     let record = world.storage.get("ns", "web", 1).await.unwrap();
     let Stored::Unproven(recorded) = record.release else { panic!("the record is sealed") };
