@@ -19,7 +19,7 @@ use crate::status::untrue;
 
 /// The final configuration of the processes.
 pub struct End {
-    /// The chart, if all processes have the same.
+    /// The chart, if all processes have the same, and all releases surely got it.
     pub chart: Option<String>,
     /// The version of a chart that is in the registry.
     pub version: Option<String>,
@@ -28,6 +28,9 @@ pub struct End {
     pub overrides: Option<Overrides>,
     /// Whether an attempt may be the last one.
     pub gives_up: bool,
+    /// Whether a hook failed in a rollout that is taken back then: releases that were not reached, or that succeeded, have
+    /// the chart before.
+    pub goes_back: bool,
     /// Whether processes take values from the Secret; `None` if only some do.
     pub takes_sources: Option<bool>,
     /// Whether a process applies objects as `helm` does client-side.
@@ -82,6 +85,10 @@ impl End {
         };
         // A hook failed in the last attempt that `retries` and `onFailure` allow, and the resource says so.
         if self.gives_up && seen.failed_hooks > 0 && !is_ready && why.contains("hook ") {
+            return untrue;
+        }
+        // The chart is taken back, and the resource says so.
+        if self.goes_back && !is_ready && why.contains("Rollout") {
             return untrue;
         }
         // A person gave one of its objects to another release, and the resource says so.

@@ -211,6 +211,11 @@ impl Processes {
         self.all.iter().any(|place| place.setup.watch.contains(key))
     }
 
+    /// Returns whether a process takes a chart back that fails in a step of its rollout.
+    fn takes_back(&self) -> bool {
+        self.all.iter().any(|place| place.setup.takes_back())
+    }
+
     /// Returns whether the processes' entries in watches.yaml have a key; `None` if only some do.
     fn agree(&self, key: &str) -> Option<bool> {
         let is_in_all = self.all.iter().all(|place| place.setup.watch.contains(key));
@@ -231,7 +236,9 @@ impl Processes {
         let faults = &state.faults;
         let is_blind = faults.has_forbidden(Which::Sources);
         let first = &self.all[0].setup.chart;
-        let chart = Some(&**first).filter(|_| self.all.iter().all(|place| place.setup.chart == *first));
+        let goes_back = self.takes_back() && state.checks.resources.values().any(|resource| resource.failed_hooks > 0);
+        let is_known = !goes_back && self.all.iter().all(|place| place.setup.chart == *first);
+        let chart = Some(&**first).filter(|_| is_known);
         let version = match chart {
             Some("range") => Some(state.registry.newest().to_owned()),
             Some("pinned") => Some(registry::FIRST.to_owned()),
@@ -241,7 +248,8 @@ impl Processes {
             chart: version.as_deref().map(|version| format!("web{}", &version[..1])).or(chart.map(str::to_owned)),
             version,
             overrides: self.overrides(&state.checks),
-            gives_up: self.any("retries") || self.any("uninstall"),
+            gives_up: self.any("retries") || self.any("uninstall") || goes_back,
+            goes_back,
             takes_sources: self.agree("valuesFrom"),
             merges: self.all.iter().any(|place| place.setup.watch.contains("apply: client")),
             looks: !is_blind && !faults.has_forbidden(Which::Maps)

@@ -10,8 +10,15 @@ use crate::stories::{later, with_service};
 /// More than `progressTimeout` in ordered scripts, in milliseconds.
 const LONG: std::ops::Range<u64> = 70_000..200_000;
 
-/// The keys of watches.yaml that take a chart back that does not become ready.
+/// The keys of watches.yaml that take a chart back that fails or does not become ready.
 const ROLLOUT: &str = "rollout: {steps: [33%, 66%], onFailure: rollback}";
+
+impl Setup {
+    /// Returns whether it takes a chart back that fails.
+    pub(crate) fn takes_back(&self) -> bool {
+        self.watch.contains(ROLLOUT)
+    }
+}
 
 /// Tells such a story in some scripts, instead of theirs.
 pub fn add(random: &mut fastrand::Rng, script: &mut Script) {

@@ -45,6 +45,24 @@ fn a_hook_that_fails_runs_again_with_the_next_attempt_only() {
     }
 }
 
+/// The chart is taken back for all, or a later step is not reached, and each resource says so.
+#[test]
+fn a_rollout_may_end_with_a_hook_that_fails() {
+    let watch = "rollout: {steps: [33%, 66%], onFailure: rollback}";
+    let setup = |chart: &str| Setup { chart: chart.into(), watch: watch.into(), elects: false, ..Setup::default() };
+    for (seed, fails_after) in (1..).zip([0, 3000, 6000, 9000, 12_000, 20_000]) {
+        let mut script = Script::new(seed, vec![setup("web1")], []);
+        for name in ["a", "b", "c"] {
+            let Action::Put(_, values) = put("first") else { unreachable!() };
+            script.then(0, Action::Put(name.into(), values));
+        }
+        script.then(40_000, Action::Restart(0, 0, setup("web2")));
+        script.then(fails_after, Action::Hooks(Trouble::Fails, 20_000));
+        let violation = play(&script).violation.map(|violation| violation.what);
+        assert_eq!(violation, None, "{script}");
+    }
+}
+
 #[test]
 fn a_hook_that_does_not_end_fails_when_its_time_is_up() {
     for watch in POLICIES {
