@@ -3,6 +3,7 @@
 //! Counterpart: controller-runtime's `pkg/manager`.
 
 mod election;
+mod pulse;
 mod reach;
 mod run;
 #[cfg(test)]

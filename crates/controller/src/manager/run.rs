@@ -9,9 +9,10 @@ use kube::Client;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::election::{NAMESPACE_FILE, election, lease_name, own_namespace, rivals};
-use super::reach;
+use super::{pulse, reach};
 use crate::context::{Context, ControllerConfig};
 use crate::lease::{self, Election, Rivals};
 use crate::manager::{Clients, Config, Error, Manager};
@@ -372,15 +373,17 @@ struct Servers {
     /// How long they may take to stop.
     limit: Duration,
     liveness: Liveness,
+    _pulse: AbortOnDropHandle<()>,
 }
 
 impl Servers {
     /// Serves the probes on the thread of the lease, and metrics beside the controllers: a scrape of many resources
-    /// delays neither the lease nor the probes.
+    /// delays neither the lease nor the probes. `/healthz` fails if no thread of the controllers is free for long.
     async fn start(config: &Config, context: &Context, workers: &Handle) -> Result<Servers, Error> {
         let (shutdown, liveness) = (CancellationToken::new(), Liveness::default());
         let (tasks, limit) = (JoinSet::new(), Duration::ZERO);
-        let mut servers = Servers { shutdown, tasks, limit, liveness: liveness.clone() };
+        let pulse = AbortOnDropHandle::new(tokio::spawn(pulse::watch(workers.clone(), liveness.clone())));
+        let mut servers = Servers { shutdown, tasks, limit, liveness: liveness.clone(), _pulse: pulse };
         // Not the lease's client: a connection is driven by the runtime that sends its first request.
         let (metrics, api) = (context.metrics.clone(), Arc::new(context.client.clone()));
         let tls = config.metrics_tls.as_ref();
@@ -488,7 +491,8 @@ mod tests {
             let (mut tasks, limit) = (JoinSet::new(), Duration::from_secs(3));
             tasks.spawn(std::future::pending());
             let began = Instant::now();
-            Servers { shutdown, tasks, limit, liveness }.stop_after(&ended).await;
+            let pulse = AbortOnDropHandle::new(tokio::spawn(std::future::pending()));
+            Servers { shutdown, tasks, limit, liveness, _pulse: pulse }.stop_after(&ended).await;
             let took = began.elapsed();
             assert!(took >= expected && took < expected + Duration::from_millis(10), "{took:?} after {ended:?}");
         }
