@@ -68,12 +68,12 @@ impl Undeclared {
         self.record(error.undeclared_fields().into_iter().filter_map(field).chain(of_another_type(error)).collect())
     }
 
-    /// Records an undeclared field of the status itself that is the first one that an error names. Nothing that a user chose
-    /// precedes it.
+    /// Records an undeclared field of the status itself, or of the deployed release in it, that is the first one that an error
+    /// names. Nothing that a user chose precedes it.
     pub(crate) fn learn_first(&self, error: &Error) -> Lesson {
         // The key of a list's item is a user's choice.
         let first = error.first_undeclared_field().filter(|path| !path.contains('[')).and_then(field);
-        self.record(first.into_iter().filter(|field| field.len() <= 1).collect())
+        self.record(first.into_iter().filter(|field| field.len() <= 1 || field[0] == "deployedRelease").collect())
     }
 
     fn record(&self, fields: BTreeSet<Field>) -> Lesson {
@@ -199,6 +199,8 @@ mod tests {
         let lesson = |faults: &str| Undeclared::default().learn_first(&refusal(faults));
         let learned = |field: &str| Lesson::Learned(vec![field.to_owned()]);
         assert_eq!(lesson(".status.hosts: field not declared in schema"), learned(".status.hosts"));
+        let nested = ".status.deployedRelease.overrideValuesAreStrings";
+        assert_eq!(lesson(&format!("{nested}: field not declared in schema")), learned(nested));
         let two = "errors:\n  .status.hosts: field not declared in schema\n  .status.conditions: field not declared in schema";
         assert_eq!(lesson(two), learned(".status.hosts"));
         for quoted in [
