@@ -165,6 +165,7 @@ impl Checks {
         (self.places, self.limits_hooks) = (now.places, now.limits_hooks);
         self.is_overridden = now.is_overridden;
         self.rollout.is_limited = now.rollout.is_limited;
+        self.rollout.takes_back = now.rollout.takes_back;
         (self.order.is_on, self.order.may_fail) = (now.order.is_on, now.order.may_fail);
         self.touched.extend(now.touched);
         for (name, now) in now.resources {

@@ -105,7 +105,8 @@ impl Checks {
     }
 
     /// Notes that the Job of a hook failed, or that its time is up. Its action has failed, and the next one runs the hook
-    /// again: for a revision with the same number if the failed install was removed.
+    /// again: for a revision with the same number if the failed install was removed. In a rollout, the other releases may
+    /// return to the chart before.
     pub(crate) fn note_hook(&mut self, change: &Change) {
         let Some(name) = names::owner(&change.path).filter(|_| names::is_hook(&change.path)) else { return };
         let has_failed = fails(change) || self.limits_hooks && is_given_up(change);
@@ -113,6 +114,9 @@ impl Checks {
         resource.fail_hooks(1);
         if change.path.ends_with("-hook") {
             resource.hook = None;
+        }
+        if self.rollout.takes_back {
+            self.resources.values_mut().for_each(|resource| resource.causes += REVISIONS);
         }
     }
 }

@@ -20,6 +20,8 @@ const KEPT: Duration = Duration::from_secs(500);
 pub struct Rollout {
     /// Whether every process is limited to one upgrade at a time.
     pub is_limited: bool,
+    /// Whether a process takes, or took, a chart back for all releases once one of them fails.
+    pub takes_back: bool,
     /// The releases with the broken chart, and since when.
     broken: BTreeMap<String, Instant>,
     /// Whether a resource was edited since it was deployed; upgrades after an edit need no permit.

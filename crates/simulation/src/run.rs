@@ -155,6 +155,7 @@ impl Processes {
         let (is_ordered, may_fail) = (self.is_ordered(), self.may_fail());
         let (is_pulled, is_pinned) = (self.is_pulled(), self.is_pinned());
         let (limits_hooks, is_overridden) = (self.limits_hooks(), self.is_overridden());
+        let takes_back = self.takes_back();
         let checks = &mut self.world.state().checks;
         checks.is_overridden |= is_overridden;
         if moves {
@@ -166,6 +167,7 @@ impl Processes {
         }
         checks.is_mixed = is_mixed;
         checks.rollout.is_limited = is_limited;
+        checks.rollout.takes_back |= takes_back;
         checks.order.is_on &= is_ordered;
         checks.order.may_fail |= may_fail;
         checks.limits_hooks |= limits_hooks;
@@ -291,6 +293,7 @@ async fn simulate(script: Script, trace: Trace) -> (Report, Vec<String>) {
         checks.elects = script.setups.iter().all(|setup| setup.elects);
         checks.is_mixed = processes.is_mixed();
         checks.rollout.is_limited = processes.is_limited();
+        checks.rollout.takes_back = processes.takes_back();
         checks.order.is_on = processes.is_ordered();
         checks.order.may_fail = processes.may_fail();
         checks.limits_hooks = processes.limits_hooks();
