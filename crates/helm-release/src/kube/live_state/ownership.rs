@@ -192,9 +192,9 @@ impl Decoration {
         }
     }
 
-    /// Returns the owner if Helm's annotations alone do not prove that an object in this namespace belongs to the release. A
-    /// person's release may have the same name, and whoever may create resources chooses theirs: of namespaced ones, only
-    /// those who may write in the release's namespace anyway. What this operator or an upstream applied names the owner.
+    /// Returns the owner if Helm's annotations alone do not prove that an object in this namespace belongs to the release: a
+    /// person's release may have the same name, because whoever creates a resource chooses its name. In the release's own
+    /// namespace they suffice for a namespaced resource. What this operator or an upstream applied names the owner.
     fn owner_to_name(&self, namespace: &str) -> Option<&Owner> {
         self.owner.as_ref().filter(|owner| namespace != self.namespace || owner.namespace.is_empty())
     }
