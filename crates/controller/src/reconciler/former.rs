@@ -36,9 +36,15 @@ impl Names<'_> {
         is_owner.then(|| owner_manager(self.present, self.uid))
     }
 
-    /// Returns whether an apply of the object under one of the names is among the writes to it, by its metadata. One of its
-    /// status is not: a reconciler also writes that of resources that somebody else has made.
-    pub(super) fn applied(&self, metadata: &ObjectMeta) -> bool {
+    /// Returns whether the resource may become one of the owners of an object with this metadata: the object has owners, or
+    /// the reconciler has applied it. The garbage collector would delete a stranger's object with its last owner.
+    pub(super) fn may_join(&self, metadata: &ObjectMeta) -> bool {
+        metadata.owner_references.as_ref().is_some_and(|owners| !owners.is_empty()) || self.applied(metadata)
+    }
+
+    /// Returns whether the managed fields show an apply under one of the names. Applies of the status do not count: a
+    /// reconciler writes the status of resources that others create.
+    fn applied(&self, metadata: &ObjectMeta) -> bool {
         let is_ours = |entry: &ManagedFieldsEntry| {
             let manager = entry.manager.as_deref().unwrap_or_default();
             let is_whole = entry.subresource.as_deref().unwrap_or_default().is_empty();

@@ -279,15 +279,11 @@ impl<'a, R: Kind> Scope<'a, R> {
         owners.any(|owner| owner.controller == Some(true) && Some(&*owner.uid) == uid)
     }
 
-    /// Returns whether an apply may write an object in this state. One that nothing owns and that this reconciler has
-    /// never applied is somebody else's: with an owner reference, the garbage collector would delete it one day.
+    /// Returns whether an apply may write an object in this state.
     fn may_write<K>(&self, apply: &Apply<K>, live: &ObjectMeta) -> bool {
         match apply.ownership {
             Ownership::Controller => self.owns(live),
-            Ownership::Owner => {
-                let has_owner = live.owner_references.as_ref().is_some_and(|owners| !owners.is_empty());
-                has_owner || self.names().applied(live)
-            }
+            Ownership::Owner => self.names().may_join(live),
             Ownership::None => true,
         }
     }

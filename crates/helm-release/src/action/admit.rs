@@ -95,15 +95,15 @@ pub async fn admit(
         let key = object.key(namespace);
         !object.name.is_empty() && !proven.contains(&key) && !is_rendered(object, &key)
     };
-    let is_whole = !all.iter().any(is_left_out);
+    let left_out: Vec<ObjectKey> =
+        all.iter().filter(|object| is_left_out(object)).map(|object| object.key(namespace)).collect();
+    let is_whole = left_out.is_empty();
     let manifest =
         if is_whole { Some(release.manifest.clone()) } else { without_objects(&release.manifest, is_left_out)? };
     let Some(mut manifest) = manifest else {
         return Ok(Admission::Refused("a list in it has objects that nothing proves, besides others".into()));
     };
-    let replaced: Vec<ObjectKey> =
-        all.iter().filter(|object| is_left_out(object)).map(|object| object.key(namespace)).collect();
-    add_rendered(&mut manifest, candidate, |object| replaced.contains(&object.key(namespace)))?;
+    add_rendered(&mut manifest, candidate, |object| left_out.contains(&object.key(namespace)))?;
     let has_hooks = run_the_same(&release.hooks, &candidate.hooks);
     let hooks = if has_hooks { release.hooks.clone() } else { not_run(&candidate.hooks) };
     let release = Sealed::new(Release { manifest, hooks, ..release.clone() }, recorded.content());
