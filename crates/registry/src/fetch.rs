@@ -93,7 +93,7 @@ impl Source {
 
     /// Returns a name of the source in the cache. A version without encryption is another source, because anyone in the
     /// network may decide what that has. A digest names one chart either way, and an archive's URL has its scheme. With a
-    /// key, it is another source again: what is kept without one, which nobody vouches for, does not take its place.
+    /// key, it is another source as well, so that an unsigned chart does not replace a signed one.
     fn name(&self, key: Option<&Key>) -> String {
         let wanted = self.wanted.as_ref().map(|wanted| format!(" {wanted}")).unwrap_or_default();
         let is_open = self.plain && matches!(self.wanted, Some(Wanted::Version(_) | Wanted::Range { .. }));

@@ -15,7 +15,7 @@ pub(crate) struct Watch {
     pub(crate) gvk: Gvk,
     /// The chart's folder or archive in the project, or its URL.
     pub(crate) chart: String,
-    /// Where the project has the chart: a chart that is fetched has a place of its own for each version of its URL.
+    /// The path of the chart in the project. For a fetched chart, it includes the version or digest.
     pub(crate) place: String,
     /// Dotted paths and values that always apply.
     pub(crate) overrides: Vec<(String, String)>,

@@ -28,8 +28,7 @@ pub struct End {
     pub overrides: Option<Overrides>,
     /// Whether an attempt may be the last one.
     pub gives_up: bool,
-    /// Whether a hook failed in a rollout that is taken back then: releases that were not reached, or that succeeded, have
-    /// the chart before.
+    /// Whether a hook failed while a rollout may be rolled back: any release may have the chart before.
     pub goes_back: bool,
     /// Whether processes take values from the Secret; `None` if only some do.
     pub takes_sources: Option<bool>,

@@ -45,7 +45,7 @@ fn a_hook_that_fails_runs_again_with_the_next_attempt_only() {
     }
 }
 
-/// The chart is taken back for all, or a later step is not reached, and each resource says so.
+/// Either all releases return to the chart before, or some never get the new one. Each resource says so.
 #[test]
 fn a_rollout_may_end_with_a_hook_that_fails() {
     let watch = "rollout: {steps: [33%, 66%], onFailure: rollback}";

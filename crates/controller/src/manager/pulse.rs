@@ -1,5 +1,5 @@
-//! Notices when no thread of the controllers is free: an author's code that never returns blocks one, and a resource that
-//! makes it do so is reconciled again by the next. The lease has its own thread and would be renewed for ever.
+//! Notices when code that never returns blocks all threads of the controllers. The lease has its own thread, so it would be
+//! renewed forever, and no other process would take over.
 
 use std::time::Duration;
 
@@ -14,8 +14,8 @@ const PERIOD: Duration = Duration::from_secs(60);
 /// How long a turn may take to come. The threads share their time among tasks that wait for the API server.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Asks the threads of `workers` for a turn again and again. While none comes, the work that `liveness` knows does not end.
-/// Must run on another thread.
+/// Spawns a task on `workers` once a period. `liveness` counts it as work until one of the threads runs it. Must run on
+/// another thread.
 pub(super) async fn watch(workers: Handle, liveness: Liveness) {
     loop {
         let turn = liveness.begin("a turn on the threads of the controllers".to_owned(), LIMIT);

@@ -127,8 +127,7 @@ impl Served {
         }
         // A separate task, so that a panic or a blocking call affects only this request. Work that blocks its thread
         // outlives its time limit. It keeps its share until it ends, and a conversion ends soon unless the author's code
-        // never returns. The threads of admissions are those of the controllers: once all of them are blocked, this
-        // process does nothing but renew its lease.
+        // never returns. Admissions run on the threads of the controllers.
         let (client, liveness, abandoned) = (self.client.clone(), self.liveness.clone(), CancellationToken::new());
         let _abandons_when_dropped = abandoned.clone().drop_guard();
         let work = match asked {

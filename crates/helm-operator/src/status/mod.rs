@@ -102,8 +102,7 @@ pub(crate) struct DeployedRelease {
     /// The chart's `appVersion`.
     #[serde(default, deserialize_with = "interned")]
     pub(crate) app_version: Arc<str>,
-    /// Whether override values are strings in this release, because operator-sdk created it. The records show it as well,
-    /// but users may write them.
+    /// Whether override values are strings in this release. The records say so as well, but users may write those.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(crate) override_values_are_strings: bool,
 }

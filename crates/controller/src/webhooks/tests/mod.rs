@@ -252,7 +252,7 @@ async fn a_panic_a_failure_and_a_hang_end_one_request() {
     assert_eq!(validate(3).await.1["response"]["warnings"], json!(["a warning"]));
 }
 
-/// A blocked thread cannot drop its admission. Here, nobody asks for the answer, so nothing drops it either.
+/// A blocked thread cannot end its admission in time. Here, that is because nothing polls the request.
 #[tokio::test(start_paused = true)]
 async fn an_admission_that_keeps_its_thread_makes_the_process_restart() {
     let liveness = Liveness::default();
